@@ -1,0 +1,30 @@
+// The one way in which bad usage and bad input are reported, and the one for a broken invariant of ours.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace dtfm {
+
+/// Bad usage or bad input (exit code 2). `where` is "file:line:column", a file, an option, or empty.
+class Error : public std::runtime_error {
+ public:
+  Error(std::string where, const std::string& what);
+  const std::string& where() const { return where_; }
+
+ private:
+  std::string where_;
+};
+
+/// A bug of ours (exit code 1).
+class BrokenInvariant : public std::logic_error {
+  using std::logic_error::logic_error;
+};
+
+[[noreturn]] void report_broken_invariant(const char* condition, const char* file, int line);
+
+}  // namespace dtfm
+
+/// Checked in every build.
+#define DTFM_ASSERT(condition) \
+  ((condition) ? void(0) : ::dtfm::report_broken_invariant(#condition, __FILE__, __LINE__))

@@ -1,0 +1,31 @@
+// The one place where threads are made. Results come back in index order, so that folding them gives the same
+// value for any number of threads.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+namespace dtfm {
+
+/// {task(0), …, task(count − 1)}, computed on at most `threads` threads. Tasks must not share mutable state.
+/// The exception of the task with the smallest index is rethrown.
+template <class Task>
+auto parallel_map(int count, int threads, const Task& task) {
+  using Result = decltype(task(0));
+  std::vector<Result> results(static_cast<std::size_t>(count));
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(count));
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (int i = 0; i < count; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    try {
+      results[index] = task(i);
+    } catch (...) {
+      failures[index] = std::current_exception();
+    }
+  }
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  return results;
+}
+
+}  // namespace dtfm

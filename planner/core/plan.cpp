@@ -1,0 +1,33 @@
+#include "planner/core/plan.hpp"
+
+#include "planner/core/job.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Where part `part` of `count` things begins when they are cut into `parts` parts that differ by one at most.
+int part_begin(int count, int parts, int part) {
+  return static_cast<int>(static_cast<long long>(count) * part / parts);
+}
+
+}  // namespace
+
+std::pair<int, int> even_split(int layers, int stages, int stage) {
+  return {part_begin(layers, stages, stage), part_begin(layers, stages, stage + 1)};
+}
+
+Plan deployed_plan(const Placement& placement, const Job& job) {
+  const int micro_batches = job.training.global_batch / job.training.micro_batch;
+  Plan plan{job.parallelism.tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  for (int replica = 0; replica < placement.replicas(); ++replica) {
+    const auto [begin, end] = even_split(micro_batches, placement.replicas(), replica);
+    Pipeline pipeline{end - begin, {}};
+    for (int stage = 0; stage < placement.stages(); ++stage)
+      pipeline.stages.push_back(
+          {even_split(job.model.layers, placement.stages(), stage), {placement.at(stage, replica)}});
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,61 @@
+// Who computes what: the result of planning, general enough for pipelines that differ from each other.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dtfm {
+
+struct Stage {
+  std::pair<int, int> layers;  // first … last + 1
+  std::vector<int> devices;    // indices into Topology::devices; as many as the tensor degree
+};
+
+struct Pipeline {
+  int micro_batches = 0;
+  std::vector<Stage> stages;
+};
+
+struct Plan {
+  int tensor = 1;
+  std::string schedule, gradient_sync;
+  std::vector<Pipeline> pipelines;
+};
+
+/// A balanced placement of stages × replicas devices: `at(s, r)` computes stage s of pipeline r. The devices of
+/// stage s are the group s, which exchanges gradients.
+class Placement {
+ public:
+  Placement() = default;
+  Placement(int stages, int replicas) : stages_(stages), replicas_(replicas), devices_(size_t_of(stages, replicas)) {}
+
+  int stages() const { return stages_; }
+  int replicas() const { return replicas_; }
+  int& at(int stage, int replica) { return devices_[index(stage, replica)]; }
+  int at(int stage, int replica) const { return devices_[index(stage, replica)]; }
+  /// Stage-major: the devices of stage 0, then of stage 1, …
+  const std::vector<int>& devices() const { return devices_; }
+
+  friend bool operator==(const Placement&, const Placement&) = default;
+
+ private:
+  static std::size_t size_t_of(int stages, int replicas) {
+    return static_cast<std::size_t>(stages) * static_cast<std::size_t>(replicas);
+  }
+  std::size_t index(int stage, int replica) const {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(replicas_) +
+           static_cast<std::size_t>(replica);
+  }
+
+  int stages_ = 0, replicas_ = 0;
+  std::vector<int> devices_;
+};
+
+/// Layers [first, last) of stage `stage` when `layers` are cut into `stages` stages as evenly as possible.
+std::pair<int, int> even_split(int layers, int stages, int stage);
+
+/// The plan that deploys `placement`: layers and micro-batches split as evenly as possible.
+Plan deployed_plan(const Placement& placement, const struct Job& job);
+
+}  // namespace dtfm

@@ -1,0 +1,75 @@
+#include "planner/core/topology.hpp"
+
+#include <bit>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm {
+namespace {
+
+/// FNV-1a over 64-bit words: a checksum against mix-ups, not against forgery.
+class Hash {
+ public:
+  void add(std::uint64_t word) { state_ = (state_ ^ word ^ (word >> 29)) * 0x100000001B3u; }
+  void add(double number) { add(std::bit_cast<std::uint64_t>(number)); }
+  void add(std::string_view text) {
+    add(static_cast<std::uint64_t>(text.size()));
+    for (const char c : text) add(static_cast<std::uint64_t>(static_cast<unsigned char>(c)));
+  }
+  std::uint64_t value() const { return state_ ^ (state_ >> 32); }
+
+ private:
+  std::uint64_t state_ = 0xCBF29CE484222325u;
+};
+
+void add_devices(const Topology& topology, Hash& hash) {
+  for (const Device& device : topology.devices) {
+    hash.add(device.id);
+    hash.add(topology.sites[static_cast<std::size_t>(device.site)].name);
+    hash.add(static_cast<std::uint64_t>(device.host));
+    hash.add(device.gpu < 0 ? "" : topology.gpus[static_cast<std::size_t>(device.gpu)].name);
+    hash.add(device.speed);
+    hash.add(device.uplink.value());
+    hash.add(device.downlink.value());
+  }
+}
+
+}  // namespace
+
+Link Topology::link(int from, int to) const {
+  if (const auto* measured = std::get_if<MeasuredLinks>(&links))
+    return {Seconds(measured->latency(from, to)), BitsPerSecond(measured->bandwidth(from, to))};
+  const auto& rules = std::get<RuleLinks>(links);
+  const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
+  const auto& table = devices[a].host == devices[b].host ? rules.same_host : rules.table;
+  const int index = table(rules.port[a], rules.port[b]);
+  DTFM_ASSERT(index >= 0);
+  return rules.links[static_cast<std::size_t>(index)];
+}
+
+std::string Topology::fingerprint() const {
+  Hash hash;
+  hash.add(static_cast<std::uint64_t>(fairness));
+  add_devices(*this, hash);
+  for (const Site& site : sites) {
+    hash.add(site.name);
+    hash.add(site.uplink.value());
+    hash.add(site.downlink.value());
+  }
+  for (int a = 0; a < size(); ++a) {
+    for (int b = 0; b < size(); ++b) {
+      if (a == b) continue;
+      const Link pair = link(a, b);
+      hash.add(pair.latency.value());
+      hash.add(pair.bandwidth.value());
+      hash.add(pair.capacity.value());
+      hash.add(static_cast<std::uint64_t>(pair.shared_by_sender));
+    }
+  }
+  return fmt::format("{:016x}", hash.value());
+}
+
+}  // namespace dtfm

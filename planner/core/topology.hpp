@@ -1,0 +1,79 @@
+// The machines and the network between them: immutable, validated once, sites and hosts by index.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include "planner/core/units.hpp"
+
+namespace dtfm {
+
+inline constexpr BitsPerSecond unlimited{std::numeric_limits<double>::infinity()};
+
+struct Gpu {
+  std::string name;
+  Bytes memory;
+};
+
+struct Site {
+  std::string name;
+  BitsPerSecond uplink = unlimited, downlink = unlimited;  // of everything the site sends or receives
+};
+
+/// One GPU: a worker.
+struct Device {
+  std::string id;  // oregon/3, ohio/1:2 (host 1, GPU 2) or a name of its own
+  int site = 0;    // index into Topology::sites
+  int host = 0;    // unique over the whole topology
+  int gpu = -1;    // index into Topology::gpus, −1: not given
+  double speed = 1;
+  BitsPerSecond uplink = unlimited, downlink = unlimited;
+  std::optional<DollarsPerHour> price;
+};
+
+/// What one direction of a pair of devices offers.
+struct Link {
+  Seconds latency;                     // one way
+  BitsPerSecond bandwidth;             // of one flow that competes with nothing
+  BitsPerSecond capacity = unlimited;  // of all flows of the site pair in this direction
+  bool shared_by_sender = false;       // all flows of one sender over this entry share one `bandwidth`
+};
+
+/// Links given by rules: a table over "ports", which are sets of devices that no rule tells apart.
+struct RuleLinks {
+  std::vector<Link> links;
+  std::vector<int> port;       // of each device
+  Eigen::MatrixXi table;       // ports × ports (row = sender): index into `links`, −1: no such pair of devices
+  Eigen::MatrixXi same_host;   // the same for two devices of one host
+};
+
+/// Links as measured, device by device; row = sender. The diagonals mean nothing.
+struct MeasuredLinks {
+  Eigen::MatrixXd latency;    // s, one way
+  Eigen::MatrixXd bandwidth;  // bit/s
+};
+
+enum class Fairness { equal, rtt };
+
+struct Topology {
+  std::string name;
+  std::vector<Gpu> gpus;
+  std::vector<Site> sites;
+  std::vector<Device> devices;
+  std::variant<RuleLinks, MeasuredLinks> links;
+  Fairness fairness = Fairness::equal;
+
+  int size() const { return static_cast<int>(devices.size()); }
+  /// The link that a message from device `from` to device `to` ≠ `from` takes.
+  Link link(int from, int to) const;
+  /// 16 hex digits over all that matters for a plan: devices and effective links, not their notation.
+  std::string fingerprint() const;
+};
+
+}  // namespace dtfm
