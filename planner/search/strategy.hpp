@@ -1,0 +1,68 @@
+// The search: from a cost model to a placement. A strategy is one file and one row in the table of strategy.cpp.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/cost/comm_cost.hpp"
+
+namespace dtfm {
+
+struct Progress {
+  long long evaluations = 0, budget = 0;  // budget 0: open-ended
+  double best = 0;                        // s
+  double lower_bound = 0;                 // s
+};
+
+struct SearchOptions {
+  std::uint64_t seed = 0;
+  int threads = 1;
+  std::optional<long long> evaluations;   // candidate placements to score; nothing: the strategy's own default
+  std::optional<double> time_limit;       // s; gives up determinism
+  bool prove = false;                     // work on until the lower bound meets the best cost
+  const std::atomic<bool>* interrupted = nullptr;     // set from outside: return the best so far
+  std::function<void(const Progress&)> on_progress;  // called from one thread, now and then
+};
+
+enum class Stopped { evaluations, time_limit, interrupted, optimal, complete };
+std::string_view name_of(Stopped stopped);
+
+/// The best cost known after so many evaluations.
+struct ConvergencePoint {
+  long long evaluations = 0;
+  double cost = 0;  // s
+};
+
+struct LowerBound {
+  double value = 0;    // s: no placement costs less
+  std::string method;  // how it was found, in words
+};
+
+struct SearchResult {
+  Placement placement;
+  CommCost cost;  // of `placement` as deployed
+  long long evaluations = 0;
+  Stopped stopped = Stopped::evaluations;
+  std::vector<ConvergencePoint> convergence;
+  LowerBound lower_bound;
+};
+
+struct Strategy {
+  std::string_view name;
+  std::string_view summary;
+  SearchResult (*run)(const CommCostModel&, const SearchOptions&);
+};
+
+inline constexpr std::string_view default_strategy = "evolutionary";
+
+std::span<const Strategy> strategies();
+/// Runs the strategy of that name, then bounds its result from below. Throws Error for an unknown name.
+SearchResult search(const CommCostModel& model, std::string_view strategy, const SearchOptions& options);
+
+}  // namespace dtfm
