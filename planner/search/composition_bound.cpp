@@ -1,0 +1,531 @@
+#include "planner/search/composition_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <set>
+
+#include "planner/core/error.hpp"
+#include "planner/cost/bottleneck_matching.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double rounding = 1e-12;  // relative: sums are added up in another order than in comm_cost
+
+using Counts = std::vector<std::int16_t>;  // of each class
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// What a group can be made of.
+struct Composition {
+  Counts counts;
+  double sync = 0;       // s, no group so composed exchanges faster
+  double least_hop = 0;  // s, no hop into or out of it is faster
+};
+
+/// The classes with their least costs, and all compositions that can be part of anything below the upper
+/// bound.
+class ClassNetwork {
+ public:
+  ClassNetwork(const CommCostModel& model, const DeviceClasses& classes)
+      : model_(model), members_(classes.members()), count_(classes.count), matcher_(model.replicas) {
+    measure_hops();
+    measure_sync(classes);
+    find_twins();
+  }
+
+  int classes() const { return count_; }
+  int size(int c) const { return static_cast<int>(members_[at(c)].size()); }
+  double least_hop(int c) const { return least_hop_[at(c)]; }
+  double hop(int a, int b) const { return hop_(a, b); }
+  double fastest_hop() const { return *std::min_element(least_hop_.begin(), least_hop_.end()); }
+
+  Composition measured(Counts counts) const;
+  /// Bottleneck matching between two compositions.
+  double hop_between(const Counts& a, const Counts& b);
+  /// The same state for all that differ only by an exchange of twin classes: a and b sorted together.
+  void make_canonical(Counts& a, Counts& b) const;
+
+ private:
+  void measure_hops();
+  void measure_sync(const DeviceClasses& classes);
+  void find_twins();
+  bool twins(int a, int b) const;
+
+  const CommCostModel& model_;
+  std::vector<std::vector<int>> members_;
+  int count_;
+  Eigen::MatrixXd hop_;            // classes × classes, least over pairs of devices
+  std::vector<double> least_hop_;  // of each class
+  std::vector<std::vector<double>>
+      sync_prefix_;                      // [class · n + device][k]: sum of the k least syncs to the class
+  std::vector<std::vector<int>> twins_;  // sets of more than one
+  BottleneckMatcher matcher_;
+};
+
+void ClassNetwork::measure_hops() {
+  hop_ = Eigen::MatrixXd::Constant(count_, count_, infinity);
+  for (int a = 0; a < count_; ++a)
+    for (int b = 0; b < count_; ++b)
+      for (const int device : members_[at(a)])
+        for (const int peer : members_[at(b)])
+          if (device != peer) hop_(b, a) = std::min(hop_(b, a), model_.hop(peer, device));
+  for (int c = 0; c < count_; ++c) least_hop_.push_back(hop_.col(c).minCoeff());
+}
+
+void ClassNetwork::measure_sync(const DeviceClasses& classes) {
+  const int n = model_.devices();
+  sync_prefix_.resize(at(count_) * at(n));
+  for (int device = 0; device < n; ++device) {
+    for (int peer = 0; peer < n; ++peer)
+      if (peer != device)
+        sync_prefix_[at(classes.of[at(peer)]) * at(n) + at(device)].push_back(model_.sync(peer, device));
+    for (int c = 0; c < count_; ++c) {
+      auto& sums = sync_prefix_[at(c) * at(n) + at(device)];
+      std::sort(sums.begin(), sums.end());
+      sums.insert(sums.begin(), 0);
+      if (sums.size() > at(model_.replicas) + 1) sums.resize(at(model_.replicas) + 1);
+      std::partial_sum(sums.begin(), sums.end(), sums.begin());
+    }
+  }
+}
+
+// A member of class c exchanges no faster than with the fastest members of each class; and of the k members
+// that the group takes from c, the slowest is no faster than the k-th fastest of the whole class.
+Composition ClassNetwork::measured(Counts counts) const {
+  Composition result{std::move(counts), 0, 0};
+  const std::size_t n = at(model_.devices());
+  std::vector<double> sums;
+  for (int c = 0; c < count_; ++c) {
+    const int taken = result.counts[at(c)];
+    if (taken == 0) continue;
+    result.least_hop = std::max(result.least_hop, least_hop_[at(c)]);
+    sums.clear();
+    for (const int device : members_[at(c)]) {
+      double sum = 0;
+      for (int other = 0; other < count_; ++other)
+        sum += sync_prefix_[at(other) * n + at(device)][at(result.counts[at(other)] - (other == c ? 1 : 0)) *
+                                                        (result.counts[at(other)] > 0)];
+      sums.push_back(sum);
+    }
+    std::nth_element(sums.begin(), sums.begin() + (taken - 1), sums.end());
+    result.sync = std::max(result.sync, sums[at(taken - 1)]);
+  }
+  return result;
+}
+
+double ClassNetwork::hop_between(const Counts& a, const Counts& b) {
+  int row = 0, column = 0;
+  for (int c = 0; c < count_; ++c) {
+    for (int i = 0; i < a[at(c)]; ++i) matcher_.set_row(row++, &hop_(0, c));
+    for (int i = 0; i < b[at(c)]; ++i) matcher_.set_column(column++, c);
+  }
+  return matcher_.solve();
+}
+
+bool ClassNetwork::twins(int a, int b) const {
+  if (size(a) != size(b) || hop_(a, a) != hop_(b, b)) return false;
+  for (int c = 0; c < count_; ++c)
+    if (c != a && c != b && hop_(c, a) != hop_(c, b)) return false;
+  // Exchanges as well, device by device: only classes of interchangeable devices qualify.
+  const std::size_t n = at(model_.devices());
+  const auto prefix = [&](int to, int device) -> const std::vector<double>& {
+    return sync_prefix_[at(to) * n + at(device)];
+  };
+  for (std::size_t i = 0; i < members_[at(a)].size(); ++i) {
+    const int in_a = members_[at(a)][i], in_b = members_[at(b)][i];
+    if (prefix(a, in_a) != prefix(b, in_b) || prefix(b, in_a) != prefix(a, in_b)) return false;
+    for (int c = 0; c < count_; ++c) {
+      if (c == a || c == b) continue;
+      if (prefix(c, in_a) != prefix(c, in_b)) return false;
+      for (const int device : members_[at(c)])
+        if (prefix(a, device) != prefix(b, device)) return false;
+    }
+  }
+  return true;
+}
+
+void ClassNetwork::find_twins() {
+  std::vector<char> placed(at(count_));
+  for (int a = 0; a < count_; ++a) {
+    if (placed[at(a)]) continue;
+    std::vector<int> set{a};
+    for (int b = a + 1; b < count_; ++b) {
+      if (placed[at(b)] || !std::all_of(set.begin(), set.end(), [&](int c) { return twins(c, b); })) continue;
+      set.push_back(b);
+      placed[at(b)] = true;
+    }
+    if (set.size() > 1) twins_.push_back(std::move(set));
+  }
+}
+
+void ClassNetwork::make_canonical(Counts& a, Counts& b) const {
+  std::vector<std::pair<std::int16_t, std::int16_t>> pairs;
+  for (const auto& set : twins_) {
+    pairs.clear();
+    for (const int c : set) pairs.emplace_back(a[at(c)], b[at(c)]);
+    std::sort(pairs.begin(), pairs.end());
+    for (std::size_t i = 0; i < set.size(); ++i) std::tie(a[at(set[i])], b[at(set[i])]) = pairs[i];
+  }
+}
+
+/// A beginning of a pipeline: the stages so far, of which only the last one and what is left over matter.
+struct State {
+  double bound;       // s: no completion costs less
+  double sync, path;  // s: slowest exchange, length so far
+  int left;           // groups
+  Counts remaining, last;
+};
+
+struct LaterBound {
+  bool operator()(const State& a, const State& b) const {
+    if (a.bound != b.bound) return a.bound > b.bound;
+    return a.left > b.left;
+  }
+};
+
+class CompositionSearch {
+ public:
+  CompositionSearch(const CommCostModel& model, const DeviceClasses& classes, double upper_bound)
+      : stages_(model.stages),
+        replicas_(model.replicas),
+        network_(model, classes),
+        upper_bound_(upper_bound) {
+    find_levels();
+    Counts counts(at(network_.classes()));
+    enumerate(counts, 0, replicas_);
+    std::stable_sort(compositions_.begin(), compositions_.end(),
+                     [](const Composition& a, const Composition& b) { return a.sync < b.sync; });
+    find_sync_ranges();
+    for (Level& level : levels_) set_run_shares(level);
+  }
+
+  CompositionBound run(long long max_expanded, const std::function<bool()>& stop);
+
+ private:
+  /// Hops of at most some cost connect classes to components; slower ones cost at least `extra` more.
+  struct Level {
+    double cost = 0, extra = 0;
+    std::vector<int> component;  // of each class
+    int components = 0;
+    std::vector<int> size;                  // of each component, in devices
+    std::vector<std::vector<double>> runs;  // [sync range][class]: see `set_run_shares`
+  };
+
+  struct OpenRange {
+    std::size_t range;
+    double sync, path;
+  };
+
+  void find_levels();
+  void enumerate(Counts& counts, int c, int left);
+  void find_sync_ranges();
+  void set_run_shares(Level& level);
+  int longest_run(const Level& level, const Counts& counts) const;
+  void start();
+  void expand(const State& state);
+  void push(State state);
+  double least_hop(const Counts& from, const Counts& to);
+  double least_total(const State& state);
+  double entries(const State& state);
+  bool crossing_needed(const State& state) const;
+  int most_alike(const Level& level, const State& state) const;
+  static double least_runs(const std::vector<double>& shares, int alike, const State& state);
+  void sum_components(const Level& level, const State& state);
+
+  int stages_, replicas_;
+  ClassNetwork network_;
+  double upper_bound_;
+  std::vector<Level> levels_;              // by cost
+  std::vector<Composition> compositions_;  // by sync
+  std::vector<double> sync_ranges_;        // range i is [sync_ranges_[i], sync_ranges_[i + 1])
+  std::priority_queue<State, std::vector<State>, LaterBound> open_;
+  std::map<std::pair<Counts, Counts>, std::vector<std::pair<double, double>>>
+      seen_;                   // (sync, path) not dominated
+  std::vector<double> entry_;  // scratch
+  std::vector<int> rest_, now_;
+  std::vector<OpenRange> open_ranges_;
+};
+
+void CompositionSearch::find_levels() {
+  const int n = network_.classes();
+  std::set<double> costs;
+  for (int a = 0; a < n; ++a)
+    for (int b = 0; b <= a; ++b)
+      if (network_.hop(a, b) < infinity) costs.insert(network_.hop(a, b));
+  for (auto cost = costs.begin(); cost != costs.end() && std::next(cost) != costs.end(); ++cost) {
+    Level level{*cost, *std::next(cost) - *cost, std::vector<int>(at(n)), 0, {}, {}};
+    std::iota(level.component.begin(), level.component.end(), 0);
+    for (int a = 0; a < n; ++a)
+      for (int b = 0; b < a; ++b)
+        if (network_.hop(a, b) <= *cost)
+          std::replace(level.component.begin(), level.component.end(), level.component[at(a)],
+                       level.component[at(b)]);
+    std::vector<int> number(at(n), -1);
+    for (int c = 0; c < n; ++c) {
+      int& index = number[at(level.component[at(c)])];
+      if (index < 0) {
+        index = level.components++;
+        level.size.push_back(0);
+      }
+      level.component[at(c)] = index;
+      level.size[at(index)] += network_.size(c);
+    }
+    levels_.push_back(std::move(level));
+  }
+}
+
+void CompositionSearch::enumerate(Counts& counts, int c, int left) {
+  if (c == network_.classes()) {
+    if (left > 0) return;
+    Composition composition = network_.measured(counts);
+    if (composition.sync + (stages_ - 1) * network_.fastest_hop() < upper_bound_)
+      compositions_.push_back(std::move(composition));
+    return;
+  }
+  for (int taken = std::min(left, network_.size(c)); taken >= 0; --taken) {
+    counts[at(c)] = static_cast<std::int16_t>(taken);
+    enumerate(counts, c + 1, left - taken);
+  }
+  counts[at(c)] = 0;
+}
+
+/// At most so many consecutive groups can hold as much of each component as `counts` does.
+int CompositionSearch::longest_run(const Level& level, const Counts& counts) const {
+  std::vector<int> share(at(level.components));
+  for (int c = 0; c < network_.classes(); ++c) {
+    if (counts[at(c)] > 0 && network_.least_hop(c) > level.cost)
+      return 1;  // no hop within the level touches it
+    share[at(level.component[at(c)])] += counts[at(c)];
+  }
+  int longest = stages_;
+  for (int k = 0; k < level.components; ++k)
+    if (share[at(k)] > 0) longest = std::min(longest, level.size[at(k)] / share[at(k)]);
+  return longest;
+}
+
+/// Splits the exchange costs that groups may have into ranges, within which the bound takes the best of each
+/// end.
+void CompositionSearch::find_sync_ranges() {
+  constexpr std::size_t most = 64;
+  std::set<double> distinct;
+  for (const Composition& composition : compositions_) distinct.insert(composition.sync);
+  const std::vector<double> all(distinct.begin(), distinct.end());
+  const std::size_t ranges = std::min(most, all.size());
+  for (std::size_t i = 0; i < ranges; ++i) sync_ranges_.push_back(all[i * all.size() / ranges]);
+  sync_ranges_.push_back(infinity);
+}
+
+// A run is a maximal sequence of groups joined by hops within the level: all its groups hold equally many
+// devices of each component. If groups may exchange up to some time, a device of class c is in a run of at
+// most l groups, the longest run of any such composition with c; so it accounts for at least 1 / (l ·
+// replicas) of a run, and the devices left over for at least the sum of their shares.
+void CompositionSearch::set_run_shares(Level& level) {
+  const std::size_t n = at(network_.classes());
+  std::vector<int> longest(n, 0);
+  std::size_t next = 0;
+  for (std::size_t range = 0; range + 1 < sync_ranges_.size(); ++range) {
+    for (; next < compositions_.size() && compositions_[next].sync < sync_ranges_[range + 1]; ++next) {
+      const Counts& counts = compositions_[next].counts;
+      const int run = longest_run(level, counts);
+      for (std::size_t c = 0; c < n; ++c)
+        if (counts[c] > 0) longest[c] = std::max(longest[c], run);
+    }
+    std::vector<double> shares(n);
+    for (std::size_t c = 0; c < n; ++c)
+      shares[c] = longest[c] > 0 ? 1.0 / (longest[c] * replicas_) : infinity;
+    level.runs.push_back(std::move(shares));
+  }
+}
+
+void CompositionSearch::sum_components(const Level& level, const State& state) {
+  rest_.assign(at(level.components), 0);
+  now_.assign(at(level.components), 0);
+  for (std::size_t c = 0; c < state.last.size(); ++c) {
+    rest_[at(level.component[c])] += state.remaining[c];
+    now_[at(level.component[c])] += state.last[c];
+  }
+}
+
+/// Whether the groups still to come cannot all be like the last one. Expects `sum_components`.
+bool CompositionSearch::crossing_needed(const State& state) const {
+  return !std::equal(rest_.begin(), rest_.end(), now_.begin(),
+                     [&](int left, int each) { return left == state.left * each; });
+}
+
+/// At most so many of the groups still to come can continue the run of the last one. Expects
+/// `sum_components`.
+int CompositionSearch::most_alike(const Level& level, const State& state) const {
+  int most = state.left;
+  for (std::size_t k = 0; k < rest_.size(); ++k)
+    if (now_[k] > 0) most = std::min(most, rest_[k] / now_[k]);
+  for (int c = 0; c < network_.classes(); ++c)
+    if (state.last[at(c)] > 0 && network_.least_hop(c) > level.cost) most = 0;
+  return most;
+}
+
+/// The runs that must still begin, each with a hop slower than the level, given the `shares` of one range of
+/// exchange.
+double CompositionSearch::least_runs(const std::vector<double>& shares, int alike, const State& state) {
+  double runs = 0, in_this_run = 0;
+  for (std::size_t c = 0; c < shares.size(); ++c) {
+    if (state.remaining[c] > 0) runs += state.remaining[c] * shares[c];
+    if (alike > 0 && state.last[c] > 0) in_this_run += state.last[c] * shares[c];
+  }
+  return runs == infinity ? infinity : runs - alike * in_this_run;
+}
+
+/// Each group still to come is entered by a hop no faster than its slowest member's fastest link, and the k ·
+/// replicas + 1 devices with the slowest such links fill at least k + 1 groups.
+double CompositionSearch::entries(const State& state) {
+  entry_.clear();
+  for (int c = 0; c < network_.classes(); ++c)
+    entry_.insert(entry_.end(), static_cast<std::size_t>(state.remaining[at(c)]), network_.least_hop(c));
+  std::sort(entry_.begin(), entry_.end(), std::greater<>());
+  double sum = 0;
+  for (int k = 0; k < state.left; ++k) sum += entry_[at(k * replicas_)];
+  return sum;
+}
+
+// The path still to come costs at least `entries`; and at least its number of hops times the fastest hop,
+// plus for each level the step to the next one times the hops that are slower. The slower groups may
+// exchange, the fewer those are: the bound is the least over all ranges of exchange. Ranges that reach the
+// upper bound are dropped on the way.
+double CompositionSearch::least_total(const State& state) {
+  if (state.left == 0) return state.sync + state.path;
+  const double by_entries = state.path + entries(state);
+  const double by_hops = state.path + state.left * network_.fastest_hop();
+  open_ranges_.clear();
+  for (std::size_t range = 0; range + 1 < sync_ranges_.size(); ++range) {
+    const double sync = std::max(state.sync, sync_ranges_[range]);
+    if (sync_ranges_[range + 1] > state.sync && sync + std::max(by_entries, by_hops) < upper_bound_)
+      open_ranges_.push_back({range, sync, by_hops});
+  }
+  for (const Level& level : levels_) {
+    if (open_ranges_.empty()) return infinity;
+    sum_components(level, state);
+    const int alike = most_alike(level, state);
+    const int least = crossing_needed(state) ? 1 : 0;
+    std::erase_if(open_ranges_, [&](OpenRange& open) {
+      const double runs = least_runs(level.runs[open.range], alike, state);
+      const double crossings = std::clamp(std::ceil(runs - 1e-9), double(least), double(state.left));
+      open.path += level.extra * crossings;
+      return runs == infinity || open.sync + open.path >= upper_bound_;
+    });
+  }
+  double bound = infinity;
+  for (const OpenRange& open : open_ranges_)
+    bound = std::min(bound, open.sync + std::max(by_entries, open.path));
+  return bound;
+}
+
+void CompositionSearch::push(State state) {
+  state.bound = least_total(state);
+  if (state.bound >= upper_bound_ * (1 - rounding)) return;
+  network_.make_canonical(state.remaining, state.last);
+  auto& known = seen_[{state.remaining, state.last}];
+  const auto dominates = [&](const auto& other) {
+    return other.first <= state.sync && other.second <= state.path;
+  };
+  if (std::any_of(known.begin(), known.end(), dominates)) return;
+  std::erase_if(known,
+                [&](const auto& other) { return state.sync <= other.first && state.path <= other.second; });
+  known.emplace_back(state.sync, state.path);
+  open_.push(std::move(state));
+}
+
+void CompositionSearch::start() {
+  Counts all(at(network_.classes()));
+  for (int c = 0; c < network_.classes(); ++c) all[at(c)] = static_cast<std::int16_t>(network_.size(c));
+  for (const Composition& first : compositions_) {
+    State state{0, first.sync, 0, stages_ - 1, all, first.counts};
+    for (std::size_t c = 0; c < all.size(); ++c)
+      state.remaining[c] = static_cast<std::int16_t>(state.remaining[c] - first.counts[c]);
+    push(std::move(state));
+  }
+}
+
+void CompositionSearch::expand(const State& state) {
+  double least_last = 0;
+  for (int c = 0; c < network_.classes(); ++c)
+    if (state.last[at(c)] > 0) least_last = std::max(least_last, network_.least_hop(c));
+  const double after = state.path + (state.left - 1) * network_.fastest_hop();
+  for (const Composition& next : compositions_) {
+    const double sync = std::max(state.sync, next.sync);
+    if (sync + after + std::max(least_last, next.least_hop) >= upper_bound_ * (1 - rounding)) {
+      if (next.sync + after + least_last >= upper_bound_ * (1 - rounding))
+        break;  // the rest exchanges slower still
+      continue;
+    }
+    const bool available = std::equal(next.counts.begin(), next.counts.end(), state.remaining.begin(),
+                                      [](auto needed, auto left) { return needed <= left; });
+    if (!available) continue;
+    State child{
+        0,          sync, state.path + least_hop(state.last, next.counts), state.left - 1, state.remaining,
+        next.counts};
+    for (std::size_t c = 0; c < child.remaining.size(); ++c)
+      child.remaining[c] = static_cast<std::int16_t>(child.remaining[c] - next.counts[c]);
+    if (least_total(child) >= upper_bound_) continue;
+    child.path = state.path + network_.hop_between(state.last, next.counts);
+    push(std::move(child));
+  }
+}
+
+/// A hop within a level joins groups that hold equally many devices of each component.
+double CompositionSearch::least_hop(const Counts& from, const Counts& to) {
+  double least = network_.fastest_hop();
+  for (const Level& level : levels_) {
+    rest_.assign(at(level.components), 0);
+    for (std::size_t c = 0; c < from.size(); ++c) rest_[at(level.component[c])] += from[c] - to[c];
+    if (std::all_of(rest_.begin(), rest_.end(), [](int difference) { return difference == 0; })) break;
+    least = level.cost + level.extra;
+  }
+  return least;
+}
+
+CompositionBound CompositionSearch::run(long long max_expanded, const std::function<bool()>& stop) {
+  start();
+  CompositionBound result;
+  while (!open_.empty()) {
+    const State state = open_.top();
+    result.value = state.bound * (1 - rounding);
+    if (state.left == 0) {
+      result.complete = true;
+      return result;
+    }
+    if (result.expanded >= max_expanded || (result.expanded % 64 == 0 && stop && stop())) return result;
+    open_.pop();
+    ++result.expanded;
+    expand(state);
+  }
+  result.value = upper_bound_;
+  result.complete = true;
+  return result;
+}
+
+}  // namespace
+
+CompositionBound composition_bound(const CommCostModel& model, const DeviceClasses& classes,
+                                   double upper_bound, long long max_expanded,
+                                   const std::function<bool()>& stop) {
+  return CompositionSearch(model, classes, upper_bound).run(max_expanded, stop);
+}
+
+long long count_compositions(int replicas, int classes, long long limit) {
+  long long count = 1;
+  for (int i = 1; i < classes; ++i) {
+    count = count * (replicas + i) / i;
+    if (count > limit) return limit + 1;
+  }
+  return count;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,30 @@
+// A lower bound of COMM-COST by searching over what groups are made of instead of over devices.
+#pragma once
+
+#include <functional>
+
+#include "planner/cost/comm_cost.hpp"
+#include "planner/search/device_classes.hpp"
+
+namespace dtfm {
+
+struct CompositionBound {
+  double value = 0;        // s: no placement costs less
+  bool complete = false;   // the search ended: nothing below min(value, upper bound) exists
+  long long expanded = 0;  // states
+};
+
+/// Every placement is a sequence of compositions: how many devices of each class a group holds. Best-first
+/// search over these sequences, each pair of classes as fast as its fastest pair of devices, bounds all
+/// placements from below; where the classes are of interchangeable devices, exactly. Only what is cheaper
+/// than `upper_bound` (the cost of a known placement) is looked at: when nothing is left, that is the bound.
+/// Stops after `max_expanded` states, or when `stop` says so, with the bound reached by then.
+CompositionBound composition_bound(const CommCostModel& model, const DeviceClasses& classes,
+                                   double upper_bound, long long max_expanded,
+                                   const std::function<bool()>& stop);
+
+/// Compositions of groups of `replicas` devices of `classes` classes: C(replicas + classes − 1, replicas), or
+/// a number above `limit`.
+long long count_compositions(int replicas, int classes, long long limit);
+
+}  // namespace dtfm

@@ -1,0 +1,153 @@
+#include "planner/search/device_classes.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm {
+namespace {
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// Equal for devices whose costs to all others are equal but for their order.
+std::uint64_t signature(const CommCostModel& model, int device) {
+  std::uint64_t sum = 0;
+  for (int peer = 0; peer < model.devices(); ++peer) {
+    if (peer == device) continue;
+    for (const double value : {model.sync(peer, device), model.hop(peer, device)}) {
+      std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
+      bits = (bits ^ (bits >> 32)) * 0x9E3779B97F4A7C15u;
+      sum += bits ^ (bits >> 29);
+    }
+  }
+  return sum;
+}
+
+bool interchangeable(const CommCostModel& model, int a, int b) {
+  for (int peer = 0; peer < model.devices(); ++peer)
+    if (peer != a && peer != b &&
+        (model.sync(peer, a) != model.sync(peer, b) || model.hop(peer, a) != model.hop(peer, b)))
+      return false;
+  return true;
+}
+
+/// Numbers classes in the order of their first members.
+DeviceClasses numbered(const std::vector<int>& label) {
+  DeviceClasses classes;
+  std::map<int, int> number;
+  for (const int value : label) {
+    const auto [entry, is_new] = number.emplace(value, classes.count);
+    if (is_new) ++classes.count;
+    classes.of.push_back(entry->second);
+  }
+  return classes;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> DeviceClasses::members() const {
+  std::vector<std::vector<int>> result(at(count));
+  for (std::size_t device = 0; device < of.size(); ++device)
+    result[at(of[device])].push_back(static_cast<int>(device));
+  return result;
+}
+
+DeviceClasses interchangeable_devices(const CommCostModel& model) {
+  std::map<std::uint64_t, std::vector<int>> representatives;
+  std::vector<int> label(at(model.devices()));
+  for (int device = 0; device < model.devices(); ++device) {
+    auto& candidates = representatives[signature(model, device)];
+    const auto same = std::find_if(candidates.begin(), candidates.end(), [&](int representative) {
+      return interchangeable(model, representative, device);
+    });
+    const bool is_new = same == candidates.end();
+    label[at(device)] = is_new ? device : *same;
+    if (is_new) candidates.push_back(device);
+  }
+  return numbered(label);
+}
+
+// Nearest-neighbour chain (Murtagh, 1983) with the Lance-Williams update for the average: O(n²).
+Dendrogram cluster_devices(const CommCostModel& model) {
+  const int n = model.devices();
+  Eigen::MatrixXf distance = model.hop.cast<float>();
+  std::vector<int> size(at(n), 1), id(at(n)), active(at(n)), chain;
+  std::iota(id.begin(), id.end(), 0);
+  std::iota(active.begin(), active.end(), 0);
+  Dendrogram tree{n, {}};
+  while (active.size() > 1) {
+    if (chain.empty()) chain.push_back(active.front());
+    const int top = chain.back();
+    const int before = chain.size() > 1 ? chain[chain.size() - 2] : -1;
+    int nearest = before;
+    for (const int other : active)
+      if (other != top && (nearest < 0 || distance(other, top) < distance(nearest, top))) nearest = other;
+    if (nearest != before) {
+      chain.push_back(nearest);
+      continue;
+    }
+    chain.resize(chain.size() - 2);
+    const int kept = std::min(top, nearest), gone = std::max(top, nearest);
+    tree.merges.push_back({id[at(kept)], id[at(gone)], distance(kept, gone)});
+    id[at(kept)] = n + static_cast<int>(tree.merges.size()) - 1;
+    active.erase(std::find(active.begin(), active.end(), gone));
+    const auto weight =
+        static_cast<float>(size[at(kept)]) / static_cast<float>(size[at(kept)] + size[at(gone)]);
+    for (const int other : active)
+      if (other != kept)
+        distance(other, kept) = distance(kept, other) =
+            weight * distance(other, kept) + (1 - weight) * distance(other, gone);
+    size[at(kept)] += size[at(gone)];
+  }
+  return tree;
+}
+
+std::vector<int> Dendrogram::leaf_order() const {
+  const auto height = [this](int node) { return node < devices ? 0 : merges[at(node - devices)].distance; };
+  std::vector<int> order, stack;
+  stack.push_back(merges.empty() ? 0 : devices + static_cast<int>(merges.size()) - 1);
+  while (!stack.empty()) {
+    const int node = stack.back();
+    stack.pop_back();
+    if (node < devices) {
+      order.push_back(node);
+      continue;
+    }
+    const Merge& merge = merges[at(node - devices)];
+    const bool left_first = height(merge.left) <= height(merge.right);
+    stack.push_back(left_first ? merge.right : merge.left);
+    stack.push_back(left_first ? merge.left : merge.right);
+  }
+  return order;
+}
+
+DeviceClasses Dendrogram::cut(int count) const {
+  std::vector<int> by_distance(merges.size());
+  std::iota(by_distance.begin(), by_distance.end(), 0);
+  std::stable_sort(by_distance.begin(), by_distance.end(),
+                   [this](int a, int b) { return merges[at(a)].distance < merges[at(b)].distance; });
+  std::vector<int> parent(at(devices) + merges.size());
+  std::iota(parent.begin(), parent.end(), 0);
+  const auto root = [&](int node) {
+    while (parent[at(node)] != node) node = parent[at(node)];
+    return node;
+  };
+  // A cluster is closer than any cluster it is part of, so its merge comes first here as well.
+  for (int i = 0; i < devices - std::max(count, 1); ++i) {
+    const int merge = by_distance[at(i)];
+    parent[at(root(merges[at(merge)].left))] = devices + merge;
+    parent[at(root(merges[at(merge)].right))] = devices + merge;
+  }
+  std::vector<int> label(at(devices));
+  for (int device = 0; device < devices; ++device) label[at(device)] = root(device);
+  return numbered(label);
+}
+
+}  // namespace dtfm
