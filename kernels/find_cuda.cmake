@@ -1,0 +1,30 @@
+# CUDA is looked for and never required: sets DTFM_HAVE_CUDA and, where it is on, enables the language.
+# Included from the top: a language must be enabled where all that link its objects can see it.
+set(DTFM_CUDA AUTO CACHE STRING "Build the CUDA kernels: AUTO, ON or OFF")
+set_property(CACHE DTFM_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(DTFM_HAVE_CUDA OFF)
+
+if(NOT DTFM_CUDA STREQUAL "OFF")
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 90 CACHE STRING "CUDA architectures")
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.0) # the first nvcc that reads C++20
+      set(DTFM_HAVE_CUDA ON)
+      find_package(CUDAToolkit REQUIRED)
+    endif()
+  endif()
+endif()
+if(DTFM_HAVE_CUDA AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake before 3.26 knows no C++20 of nvcc
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+
+if(DTFM_CUDA STREQUAL "ON" AND NOT DTFM_HAVE_CUDA)
+  message(FATAL_ERROR "DTFM_CUDA=ON, but no CUDA compiler that reads C++20 was found: put nvcc 12 or later on PATH, "
+                      "give -DCMAKE_CUDA_COMPILER=/path/to/nvcc, or build without CUDA by -DDTFM_CUDA=OFF.")
+endif()
+message(STATUS "CUDA kernels: ${DTFM_HAVE_CUDA} (DTFM_CUDA=${DTFM_CUDA})")
