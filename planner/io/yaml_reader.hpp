@@ -72,8 +72,8 @@ class YamlValue {
   /// Scalar whose text is `word`.
   bool is_word(std::string_view word) const;
 
-  /// A scalar of 1 … 128 bytes without control characters.
-  std::string text() const;
+  /// A scalar of 1 … `longest` bytes without control characters.
+  std::string text(std::size_t longest = 128) const;
   bool boolean() const;  // true or false
   std::int64_t integer(std::int64_t least, std::int64_t most) const;
   /// A finite number without a unit, in [least, most].
