@@ -163,8 +163,8 @@ class MatrixReader {
 
 }  // namespace
 
-Eigen::MatrixXd parse_csv_matrix(std::string_view text, const std::string& file, const MatrixFormat& format) {
-  const std::string checked = checked_text(std::string(text), file);
+Eigen::MatrixXd parse_csv_matrix(std::string text, const std::string& file, const MatrixFormat& format) {
+  const std::string checked = checked_text(std::move(text), file);
   return MatrixReader(checked, file, format).read();
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include <Eigen/Core>
 
@@ -25,6 +24,6 @@ struct MatrixFormat {
 /// id. Blanks, CRLF and a missing last line end are fine; the diagonal is ignored and comes back as 0. Throws
 /// Error with file:line:column for another shape and for a cell that is no number, not finite, negative, zero
 /// (unless allowed) or not measured (empty, `-`, `nan`).
-Eigen::MatrixXd parse_csv_matrix(std::string_view text, const std::string& file, const MatrixFormat& format);
+Eigen::MatrixXd parse_csv_matrix(std::string text, const std::string& file, const MatrixFormat& format);
 
 }  // namespace dtfm

@@ -59,6 +59,7 @@ class YamlDocument {
 class YamlValue {
  public:
   std::string where() const;
+  int line() const { return node().line; }
   /// The key it belongs to; empty for the root and items of lists.
   const std::string& key() const { return key_; }
   /// To be thrown: `message` at the position of this value.
