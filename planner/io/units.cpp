@@ -1,9 +1,9 @@
 #include "planner/io/units.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <span>
 #include <vector>
 
@@ -14,14 +14,6 @@
 
 namespace dtfm {
 namespace {
-
-/// One unit is 10^`exponent` · `factor` base units. Apart, because a shift of the decimal exponent rounds
-/// only once.
-struct Unit {
-  std::string_view name;
-  int exponent;
-  double factor = 1;
-};
 
 /// The units of a dimension; the first `shown` are named in messages, the others are further spellings.
 struct Dimension {
@@ -111,13 +103,23 @@ Decimal leading_decimal(std::string_view text) {
   return {result.mantissa, negative ? -exponent : exponent, digits + count};
 }
 
-/// mantissa · 10^exponent, rounded once.
+/// mantissa · 10^exponent, rounded once. `text` is for the message.
 double value_of(const Decimal& decimal, int shift, std::string_view text) {
-  const std::string digits = fmt::format("{}e{}", decimal.mantissa, decimal.exponent + shift);
+  constexpr std::size_t buffer_size = 128, exponent_size = 16;
+  std::array<char, buffer_size> buffer;
+  std::string long_text;
+  char* begin = buffer.data();
+  const std::size_t length = decimal.mantissa.size();
+  if (length + exponent_size > buffer_size) {
+    long_text.resize(length + exponent_size);
+    begin = long_text.data();
+  }
+  char* end = std::copy(decimal.mantissa.begin(), decimal.mantissa.end(), begin);
+  *end++ = 'e';
+  end = std::to_chars(end, begin + length + exponent_size, decimal.exponent + shift).ptr;
   double value = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = end == digits.data() + digits.size();
-  if (status != std::errc() || !whole || !std::isfinite(value))
+  const auto [read, status] = std::from_chars(begin, end, value);
+  if (status != std::errc() || read != end || !std::isfinite(value))
     throw Error("", fmt::format("{} is out of the range of a number", in_quotes(text)));
   return value;
 }
@@ -143,20 +145,33 @@ Error without_unit(const Dimension& dimension, std::string_view text) {
                                dimension.example, text.empty() ? "nothing" : in_quotes(text)));
 }
 
+const Unit* find_unit(const Dimension& dimension, std::string_view name) {
+  const auto unit = std::find_if(dimension.units.begin(), dimension.units.end(),
+                                 [&](const Unit& candidate) { return candidate.name == name; });
+  return unit == dimension.units.end() ? nullptr : &*unit;
+}
+
+Unit unit_of(const Dimension& dimension, std::string_view name) {
+  const Unit* unit = find_unit(dimension, name);
+  if (unit == nullptr)
+    throw Error("", fmt::format("{} is no unit of {}; {}", in_quotes(name), dimension.what.substr(2),
+                                suggestion(name, names_of(dimension))));
+  return *unit;
+}
+
+double value_in(const Unit& unit, const Decimal& decimal, std::string_view text) {
+  const double value = value_of(decimal, unit.exponent, text) * unit.factor;
+  if (!std::isfinite(value))
+    throw Error("", fmt::format("{} is out of the range of a number", in_quotes(text)));
+  return value;
+}
+
 double parse_quantity(const Dimension& dimension, std::string_view untrimmed) {
   const std::string_view text = trimmed(untrimmed);
   const Decimal decimal = leading_decimal(text);
   const std::string_view name = trimmed(text.substr(decimal.length));
   if (decimal.length == 0 || name.empty()) throw without_unit(dimension, text);
-  const auto unit = std::find_if(dimension.units.begin(), dimension.units.end(),
-                                 [&](const Unit& candidate) { return candidate.name == name; });
-  if (unit == dimension.units.end())
-    throw Error("", fmt::format("{} has no unit of {}: {}", in_quotes(text), dimension.what.substr(2),
-                                suggestion(name, names_of(dimension))));
-  const double value = value_of(decimal, unit->exponent, text) * unit->factor;
-  if (!std::isfinite(value))
-    throw Error("", fmt::format("{} is out of the range of a number", in_quotes(text)));
-  return value;
+  return value_in(unit_of(dimension, name), decimal, text);
 }
 
 /// In the largest of the shown decimal units that leaves a number of at least one.
@@ -174,11 +189,22 @@ std::string format_quantity(double value, std::span<const Unit> ascending) {
 }  // namespace
 
 double parse_decimal(std::string_view text) {
+  return parse_in_unit(text, Unit{"", 0});
+}
+
+double parse_in_unit(std::string_view text, const Unit& unit) {
   const Decimal decimal = leading_decimal(text);
   if (decimal.length == 0 || decimal.length != text.size())
     throw Error(
         "", fmt::format("expected a decimal number; found {}", text.empty() ? "nothing" : in_quotes(text)));
-  return value_of(decimal, 0, text);
+  return value_in(unit, decimal, text);
+}
+
+Unit time_unit(std::string_view name) {
+  return unit_of(time_dimension, name);
+}
+Unit rate_unit(std::string_view name) {
+  return unit_of(rate_dimension, name);
 }
 
 Seconds parse_seconds(std::string_view text) {

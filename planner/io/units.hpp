@@ -21,6 +21,19 @@ BitsPerSecond parse_rate(std::string_view text);  // bps … Tbps, bit/s … Tbi
 Bytes parse_bytes(std::string_view text);         // B, kB … TB (powers of 1000), KiB … TiB (of 1024)
 DollarsPerHour parse_price(std::string_view text);  // USD/h
 
+/// A unit by itself, for tables whose numbers all have the same one.
+struct Unit {
+  std::string_view name;
+  int exponent;  // one unit is 10^exponent · factor base units; apart, because a shifted exponent rounds only
+                 // once
+  double factor = 1;
+};
+/// Throw Error (without a position) for a unit that does not exist.
+Unit time_unit(std::string_view name);
+Unit rate_unit(std::string_view name);
+/// The value in base units of a plain decimal number of `unit`; errors as those of `parse_decimal`.
+double parse_in_unit(std::string_view text, const Unit& unit);
+
 /// For people: `67 ms`, `0.79 Gbps`, `16 GB`, four significant digits.
 std::string format_seconds(Seconds value);
 std::string format_rate(BitsPerSecond value);

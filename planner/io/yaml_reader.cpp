@@ -14,8 +14,6 @@
 namespace dtfm {
 namespace {
 
-constexpr std::size_t longest_text = 128;
-
 std::string number_text(double value) {
   return fmt::format("{}", value);
 }
@@ -91,11 +89,11 @@ const std::string& YamlValue::scalar(const std::string& expected) const {
   return node().text;
 }
 
-std::string YamlValue::text() const {
+std::string YamlValue::text(std::size_t longest) const {
   const std::string& text = scalar("a text");
   if (text.empty()) throw value_error("must not be empty");
-  if (text.size() > longest_text)
-    throw value_error(fmt::format("{} is longer than {} bytes", in_quotes(text), longest_text));
+  if (text.size() > longest)
+    throw value_error(fmt::format("{} is longer than {} bytes", in_quotes(text), longest));
   if (has_control_character(text))
     throw value_error(fmt::format("{} has a control character", in_quotes(text)));
   return text;

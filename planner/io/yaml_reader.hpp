@@ -59,6 +59,7 @@ class YamlDocument {
 class YamlValue {
  public:
   std::string where() const;
+  int line() const { return node().line; }
   /// The key it belongs to; empty for the root and items of lists.
   const std::string& key() const { return key_; }
   /// To be thrown: `message` at the position of this value.
@@ -72,8 +73,8 @@ class YamlValue {
   /// Scalar whose text is `word`.
   bool is_word(std::string_view word) const;
 
-  /// A scalar of 1 … 128 bytes without control characters.
-  std::string text() const;
+  /// A scalar of 1 … `longest` bytes without control characters.
+  std::string text(std::size_t longest = 128) const;
   bool boolean() const;  // true or false
   std::int64_t integer(std::int64_t least, std::int64_t most) const;
   /// A finite number without a unit, in [least, most].

@@ -48,7 +48,7 @@ class YamlTreeBuilder : public YAML::EventHandler {
     add(mark, YamlDocument::Kind::nothing, "?", anchor, "");
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw error(mark, "aliases (`*name`) are not supported");
+    throw error(mark, "aliases (`*name`) are not supported; a star is written in quotes: \"*\"");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
@@ -70,7 +70,9 @@ class YamlTreeBuilder : public YAML::EventHandler {
 
   /// yaml-cpp puts the end of the file at line 1: there, what was left open says more.
   Error error(const YAML::Exception& exception) const {
-    const std::string message = "not YAML: " + exception.msg;
+    std::string message = "not YAML: " + exception.msg;
+    if (exception.msg == YAML::ErrorMsg::UNKNOWN_ANCHOR || exception.msg == YAML::ErrorMsg::ALIAS_NOT_FOUND)
+      message += "; a star is written in quotes: \"*\"";
     if (exception.mark.pos > 0 || open_.empty()) return error(exception.mark, message);
     const Node& unfinished = document_.nodes_[open_.back()];
     return Error(place(document_.file_, unfinished.line, unfinished.column), message);

@@ -61,10 +61,10 @@ TEST_CASE("a number without a unit is refused with the units there are") {
 }
 
 TEST_CASE("an unknown unit is refused with the nearest one") {
-  CHECK(complaint(parse_rate, "5 Gbbps") == "`5 Gbbps` has no unit of data rate: did you mean `Gbps`?");
+  CHECK(complaint(parse_rate, "5 Gbbps") == "`Gbbps` is no unit of data rate; did you mean `Gbps`?");
   CHECK(complaint(parse_seconds, "5 fortnights") ==
-        "`5 fortnights` has no unit of time: known: `ns`, `us`, `ms`, `s`, `min`, `h`");
-  CHECK(complaint(parse_price, "5 USD/hour") == "`5 USD/hour` has no unit of price: known: `USD/h`");
+        "`fortnights` is no unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
+  CHECK(complaint(parse_price, "5 USD/hour") == "`USD/hour` is no unit of price; known: `USD/h`");
 }
 
 TEST_CASE("only plain decimal numbers are numbers") {
@@ -79,6 +79,17 @@ TEST_CASE("only plain decimal numbers are numbers") {
         "`1e99999999999999999999` is out of the range of a number");
   CHECK(complaint(parse_rate, "1e300 Tbps") == "`1e300 Tbps` is out of the range of a number");
   CHECK(complaint(parse_bytes, "1e308 TiB") == "`1e308 TiB` is out of the range of a number");
+}
+
+TEST_CASE("a number of a known unit is rounded once as well") {
+  CHECK(parse_in_unit("67", time_unit("ms")) == 0.067);
+  CHECK(parse_in_unit("0.79", rate_unit("Gbps")) == 0.79e9);
+  CHECK(parse_in_unit("1.5", rate_unit("GB/s")) == 12e9);
+  CHECK(parse_in_unit("6.700000000000000000e+01", time_unit("ms")) == 0.067);
+  CHECK(parse_in_unit("1" + std::string(200, '0') + "e-200", time_unit("s")) == 1);
+  CHECK(complaint(rate_unit, "ms") ==
+        "`ms` is no unit of data rate; known: `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps`, "
+        "`B/s`, `kB/s`, `MB/s`, `GB/s`, `TB/s`");
 }
 
 TEST_CASE("quantities are shown in the unit that fits") {
