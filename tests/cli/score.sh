@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # --score: a plan made anywhere is checked and scored.
+# shellcheck disable=SC2016 # messages have words in back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
 small=(net.yaml --job job.yaml)
