@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Checks the house rules that a compiler does not: which layer includes which, and what is said only once.
+
+usage: check-layers.py [ROOT]    (default: the repository this script lies in)
+
+Prints "file:line: what is wrong" and exits 1, or exits 0 when all is in order.
+"""
+import os
+import re
+import sys
+from pathlib import Path
+
+# A layer is a folder; what it may include of ours.
+LAYERS = {
+    "planner/core": {"planner/core"},
+    "planner/cost": {"planner/core", "planner/cost"},
+    "planner/search": {"planner/core", "planner/cost", "planner/search"},
+    "planner/io": {"planner/core", "planner/io"},
+    "simulator": {"planner/core", "simulator"},
+    "kernels": {"kernels"},
+    "cli": {"planner/core", "planner/cost", "planner/search", "planner/io", "simulator", "kernels", "cli"},
+    "tests": {"planner/core", "planner/cost", "planner/search", "planner/io", "simulator", "kernels", "cli", "tests"},
+}
+TOP_FOLDERS = {"cli", "planner", "simulator", "kernels", "topologies", "configs", "tests", "scripts"}
+CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
+CODE = CPP | {".py", ".sh", ".cmake"}
+MAX_LINES = 450
+THE_PARALLEL_FILE = "planner/core/parallel.hpp"
+
+# (what may not be included, where it may be all the same, why)
+HEADERS = [
+    (r"(yaml-cpp|nlohmann)/.*", {"planner/io", "cli", "tests"}, "only planner/io and cli parse"),
+    (r"CLI/.*", {"cli", "tests"}, "only cli has a command line"),
+    (r"(fstream|filesystem)", {"planner/io", "cli", "tests"}, "only planner/io and cli touch files"),
+    (r"(iostream|print)", {"cli", "tests"}, "only cli prints"),
+    (r"random", set(), "random numbers come from planner/core/rng.hpp"),
+]
+NOT_ORDERED = set(LAYERS) - {"planner/cost", "planner/search"}
+# (what may not stand in C++ code, where it may all the same, why)
+WORDS = [
+    (r"\bstd::(cout|cerr|clog)\b|\bfmt::print\b|\bv?f?printf\s*\(|\bf?puts\s*\(|\bputchar\s*\(", {"cli", "tests"},
+     "only cli prints"),
+    (r"\bs?rand\s*\(|\b(random_device|mt19937(_64)?|default_random_engine|\w+_distribution)\b", set(),
+     "random numbers come from planner/core/rng.hpp"),
+    (r"\bstd::(ranges::)?shuffle\b", set(), "random numbers come from planner/core/rng.hpp"),
+    (r"\bunordered_(multi)?(map|set)\b", NOT_ORDERED, "an unordered container has no order to rely on"),
+]
+PRAGMA_OMP = re.compile(r"#\s*pragma\s+omp\b|\b_Pragma\b")
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+COMMENT_OR_STRING = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])*'""", re.S)
+LEFT_FOR_LATER = re.compile(r"\b(TO[D]O|FIX[M]E)\b")
+
+
+def without_comments(text, strings_too):
+    """The same lines with comments, and if asked the contents of strings, blanked out."""
+    def blank(match):
+        comment = match.group().startswith("/")
+        return re.sub(r"[^\n]", " ", match.group()) if comment or strings_too else match.group()
+
+    return COMMENT_OR_STRING.sub(blank, text)
+
+
+def layer_of(path):
+    return next((layer for layer in LAYERS if path.startswith(layer + "/")), None)
+
+
+def tree_files(root):
+    for folder, names, files in os.walk(root):
+        if Path(folder) == root:
+            names[:] = [name for name in names if name == ".ci" or not re.match(r"\.|build|out$", name)]
+        names[:] = sorted(name for name in names if name != "__pycache__")
+        yield from (Path(folder, name).relative_to(root).as_posix() for name in sorted(files))
+
+
+def included_layer(root, path, name):
+    """The layer that a file of ours gets by `#include name`; None for the header of someone else."""
+    for candidate in (name, os.path.normpath(os.path.join(os.path.dirname(path), name))):
+        if layer_of(candidate) and (candidate == name or (root / candidate).is_file()):
+            return layer_of(candidate)
+    return None
+
+
+def include_faults(root, path, line):
+    match = INCLUDE.match(line)
+    if not match:
+        return
+    layer, name = layer_of(path), match.group(2)
+    target = included_layer(root, path, name)
+    if target and target not in LAYERS[layer]:
+        yield f"{layer} must not include {target} ({name})"
+    if target and not layer_of(name):
+        yield f"include {name} by its path from the root"
+    for pattern, allowed, why in HEADERS:
+        if re.fullmatch(pattern, name) and layer not in allowed:
+            yield f"{layer} must not include {name}: {why}"
+
+
+def cpp_faults(root, path, text):
+    layer = layer_of(path)
+    if not layer:
+        yield 1, "C++ belongs to a layer: " + ", ".join(LAYERS)
+        return
+    for number, line in enumerate(without_comments(text, strings_too=False).splitlines(), 1):
+        yield from ((number, fault) for fault in include_faults(root, path, line))
+    for number, line in enumerate(without_comments(text, strings_too=True).splitlines(), 1):
+        if PRAGMA_OMP.search(line) and path != THE_PARALLEL_FILE:
+            yield number, f"threads are made by {THE_PARALLEL_FILE} alone"
+        if INCLUDE.match(line):
+            continue
+        for pattern, allowed, why in WORDS:
+            found = re.search(pattern, line)
+            if found and layer not in allowed:
+                yield number, f"{found.group().strip(' (')}: {why}"
+
+
+def code_faults(root, path, text):
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        yield MAX_LINES + 1, f"{len(lines)} lines; {MAX_LINES} is the most"
+    for number, line in enumerate(lines, 1):
+        if LEFT_FOR_LATER.search(line):
+            yield number, "nothing is left for later in the code"
+    if Path(path).suffix in CPP:
+        yield from cpp_faults(root, path, text)
+
+
+def pragma_count_faults(root):
+    path = root / THE_PARALLEL_FILE
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    count = len(PRAGMA_OMP.findall(without_comments(text, strings_too=True)))
+    if count != 1:
+        yield f"{THE_PARALLEL_FILE}:1: holds {count} OpenMP pragmas; there is one in the tree, here"
+
+
+def is_code(root, path):
+    suffix = Path(path).suffix
+    if suffix or path.endswith("CMakeLists.txt"):
+        return suffix in CODE or path.endswith("CMakeLists.txt")
+    with open(root / path, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def folder_faults(paths):
+    tops = {path.split("/")[0] for path in paths if "/" in path}
+    for top in sorted(tops - TOP_FOLDERS - {".ci"}):
+        yield f"{top}/: no such folder at the top; there are {', '.join(sorted(TOP_FOLDERS))}"
+
+
+def faults_of_tree(root):
+    """How many files of code there are, and what is wrong with the tree."""
+    paths = list(tree_files(root))
+    code = [path for path in paths if is_code(root, path)]
+    faults = [*folder_faults(paths), *pragma_count_faults(root)]
+    for path in code:
+        text = (root / path).read_text(encoding="utf-8", errors="replace")
+        faults += (f"{path}:{line}: {fault}" for line, fault in code_faults(root, path, text))
+    return len(code), faults
+
+
+def main(arguments):
+    if len(arguments) > 1 or any(a.startswith("-") for a in arguments):
+        print(__doc__.strip(), file=sys.stderr)
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
+    if not (root / "planner").is_dir():
+        print(f"{root}: no planner/ here; this is not the repository's root", file=sys.stderr)
+        return 2
+    checked, faults = faults_of_tree(root)
+    if faults:
+        print("\n".join(faults))
+        print(f"layers: {len(faults)} faults in {checked} files of code", file=sys.stderr)
+        return 1
+    print(f"layers: {checked} files of code, all in order")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,56 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside this folder: what must be installed, and how a preset is built.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
+export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$CMAKE_BUILD_PARALLEL_LEVEL}"
+
+# Names of Debian 12 and Ubuntu 24.04 alike. ccache is used where it is there.
+build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev catch2)
+# shellcheck disable=SC2034 # for those who source this
+test_packages=("${build_packages[@]}" python3)
+
+missing_packages() { # PACKAGE...
+  local package installed
+  # shellcheck disable=SC2016 # dpkg-query's own variables
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)
+  for package in "$@"; do
+    grep -qxF "$package installed" <<<"$installed" || echo "$package"
+  done
+}
+
+cannot_install() { # WHY PACKAGE...
+  printf 'Cannot install what is missing: %s. Please install these packages, then run this again:\n  %s\n' "$1" "${*:2}" >&2
+  exit 2
+}
+
+install_missing() { # PACKAGE...
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -gt 0 ] || return 0
+  command -v apt-get >/dev/null || cannot_install "there is no apt-get here" "${missing[@]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || cannot_install "you are not root, and there is no sudo" "${missing[@]}"
+    as_root=(sudo)
+    [ -t 0 ] || as_root+=(-n) # no terminal, no password
+  fi
+  echo "Installing from the distribution's packages: ${missing[*]}" >&2
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+  "${apt[@]}" update </dev/null >&2 || echo "apt-get update failed; going on with the package lists that are here." >&2
+  "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >&2 ||
+    cannot_install "apt-get install failed" "${missing[@]}"
+}
+
+# Warnings stop a build only where that is asked for: a compiler newer than ours must keep nobody from building.
+build() { # PRESET TARGET...
+  (
+    cd "$root"
+    cmake --preset "$1" "-DDTFM_WERROR=${DTFM_WERROR:-OFF}"
+    cmake --build --preset "$1" --target "${@:2}"
+  ) >&2
+}
+
+run_tests() { # PRESET [CTEST ARGUMENT...]
+  (cd "$root" && ctest --preset "$@")
+}

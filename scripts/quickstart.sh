@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# From a bare Debian 12 or Ubuntu 24.04 to a plan: installs what is missing, builds, and plans the 64 devices of
+# topologies/worldwide.yaml into build/worldwide-plan.json. Arguments go on to dtfm-plan:
+#   scripts/quickstart.sh --seed 3
+# shellcheck source=scripts/lib/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
+
+install_missing "${build_packages[@]}"
+build release dtfm-plan
+[[ " $* " == *" -o "* ]] || set -- -o "$root/build/worldwide-plan.json" "$@"
+exec "$root/build/release/dtfm-plan" "$root/topologies/worldwide.yaml" "$@"

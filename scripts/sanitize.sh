@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The tests under AddressSanitizer and UndefinedBehaviorSanitizer (g++), those that make threads under
+# ThreadSanitizer (clang++), and a short run of every fuzzer. Installs what is missing.
+# shellcheck source=scripts/lib/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
+
+install_missing "${test_packages[@]}" clang libomp-dev
+# The sanitizers' runtime comes in a package named for the compiler's version.
+install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
+
+build asan all
+run_tests asan
+build tsan thread_tests
+run_tests tsan -L threads
+build fuzz fuzzers
+run_tests fuzz

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the release preset with its tests and runs them. Arguments go on to ctest:
+#   scripts/test.sh -R comm_cost
+# shellcheck source=scripts/lib/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
+
+install_missing "${test_packages[@]}"
+build release all
+run_tests release "$@"

@@ -1,0 +1,124 @@
+"""Every rule of scripts/check-layers.py fails on a tree that breaks it, and only then."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check-layers.py"
+
+PARALLEL = "#pragma once\n#include <vector>\n#pragma omp parallel for\n"
+GOOD = {
+    "planner/core/parallel.hpp": PARALLEL,
+    "planner/core/units.hpp": "// rand() and printf() are words in a comment, std::cout too\n/* #pragma omp */\n",
+    "planner/core/error.cpp": '#include "planner/core/units.hpp"\nauto text = "printf(no) #pragma omp"; long n = 1\'000\'000;\n',
+    "planner/cost/cost.hpp": '#include "planner/core/units.hpp"\nvoid f(char* p) { snprintf(p, 1, "x"); }\n',
+    "planner/search/search.cpp": '#include "planner/cost/cost.hpp"\nvoid g() { rng.shuffle(x); operand(1); }\n',
+    "planner/io/io.cpp": '#include <yaml-cpp/yaml.h>\n#include <nlohmann/json.hpp>\n#include <fstream>\n'
+                         '#include "planner/core/units.hpp"\nstd::unordered_map<int, int> seen;\n',
+    "simulator/engine.cpp": '#include "planner/core/units.hpp"\n',
+    "kernels/device_info.cu": "#include <cuda_runtime_api.h>\n",
+    "cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <iostream>\n#include "planner/search/search.hpp"\n'
+                    '#include "planner/io/io.hpp"\n#include "simulator/engine.hpp"\nint main() { std::cout << 1; }\n',
+    "tests/core/a.cpp": '#include "planner/core/units.hpp"\n#include "tests/support/catch.hpp"\nvoid f() { puts(""); }\n',
+    "scripts/run.sh": "#!/bin/bash\n",
+    ".ci/run": "#!/bin/bash\n",
+    "topologies/a.yaml": "version: 1\n",
+    "build/generated/odd.cpp": "#pragma omp parallel\n",
+    "README.md": "x\n" * 500,
+}
+# (file, its text, the line of the fault, words of the fault)
+BAD = [
+    ("planner/core/a.hpp", '#include "planner/cost/cost.hpp"\n', 1, "planner/core must not include planner/cost"),
+    ("planner/core/a.hpp", '#include "cli/args.hpp"\n', 1, "planner/core must not include cli"),
+    ("planner/core/a.cpp", "\n#include <yaml-cpp/yaml.h>\n", 2, "only planner/io and cli parse"),
+    ("planner/core/a.cpp", "#include <fstream>\n", 1, "only planner/io and cli touch files"),
+    ("planner/cost/a.hpp", '#include "planner/search/search.hpp"\n', 1, "planner/cost must not include planner/search"),
+    ("planner/cost/a.hpp", '#include "planner/io/io.hpp"\n', 1, "planner/cost must not include planner/io"),
+    ("planner/cost/a.hpp", "#include <nlohmann/json_fwd.hpp>\n", 1, "only planner/io and cli parse"),
+    ("planner/cost/a.hpp", "std::unordered_map<int, int> m;\n", 1, "an unordered container"),
+    ("planner/search/a.hpp", "std::unordered_set<int> m;\n", 1, "an unordered container"),
+    ("planner/search/a.hpp", '#include "planner/io/io.hpp"\n', 1, "planner/search must not include planner/io"),
+    ("planner/search/a.hpp", '#include "simulator/engine.hpp"\n', 1, "planner/search must not include simulator"),
+    ("planner/io/a.hpp", '#include <planner/cost/cost.hpp>\n', 1, "planner/io must not include planner/cost"),
+    ("planner/io/a.hpp", "#include <CLI/CLI.hpp>\n", 1, "only cli has a command line"),
+    ("simulator/a.hpp", '  #  include "planner/cost/cost.hpp"\n', 1, "simulator must not include planner/cost"),
+    ("simulator/a.hpp", '#include "../planner/cost/cost.hpp"\n', 1, "simulator must not include planner/cost"),
+    ("simulator/a.hpp", '#include "planner/search/search.hpp"\n', 1, "simulator must not include planner/search"),
+    ("simulator/a.hpp", '#include "planner/io/io.hpp"\n', 1, "simulator must not include planner/io"),
+    ("kernels/a.cu", '#include "planner/core/units.hpp"\n', 1, "kernels must not include planner/core"),
+    ("cli/a.cpp", '#include "tests/support/catch.hpp"\n', 1, "cli must not include tests"),
+    ("planner/cost/a.hpp", '#include "cost.hpp"\n', 1, "by its path from the root"),
+    ("planner/core/a.cpp", "#pragma omp parallel for\n", 1, "threads are made by"),
+    ("cli/a.cpp", "# pragma  omp critical\n", 1, "threads are made by"),
+    ("planner/core/parallel.hpp", "#pragma once\n", 1, "holds 0 OpenMP pragmas"),
+    ("planner/core/parallel.hpp", PARALLEL + "#pragma omp atomic\n", 1, "holds 2 OpenMP pragmas"),
+    ("planner/core/a.cpp", "#include <random>\n", 1, "random numbers come from"),
+    ("tests/core/b.cpp", "std::mt19937 r;\n", 1, "random numbers come from"),
+    ("tests/core/b.cpp", "int i = std::rand();\n", 1, "random numbers come from"),
+    ("planner/core/a.cpp", "std::random_device d;\n", 1, "random numbers come from"),
+    ("planner/core/a.cpp", "std::shuffle(a, b, r);\n", 1, "random numbers come from"),
+    ("planner/core/a.cpp", "std::uniform_int_distribution<int> d;\n", 1, "random numbers come from"),
+    ("planner/core/a.cpp", "\n\nvoid f() { std::cout << 1; }\n", 3, "only cli prints"),
+    ("planner/core/a.cpp", "void f() { std::cerr << 1; }\n", 1, "only cli prints"),
+    ("planner/search/a.cpp", 'void f() { printf("x"); }\n', 1, "only cli prints"),
+    ("planner/io/a.cpp", 'void f() { std::fprintf(stderr, "x"); }\n', 1, "only cli prints"),
+    ("kernels/a.cu", 'void f() { puts("x"); }\n', 1, "only cli prints"),
+    ("simulator/a.cpp", 'void f() { fmt::print("x"); }\n', 1, "only cli prints"),
+    ("planner/core/a.cpp", "#include <iostream>\n", 1, "only cli prints"),
+    ("planner/core/a.cpp", "int i;\n" * 451, 451, "451 lines"),
+    ("scripts/long.py", "i = 0\n" * 451, 451, "451 lines"),
+    (".ci/run", "#!/bin/bash\n" * 451, 451, "451 lines"),
+    ("planner/core/a.cpp", "int i;  // TO" "DO: more\n", 1, "nothing is left for later"),
+    ("scripts/a.sh", "# FIX" "ME\n", 1, "nothing is left for later"),
+    ("planner/CMakeLists.txt", "# TO" "DO\n", 1, "nothing is left for later"),
+    ("planner/util/a.cpp", "int i;\n", 1, "C++ belongs to a layer"),
+]
+
+
+def check(root):
+    return subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
+
+
+def write(root, files):
+    for path, text in files.items():
+        file = Path(root, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+class CheckLayers(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dtfm layers ")
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        write(self.root, GOOD)
+
+    def test_good_tree_passes(self):
+        result = check(self.root)
+        self.assertEqual((result.returncode, result.stdout), (0, "layers: 12 files of code, all in order\n"))
+
+    def test_every_rule_fails_on_a_tree_that_breaks_it(self):
+        for path, text, line, words in BAD:
+            with self.subTest(path=path, text=text[:60]):
+                write(self.root, {path: text})
+                result = check(self.root)
+                Path(self.root, path).unlink()
+                write(self.root, GOOD)
+                self.assertEqual(result.returncode, 1)
+                first = result.stdout.splitlines()[0]
+                self.assertTrue(first.startswith(f"{path}:{line}: "), result.stdout)
+                self.assertIn(words, first)
+
+    def test_odd_folder_at_the_top(self):
+        write(self.root, {"util/notes.txt": "x\n"})
+        result = check(self.root)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("util/: no such folder at the top", result.stdout)
+
+    def test_a_folder_that_is_no_repository_is_bad_usage(self):
+        self.assertEqual(check(Path(self.root, "cli")).returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
