@@ -22,7 +22,9 @@ double stage_parameters(const Transformer& model, int stages, int stage) {
 
 }  // namespace
 
-double bytes_per_number(const Training& training) { return training.precision == "fp32" ? 4 : 2; }
+double bytes_per_number(const Training& training) {
+  return training.precision == "fp32" ? 4 : 2;
+}
 
 CommVolumes comm_volumes(const Job& job, int stages, int replicas) {
   if (job.comm_cost) return *job.comm_cost;

@@ -53,10 +53,10 @@ struct Job {
   std::optional<CommVolumes> comm_cost;  // nothing: derived from the model by `comm_volumes`
 };
 
-/// The volumes of a job cut into `stages` equal stages and `replicas` replicas: those the job gives, or an estimate
-/// from the model: gradients are the block parameters 12 h² + 13 h (Narayanan et al., arXiv 2104.04473) of the
-/// fullest stage with its share of embedding and head, activations are batch/replicas · sequence · hidden; times the
-/// bytes of the precision and the compression ratio.
+/// The volumes of a job cut into `stages` equal stages and `replicas` replicas: those the job gives, or an
+/// estimate from the model: gradients are the block parameters 12 h² + 13 h (Narayanan et al., arXiv
+/// 2104.04473) of the fullest stage with its share of embedding and head, activations are batch/replicas ·
+/// sequence · hidden; times the bytes of the precision and the compression ratio.
 CommVolumes comm_volumes(const Job& job, int stages, int replicas);
 
 /// Bytes of one number: 2 for fp16 and bf16, 4 for fp32.

@@ -5,7 +5,8 @@
 namespace dtfm {
 namespace {
 
-/// Where part `part` of `count` things begins when they are cut into `parts` parts that differ by one at most.
+/// Where part `part` of `count` things begins when they are cut into `parts` parts that differ by one at
+/// most.
 int part_begin(int count, int parts, int part) {
   return static_cast<int>(static_cast<long long>(count) * part / parts);
 }

@@ -1,6 +1,8 @@
 // Who computes what: the result of planning, general enough for pipelines that differ from each other.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,17 +25,22 @@ struct Plan {
   std::vector<Pipeline> pipelines;
 };
 
-/// A balanced placement of stages × replicas devices: `at(s, r)` computes stage s of pipeline r. The devices of
-/// stage s are the group s, which exchanges gradients.
+/// A balanced placement of stages × replicas devices: `at(s, r)` computes stage s of pipeline r. The devices
+/// of stage s are the group s, which exchanges gradients.
 class Placement {
  public:
   Placement() = default;
-  Placement(int stages, int replicas) : stages_(stages), replicas_(replicas), devices_(size_t_of(stages, replicas)) {}
+  Placement(int stages, int replicas)
+      : stages_(stages), replicas_(replicas), devices_(size_t_of(stages, replicas)) {}
 
   int stages() const { return stages_; }
   int replicas() const { return replicas_; }
   int& at(int stage, int replica) { return devices_[index(stage, replica)]; }
   int at(int stage, int replica) const { return devices_[index(stage, replica)]; }
+  /// The devices of one stage, by replica.
+  std::span<const int> group(int stage) const {
+    return {&devices_[index(stage, 0)], static_cast<std::size_t>(replicas_)};
+  }
   /// Stage-major: the devices of stage 0, then of stage 1, …
   const std::vector<int>& devices() const { return devices_; }
 

@@ -48,9 +48,9 @@ struct Link {
 /// Links given by rules: a table over "ports", which are sets of devices that no rule tells apart.
 struct RuleLinks {
   std::vector<Link> links;
-  std::vector<int> port;       // of each device
-  Eigen::MatrixXi table;       // ports × ports (row = sender): index into `links`, −1: no such pair of devices
-  Eigen::MatrixXi same_host;   // the same for two devices of one host
+  std::vector<int> port;  // of each device
+  Eigen::MatrixXi table;  // ports × ports (row = sender): index into `links`, −1: no such pair of devices
+  Eigen::MatrixXi same_host;  // the same for two devices of one host
 };
 
 /// Links as measured, device by device; row = sender. The diagonals mean nothing.

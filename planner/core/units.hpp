@@ -1,5 +1,6 @@
 // Physical quantities as types, so that bits and bytes, or milliseconds and seconds, cannot be mixed up.
-// Values are held in SI base units (s, B, bit/s, FLOP/s, USD/h); text is turned into them in planner/io alone.
+// Values are held in SI base units (s, B, bit/s, FLOP/s, USD/h); text is turned into them in planner/io
+// alone.
 #pragma once
 
 #include <compare>

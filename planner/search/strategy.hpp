@@ -1,4 +1,5 @@
-// The search: from a cost model to a placement. A strategy is one file and one row in the table of strategy.cpp.
+// The search: from a cost model to a placement. A strategy is one file and one row in the table of
+// strategy.cpp.
 #pragma once
 
 #include <atomic>
@@ -23,10 +24,10 @@ struct Progress {
 struct SearchOptions {
   std::uint64_t seed = 0;
   int threads = 1;
-  std::optional<long long> evaluations;   // candidate placements to score; nothing: the strategy's own default
-  std::optional<double> time_limit;       // s; gives up determinism
-  bool prove = false;                     // work on until the lower bound meets the best cost
-  const std::atomic<bool>* interrupted = nullptr;     // set from outside: return the best so far
+  std::optional<long long> evaluations;  // candidate placements to score; nothing: the strategy's own default
+  std::optional<double> time_limit;      // s; gives up determinism
+  bool prove = false;                    // work on until the lower bound meets the best cost
+  const std::atomic<bool>* interrupted = nullptr;    // set from outside: return the best so far
   std::function<void(const Progress&)> on_progress;  // called from one thread, now and then
 };
 

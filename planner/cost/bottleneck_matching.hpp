@@ -1,0 +1,46 @@
+// Bottleneck assignment: who of one group feeds whom of the next, so that the slowest pair is as fast as
+// possible.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace dtfm {
+
+/// Solves bottleneck assignment problems of one size again and again, without allocating.
+class BottleneckMatcher {
+ public:
+  explicit BottleneckMatcher(int size);
+
+  /// Row r and column c cost `costs[column]`; both must be set for every row and column before solving, and
+  /// the costs stay where they are.
+  void set_row(int row, const double* costs) { rows_[at(row)] = costs; }
+  void set_column(int column, int index) { columns_[at(column)] = index; }
+  double cost(int row, int column) const { return rows_[at(row)][columns_[at(column)]]; }
+
+  /// The least θ for which a perfect matching with all costs ≤ θ exists: min over matchings of the max cost.
+  double solve();
+  /// The same, from a perfect matching at hand (the column of each row): fast where that is nearly the best.
+  double solve_from(std::span<const int> column_of_row);
+
+  /// After solving: the column of each row in a matching that attains it, and the row of its slowest pair.
+  std::span<const int> column_of_row() const { return column_of_row_; }
+  int slowest_row() const;
+
+ private:
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  double lower_bound();
+  double augment(int row, double threshold);
+  void flip_path_to(int column);
+  double slowest_pair_but(int row) const;
+
+  int size_;
+  std::vector<const double*> rows_;
+  std::vector<int> columns_;
+  std::vector<int> column_of_row_, row_of_column_;
+  std::vector<int> parent_;     // of a column: the row it was reached from
+  std::vector<int> unvisited_;  // columns
+  std::vector<double> key_;     // of a column: its least cost from a visited row
+};
+
+}  // namespace dtfm

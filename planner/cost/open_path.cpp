@@ -1,0 +1,170 @@
+#include "planner/cost/open_path.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double least_gain = 1e-12;  // relative to the length: less is rounding, and could cycle for ever
+
+std::vector<int> held_karp(const Eigen::MatrixXd& weights) {
+  const auto n = static_cast<std::size_t>(weights.rows());
+  const std::size_t sets = std::size_t{1} << n;
+  std::vector<double> length(sets * n, infinity);  // of the shortest path over `set` that ends in `last`
+  for (std::size_t node = 0; node < n; ++node) length[(std::size_t{1} << node) * n + node] = 0;
+  for (std::size_t set = 1; set < sets; ++set) {
+    for (std::size_t last = 0; last < n; ++last) {
+      const double so_far = length[set * n + last];
+      if (so_far == infinity) continue;
+      for (std::size_t next = 0; next < n; ++next) {
+        if (set >> next & 1) continue;
+        double& known = length[(set | std::size_t{1} << next) * n + next];
+        known = std::min(known, so_far + weights(static_cast<int>(last), static_cast<int>(next)));
+      }
+    }
+  }
+  std::vector<int> order(n);
+  std::size_t set = sets - 1;
+  for (std::size_t position = n; position-- > 0;) {
+    std::size_t best = n;
+    double best_length = infinity;
+    for (std::size_t last = 0; last < n; ++last) {
+      if ((set >> last & 1) == 0) continue;
+      const double onward = position + 1 == n ? 0 : weights(static_cast<int>(last), order[position + 1]);
+      if (const double through = length[set * n + last] + onward; best == n || through < best_length) {
+        best = last;
+        best_length = through;
+      }
+    }
+    order[position] = static_cast<int>(best);
+    set &= ~(std::size_t{1} << best);
+  }
+  return order;
+}
+
+std::vector<int> greedy_path(const Eigen::MatrixXd& weights, int start) {
+  const int n = static_cast<int>(weights.rows());
+  std::vector<int> order{start};
+  std::vector<char> visited(static_cast<std::size_t>(n));
+  visited[static_cast<std::size_t>(start)] = true;
+  while (static_cast<int>(order.size()) < n) {
+    int nearest = -1;
+    for (int node = 0; node < n; ++node)
+      if (!visited[static_cast<std::size_t>(node)] &&
+          (nearest < 0 || weights(order.back(), node) < weights(order.back(), nearest)))
+        nearest = node;
+    order.push_back(nearest);
+    visited[static_cast<std::size_t>(nearest)] = true;
+  }
+  return order;
+}
+
+/// Moves on one path. Position −1 and position n stand for the two open ends, which cost nothing.
+class PathMoves {
+ public:
+  PathMoves(const Eigen::MatrixXd& weights, std::vector<int>& order)
+      : weights_(weights), order_(order), n_(static_cast<int>(order.size())) {}
+
+  bool improve_once(double least) { return reverse_some_segment(least) || move_some_segment(least); }
+
+ private:
+  double edge(int a, int b) const {
+    return a < 0 || b >= n_
+               ? 0
+               : weights_(order_[static_cast<std::size_t>(a)], order_[static_cast<std::size_t>(b)]);
+  }
+
+  bool reverse_some_segment(double least) {
+    bool improved = false;
+    for (int first = 0; first < n_; ++first) {
+      for (int last = first + 1; last < n_; ++last) {
+        if (first == 0 && last == n_ - 1) continue;
+        const double before = edge(first - 1, first) + edge(last, last + 1);
+        const double after =
+            (first == 0 ? 0 : edge(first - 1, last)) + (last == n_ - 1 ? 0 : edge(first, last + 1));
+        if (after >= before - least) continue;
+        std::reverse(order_.begin() + first, order_.begin() + last + 1);
+        improved = true;
+      }
+    }
+    return improved;
+  }
+
+  bool move_some_segment(double least) {
+    bool improved = false;
+    for (int length = 1; length <= 3 && length < n_; ++length)
+      for (int first = 0; first + length <= n_; ++first) improved |= move_segment(first, length, least);
+    return improved;
+  }
+
+  /// Moves [first, first + length) to between positions gap − 1 and gap, in either direction.
+  bool move_segment(int first, int length, double least) {
+    const int last = first + length - 1;
+    const double joined = first == 0 || last == n_ - 1 ? 0 : edge(first - 1, last + 1);
+    const double removed = edge(first - 1, first) + edge(last, last + 1) - joined;
+    for (int gap = 0; gap <= n_; ++gap) {
+      if (gap >= first && gap <= last + 1) continue;
+      const double opened = edge(gap - 1, gap);
+      const double straight = joint(gap - 1, first) + joint(last, gap) - opened;
+      const double reversed = joint(gap - 1, last) + joint(first, gap) - opened;
+      if (std::min(straight, reversed) >= removed - least) continue;
+      if (reversed < straight) std::reverse(order_.begin() + first, order_.begin() + last + 1);
+      if (gap < first)
+        std::rotate(order_.begin() + gap, order_.begin() + first, order_.begin() + last + 1);
+      else
+        std::rotate(order_.begin() + first, order_.begin() + last + 1, order_.begin() + gap);
+      return true;
+    }
+    return false;
+  }
+
+  double joint(int a, int b) const {
+    if (a < 0 || b < 0 || a >= n_ || b >= n_) return 0;
+    return weights_(order_[static_cast<std::size_t>(a)], order_[static_cast<std::size_t>(b)]);
+  }
+
+  const Eigen::MatrixXd& weights_;
+  std::vector<int>& order_;
+  int n_;
+};
+
+}  // namespace
+
+double open_path_length(const Eigen::MatrixXd& weights, std::span<const int> order) {
+  double length = 0;
+  for (std::size_t i = 1; i < order.size(); ++i) length += weights(order[i - 1], order[i]);
+  return length;
+}
+
+std::vector<int> improved_open_path(const Eigen::MatrixXd& weights, std::vector<int> order) {
+  const double least = least_gain * open_path_length(weights, order);
+  PathMoves moves(weights, order);
+  while (moves.improve_once(least)) {
+  }
+  return order;
+}
+
+std::vector<int> shortest_open_path(const Eigen::MatrixXd& weights, std::span<const int> start) {
+  const int n = static_cast<int>(weights.rows());
+  DTFM_ASSERT(weights.cols() == n);
+  if (n <= max_exact_path_nodes) return held_karp(weights);
+  std::vector<int> best(start.begin(), start.end());
+  if (best.empty()) {
+    best.resize(static_cast<std::size_t>(n));
+    std::iota(best.begin(), best.end(), 0);
+  }
+  best = improved_open_path(weights, std::move(best));
+  constexpr int greedy_starts = 16;
+  for (int i = 0; i < greedy_starts; ++i) {
+    auto path = improved_open_path(weights, greedy_path(weights, i * n / greedy_starts));
+    if (open_path_length(weights, path) < open_path_length(weights, best)) best = std::move(path);
+  }
+  return best;
+}
+
+}  // namespace dtfm
