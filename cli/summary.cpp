@@ -77,7 +77,7 @@ class Writer {
     Rows rows = {{"stage", "layers", "sync s", "devices"}};
     for (int stage = 0; stage < s_.placement.stages() && rows.size() <= most_rows; ++stage)
       rows.push_back({fmt::format("{}", stage), layers(stage),
-                      short_seconds(sync_cost(s_.model, group(stage))), composition(stage)});
+                      short_seconds(sync_cost(s_.model, s_.placement.group(stage))), composition(stage)});
     return short_table(rows, static_cast<std::size_t>(s_.placement.stages()), "stages");
   }
 
@@ -118,10 +118,6 @@ class Writer {
  private:
   const std::string& id(int device) const { return s_.topology.devices[static_cast<std::size_t>(device)].id; }
   std::string pair(int from, int to) const { return id(from) + " → " + id(to); }
-  std::span<const int> group(int stage) const {
-    const auto replicas = static_cast<std::size_t>(s_.placement.replicas());
-    return std::span(s_.placement.devices()).subspan(static_cast<std::size_t>(stage) * replicas, replicas);
-  }
 
   static std::string size_note(Bytes size, std::string_view what) {
     return format_bytes(size) + " of " + std::string(what);
@@ -144,7 +140,7 @@ class Writer {
     std::vector<std::pair<int, int>> sites;  // devices, site
     for (std::size_t site = 0; site < s_.topology.sites.size(); ++site)
       sites.emplace_back(0, static_cast<int>(site));
-    for (const int device : group(stage))
+    for (const int device : s_.placement.group(stage))
       ++sites[static_cast<std::size_t>(s_.topology.devices[static_cast<std::size_t>(device)].site)].first;
     std::stable_sort(sites.begin(), sites.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -193,8 +189,9 @@ class Writer {
     if (s_.placement.replicas() < 2) return "";
     int stage = 0;
     for (int other = 1; other < s_.placement.stages(); ++other)
-      if (sync_cost(s_.model, group(other)) > sync_cost(s_.model, group(stage))) stage = other;
-    const auto members = group(stage);
+      if (sync_cost(s_.model, s_.placement.group(other)) > sync_cost(s_.model, s_.placement.group(stage)))
+        stage = other;
+    const auto members = s_.placement.group(stage);
     const int last = *std::max_element(members.begin(), members.end(), [&](int a, int b) {
       return exchange(members, a) < exchange(members, b);
     });
