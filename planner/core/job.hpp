@@ -22,6 +22,8 @@ struct Parallelism {
   std::optional<int> pipeline, data;  // nothing: auto
   int tensor = 1;
   std::string schedule = "gpipe", gradient_sync = "sharded-ps";
+  std::optional<int> chunks;  // stages per device, of schedule interleaved
+  std::optional<int> flush;   // micro-batches after which the pipeline drains; nothing: once an iteration
 };
 
 /// Bytes sent ÷ bytes uncompressed.
@@ -35,12 +37,19 @@ struct CommVolumes {
   Bytes activation;  // over one stage boundary, one replica, one direction, an iteration
 };
 
+/// Where the times of layers come from: a file of dtfm-profile, or an estimate from the peak of the GPU.
+struct ProfileSource {
+  std::string file;         // empty: the estimate
+  double efficiency = 0.4;  // of the peak, for the estimate
+};
+
 struct Job {
   std::string name;
   Transformer model;
   Training training;
   Parallelism parallelism;
   Compression compression;
+  std::optional<ProfileSource> profile;
   std::optional<CommVolumes> comm_cost;  // nothing: derived from the model by `comm_volumes`
 };
 

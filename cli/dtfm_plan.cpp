@@ -1,0 +1,174 @@
+// dtfm-plan: the command line. The one file that sees CLI11.
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/main_guard.hpp"
+#include "cli/plan_options.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/units.hpp"
+
+namespace dtfm {
+namespace {
+
+#ifdef DTFM_HAVE_CUDA
+constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: yes)";
+#else
+constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: no)";
+#endif
+
+constexpr const char* examples = R"(Examples:
+  dtfm-plan worldwide.yaml -o plan.json
+  dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
+  dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
+  dtfm-plan worldwide.yaml --score plan-from-elsewhere.json
+
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 130 interrupted (the best plan so far has been written).)";
+
+/// A whole number in [least, most] and nothing else: no sign +, no blank, no hexadecimal.
+template <class Integer>
+Integer whole_number(const std::string& option, const std::string& text, Integer least, Integer most) {
+  Integer value{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    throw Error(option,
+                fmt::format("expected a whole number from {} to {}; found {}", least, most, in_quotes(text)));
+  return value;
+}
+
+double seconds_above_zero(const std::string& option, const std::string& text) {
+  const std::string expected =
+      fmt::format("expected a number of seconds above zero; found {}", in_quotes(text));
+  try {
+    const double value = parse_decimal(text);
+    if (value > 0) return value;
+  } catch (const Error&) {
+  }
+  throw Error(option, expected);
+}
+
+void set_objective(const std::string& name, PlanOptions& options) {
+  const std::vector<std::string_view> later = {"iteration-time", "cost-per-token", "device-efficiency"};
+  if (std::find(later.begin(), later.end(), name) != later.end())
+    throw Error("--objective", name + " is not available in this version: comm-cost is");
+  if (name != "comm-cost")
+    throw Error("--objective",
+                fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, {"comm-cost"})));
+  options.objective = name;
+}
+
+void set_format(const std::string& name, PlanOptions& options) {
+  if (name != "text" && name != "json")
+    throw Error("--format", fmt::format("expected text or json; found {}", in_quotes(name)));
+  options.format = name == "json" ? OutputFormat::json : OutputFormat::text;
+}
+
+void check_tensor(const std::string& text) {
+  if (text == "auto" || text == "1") return;
+  whole_number("--tensor", text, 1, 1'000'000);
+  throw Error("--tensor", "only 1 is available in this version");
+}
+
+using Setter = std::function<void(const std::string&)>;
+
+/// An option whose value is checked by us, so that all errors speak alike.
+void add(CLI::App& app, const char* name, const char* value, const char* help, const Setter& set) {
+  app.add_option_function<std::string>(name, set, help)->type_name(value);
+}
+
+void add_what(CLI::App& app, PlanOptions& options) {
+  app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
+      ->type_name("");
+  add(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
+      [&](const std::string& text) { options.job = text; });
+  add(app, "--objective", "NAME", "what is minimised: comm-cost",
+      [&](const std::string& text) { set_objective(text, options); });
+  add(app, "--pipeline", "N|auto", "stages; auto: the job's number", [&](const std::string& text) {
+    if (text != "auto") options.pipeline = whole_number("--pipeline", text, 1, 1'000'000);
+  });
+  add(app, "--data", "N|auto", "replicas; auto: devices / stages", [&](const std::string& text) {
+    options.data_auto = text == "auto";
+    if (!options.data_auto) options.data = whole_number("--data", text, 1, 1'000'000);
+  });
+  add(app, "--tensor", "N|auto", "devices a stage: 1", check_tensor);
+  add(app, "--score", "PLAN", "no search: check and score this plan (JSON)",
+      [&](const std::string& text) { options.score = text; });
+}
+
+void add_how(CLI::App& app, PlanOptions& options) {
+  add(app, "--strategy", "NAME", "the search; see --list-strategies",
+      [&](const std::string& text) { options.strategy = text; });
+  app.add_flag("--list-strategies", options.list_strategies, "names the strategies and exits");
+  add(app, "--seed", "N", "of the random numbers (0)", [&](const std::string& text) {
+    options.seed = whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
+  });
+  add(app, "--threads", "N", "all cores when not given; any number gives the same plan",
+      [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
+  add(app, "--evaluations", "N", "stops after so many candidates", [&](const std::string& text) {
+    options.evaluations = whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
+  });
+  add(app, "--time-limit", "S", "stops after so many seconds; another run may then give another plan",
+      [&](const std::string& text) { options.time_limit = seconds_above_zero("--time-limit", text); });
+  app.add_flag("--prove", options.prove, "works on until the plan is proven optimal");
+}
+
+void add_output(CLI::App& app, PlanOptions& options) {
+  add(app, "-o,--output", "FILE", "writes the plan (JSON)",
+      [&](const std::string& text) { options.output = text; });
+  add(app, "--format", "text|json", "of what is printed (text)",
+      [&](const std::string& text) { set_format(text, options); });
+  app.add_flag("--quiet", options.quiet, "no progress");
+  app.set_version_flag("--version", version_line);
+}
+
+/// The words that CLI11 did not expect, with what the user may have meant.
+std::string unexpected_arguments(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string word = app.remaining().empty() ? "" : app.remaining().front();
+  std::string text = fmt::format("unexpected argument {}", in_quotes(word));
+  if (!word.starts_with("--")) return text;
+  return text + "; " + suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
+}
+
+PlanOptions default_options() {
+  PlanOptions options;
+  options.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
+  return options;
+}
+
+int run(int argc, char** argv) {
+  PlanOptions options = default_options();
+  CLI::App app("Places the stages and replicas of a training job on far-apart, unlike machines.",
+               "dtfm-plan");
+  app.footer(examples);
+  add_what(app, options);
+  add_how(app, options);
+  add_output(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    throw Error("", unexpected_arguments(app) + " (see dtfm-plan --help)");
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    throw Error("", std::string(error.what()) + " (see dtfm-plan --help)");
+  }
+  if (options.topology.empty() && !options.list_strategies)
+    throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
+  return run_plan_command(options);
+}
+
+}  // namespace
+}  // namespace dtfm
+
+int main(int argc, char** argv) {
+  return dtfm::guarded("dtfm-plan", [&] { return dtfm::run(argc, argv); });
+}

@@ -1,0 +1,35 @@
+// What every command's main does with what it cannot handle: one line on stderr and an exit code.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm {
+
+namespace exit_code {
+inline constexpr int done = 0, our_bug = 1, bad_input = 2, interrupted = 130;
+}
+
+/// The exit code of `body`, or that of the exception which left it.
+template <class Body>
+int guarded(std::string_view program, const Body& body) {
+  const auto complain = [&](std::string_view what) { fmt::print(stderr, "{}: {}\n", program, what); };
+  try {
+    return body();
+  } catch (const Error& error) {
+    complain(error.what());
+    return exit_code::bad_input;
+  } catch (const std::bad_alloc&) {
+    complain("a bug of ours: out of memory");
+  } catch (const std::exception& error) {
+    complain(fmt::format("a bug of ours: {}", error.what()));
+  }
+  return exit_code::our_bug;
+}
+
+}  // namespace dtfm

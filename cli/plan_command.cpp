@@ -1,0 +1,222 @@
+// dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/interrupt.hpp"
+#include "cli/main_guard.hpp"
+#include "cli/plan_options.hpp"
+#include "cli/progress.hpp"
+#include "cli/summary.hpp"
+#include "cli/words.hpp"
+#include "planner/io/atomic_file.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/plan_json.hpp"
+#include "planner/io/plan_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "planner/search/strategy.hpp"
+
+namespace dtfm {
+namespace {
+
+struct Shape {
+  int stages = 0, replicas = 0;
+};
+
+std::string divisors_of(int number) {
+  std::vector<int> divisors;
+  for (int i = 1; i <= number; ++i)
+    if (number % i == 0) divisors.push_back(i);
+  return fmt::format("{}", fmt::join(divisors, ", "));
+}
+
+/// `count` stages (or replicas) out of `devices`; the number of the other one.
+int quotient(const std::string& where, std::string_view noun, int count, int devices) {
+  if (devices % count != 0)
+    throw Error(where, fmt::format("{} {} do not divide {} devices; divisors of {}: {}", count, noun, devices,
+                                   devices, divisors_of(devices)));
+  return devices / count;
+}
+
+/// What the command line says goes before what the job says.
+Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
+  const std::string of_job = "job " + job.name;
+  const bool data_on_top =
+      options.data && !options.pipeline;  // then the job's number of stages does not count
+  const auto stages = options.pipeline ? options.pipeline
+                      : data_on_top    ? std::nullopt
+                                       : job.parallelism.pipeline;
+  const auto replicas = options.data                            ? options.data
+                        : options.data_auto || options.pipeline ? std::nullopt
+                                                                : job.parallelism.data;
+  if (stages && replicas && 1LL * *stages * *replicas != devices)
+    throw Error(options.pipeline ? "--pipeline" : of_job,
+                fmt::format("{} stages × {} replicas are {} devices; the topology has {}", *stages, *replicas,
+                            1LL * *stages * *replicas, devices));
+  if (stages)
+    return {*stages, quotient(options.pipeline ? "--pipeline" : of_job, "stages", *stages, devices)};
+  if (replicas)
+    return {quotient(options.data ? "--data" : of_job, "replicas", *replicas, devices), *replicas};
+  throw Error("--pipeline",
+              fmt::format("comm-cost needs a number of stages, and {} has none; divisors of {}: {}", of_job,
+                          devices, divisors_of(devices)));
+}
+
+Job effective_job(const PlanOptions& options) {
+  const Job job = options.job ? read_job(*options.job) : default_job();
+  if (job.parallelism.tensor != 1)
+    throw Error("job " + job.name,
+                fmt::format("tensor {} is not available in this version: 1 is", job.parallelism.tensor));
+  return job;
+}
+
+void set_shape(Job& job, const Shape& shape) {
+  job.parallelism.pipeline = shape.stages;
+  job.parallelism.data = shape.replicas;
+}
+
+std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
+  std::vector<std::string> warnings;
+  if (shape.stages > job.model.layers)
+    warnings.push_back(
+        fmt::format("{} stages for {} layers: some stages compute nothing", shape.stages, job.model.layers));
+  const int micro_batches = job.training.global_batch / job.training.micro_batch;
+  if (shape.replicas > micro_batches)
+    warnings.push_back(fmt::format("{} pipelines for {} micro-batches: some pipelines compute nothing",
+                                   shape.replicas, micro_batches));
+  return warnings;
+}
+
+/// Found before the search begins, so that no work is lost.
+void check_output(const PlanOptions& options) {
+  if (!options.output) return;
+  std::error_code code;
+  for (const std::string& input : {options.topology, options.job.value_or("")})
+    if (!input.empty() && std::filesystem::equivalent(input, *options.output, code))
+      throw Error(*options.output, "cannot write: it is an input");
+  check_can_write(*options.output);
+}
+
+void print_result(const std::string& text) {
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written) throw Error("stdout", "cannot be written");
+}
+
+/// The plan file first: it must be there even if nobody reads stdout.
+void put_out(const PlanOptions& options, const PlanSummary& summary) {
+  const std::string json = plan_json(summary.topology, summary.job, summary.plan, summary.record);
+  if (options.output) {
+    const InterruptHold hold;
+    write_whole_file(*options.output, json);
+  }
+  print_result(options.format == OutputFormat::json ? json : summary_text(summary));
+}
+
+PlanRecord::CommCostEstimate estimate_of(const CommCost& cost) {
+  return {cost.data_parallel, cost.pipeline_parallel};
+}
+
+PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
+  PlanRecord record{options.objective, estimate_of(result.cost), {}, {}, {}, DTFM_VERSION};
+  const double cost = result.cost.total(), bound = result.lower_bound.value;
+  record.lower_bound = PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
+  record.search = PlanRecord::Search{
+      options.strategy, options.seed, result.evaluations, std::string(name_of(result.stopped)), {}};
+  for (const auto& [evaluations, best] : result.convergence)
+    record.search->convergence.emplace_back(evaluations, best);
+  if (result.stopped == Stopped::time_limit)
+    record.warnings.push_back("stopped by --time-limit: another run may give another plan");
+  if (result.stopped == Stopped::interrupted)
+    record.warnings.push_back(
+        "interrupted: this is the best plan so far, and another run may give another one");
+  return record;
+}
+
+SearchResult search_with_progress(const PlanOptions& options, const CommCostModel& model,
+                                  const InterruptWatch& watch) {
+  ProgressPrinter printer(options.quiet);
+  SearchOptions search_options;
+  search_options.seed = options.seed;
+  search_options.threads = options.threads;
+  search_options.evaluations = options.evaluations;
+  search_options.time_limit = options.time_limit;
+  search_options.prove = options.prove;
+  search_options.interrupted = &watch.interrupted();
+  search_options.on_progress = [&](const Progress& progress) { printer.show(progress); };
+  return search(model, options.strategy, search_options);
+}
+
+int plan(const PlanOptions& options, const Topology& topology, Job job) {
+  const Shape shape = shape_of(options, job, topology.size());
+  set_shape(job, shape);
+  const CommVolumes volumes = comm_volumes(job, shape.stages, shape.replicas);
+  const CommCostModel model = comm_cost_model(topology, volumes, shape.stages, shape.replicas);
+
+  InterruptWatch watch;
+  const SearchResult result = search_with_progress(options, model, watch);
+  PlanRecord record = record_of(result, options);
+  for (const std::string& warning : shape_warnings(job, shape)) record.warnings.push_back(warning);
+  const Plan found = deployed_plan(result.placement, job);
+  put_out(options, {topology, job, volumes, model, result.placement, found, record, {}});
+  return result.stopped == Stopped::interrupted ? exit_code::interrupted : exit_code::done;
+}
+
+/// What --pipeline and --data say of a plan that was made elsewhere.
+void check_shape(const PlanOptions& options, const Placement& placement) {
+  if (options.pipeline.value_or(placement.stages()) != placement.stages())
+    throw Error("--pipeline",
+                fmt::format("{}, but the plan has {} stages", *options.pipeline, placement.stages()));
+  if (options.data.value_or(placement.replicas()) != placement.replicas())
+    throw Error("--data",
+                fmt::format("{}, but the plan has {} pipelines", *options.data, placement.replicas()));
+}
+
+std::vector<std::string> batch_warnings(const Plan& plan, const Job& job) {
+  long long sum = 0;
+  for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
+  const int needed = job.training.global_batch / job.training.micro_batch;
+  if (sum == needed) return {};
+  return {fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed)};
+}
+
+int score(const PlanOptions& options, const Topology& topology, Job job) {
+  const Plan given = read_plan(*options.score, topology, job);
+  const Placement placement = balanced_placement(given, topology, *options.score);
+  check_shape(options, placement);
+  set_shape(job, {placement.stages(), placement.replicas()});
+  const CommVolumes volumes = comm_volumes(job, placement.stages(), placement.replicas());
+  const CommCostModel model = comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
+
+  PlanRecord record{
+      options.objective, estimate_of(comm_cost(model, placement)), {}, {}, batch_warnings(given, job),
+      DTFM_VERSION};
+  const CommCost best = comm_cost(model, best_deployment(model, placement));
+  put_out(options, {topology, job, volumes, model, placement, given, record, best});
+  return exit_code::done;
+}
+
+int list_strategies() {
+  std::vector<std::vector<std::string>> rows;
+  for (const Strategy& strategy : strategies()) {
+    const std::string mark = strategy.name == default_strategy ? " (default)" : "";
+    rows.push_back({std::string(strategy.name), std::string(strategy.summary) + mark});
+  }
+  print_result(table(rows));
+  return exit_code::done;
+}
+
+}  // namespace
+
+int run_plan_command(const PlanOptions& options) {
+  if (options.list_strategies) return list_strategies();
+  const Topology topology = read_topology(options.topology);
+  const Job job = effective_job(options);
+  check_output(options);
+  return options.score ? score(options, topology, job) : plan(options, topology, job);
+}
+
+}  // namespace dtfm

@@ -1,0 +1,36 @@
+// What the user asked dtfm-plan for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "planner/search/strategy.hpp"
+
+namespace dtfm {
+
+enum class OutputFormat { text, json };
+
+struct PlanOptions {
+  std::string topology;            // file
+  std::optional<std::string> job;  // file; nothing: the built-in one
+  std::string objective = "comm-cost";
+  std::optional<int> pipeline, data;  // nothing: not given, or auto
+  bool data_auto = false;             // --data auto: whatever the job says
+  std::string strategy = std::string(default_strategy);
+  std::uint64_t seed = 0;
+  int threads = 1;
+  std::optional<long long> evaluations;
+  std::optional<double> time_limit;  // s
+  bool prove = false;
+  std::optional<std::string> score;   // file: a plan to score instead of a search
+  std::optional<std::string> output;  // file
+  OutputFormat format = OutputFormat::text;
+  bool quiet = false;
+  bool list_strategies = false;
+};
+
+/// Does what the options ask for; the exit code. Throws Error for bad input.
+int run_plan_command(const PlanOptions& options);
+
+}  // namespace dtfm

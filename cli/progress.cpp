@@ -1,0 +1,67 @@
+#include "cli/progress.hpp"
+
+#include <algorithm>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "cli/words.hpp"
+
+namespace dtfm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto live_interval = 100ms, line_interval = 2000ms;
+constexpr int bar_width = 24;
+
+std::size_t terminal_width() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string bar(const Progress& progress) {
+  if (progress.budget <= 0) return "";
+  const double share =
+      std::clamp(static_cast<double>(progress.evaluations) / static_cast<double>(progress.budget), 0.0, 1.0);
+  const int full = static_cast<int>(share * bar_width);
+  return fmt::format("[{}{}] {:3.0f} %  ", std::string(static_cast<std::size_t>(full), '#'),
+                     std::string(static_cast<std::size_t>(bar_width - full), '.'), share * 100);
+}
+
+}  // namespace
+
+std::string progress_text(const Progress& progress) {
+  std::string text = with_thousands(progress.evaluations);
+  if (progress.budget > 0) text += " of " + with_thousands(progress.budget);
+  text += fmt::format(" evaluations, best {:.6g} s", progress.best);
+  if (progress.lower_bound > 0)
+    text += fmt::format(", bound {:.6g} s, gap {:.1f} %", progress.lower_bound,
+                        100 * relative_gap(progress.best, progress.lower_bound));
+  return text;
+}
+
+ProgressPrinter::ProgressPrinter(bool quiet)
+    : quiet_(quiet),
+      live_(::isatty(STDERR_FILENO) == 1),
+      next_(Clock::now() + (live_ ? live_interval : line_interval)) {}
+
+ProgressPrinter::~ProgressPrinter() {
+  if (drawn_ && live_) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressPrinter::show(const Progress& progress) {
+  if (quiet_ || Clock::now() < next_) return;
+  if (live_)
+    fmt::print(stderr, "\r\033[K{}",
+               shortened(bar(progress) + progress_text(progress), terminal_width() - 1));
+  else
+    fmt::print(stderr, "dtfm-plan: {}\n", progress_text(progress));
+  std::fflush(stderr);
+  drawn_ = true;
+  next_ = Clock::now() + (live_ ? live_interval : line_interval);
+}
+
+}  // namespace dtfm

@@ -1,0 +1,68 @@
+#include "cli/words.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace dtfm {
+namespace {
+
+constexpr std::size_t line_width = 110;
+
+bool continues_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
+std::size_t characters(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
+}
+
+}  // namespace
+
+std::string with_thousands(long long number) {
+  const std::string digits = fmt::format("{}", number);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const bool after_digit = i > 0 && digits[i - 1] != '-';
+    if (after_digit && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string counted(long long number, std::string_view noun) {
+  return fmt::format("{} {}{}", with_thousands(number), noun, number == 1 ? "" : "s");
+}
+
+std::string shortened(std::string_view text, std::size_t width) {
+  if (characters(text) <= width) return std::string(text);
+  std::size_t end = 0;
+  for (std::size_t seen = 0; end < text.size(); ++end)
+    if (!continues_character(text[end]) && ++seen >= width) break;
+  return std::string(text.substr(0, end)) + "…";
+}
+
+double relative_gap(double cost, double bound) {
+  return cost > bound ? (cost - bound) / cost : 0;
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], characters(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line += std::string(widths[i] - characters(row[i]) + 2, ' ');
+    }
+    text += shortened(line, line_width) + "\n";
+  }
+  return text;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,27 @@
+// Numbers and lists as people read them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtfm {
+
+/// "12,345"
+std::string with_thousands(long long number);
+
+/// "1 device", "64 devices"
+std::string counted(long long number, std::string_view noun);
+
+/// `text` in at most `width` characters, the last one "…" when something is missing.
+std::string shortened(std::string_view text, std::size_t width);
+
+/// (cost − bound) ÷ cost, 0 when there is nothing between them.
+double relative_gap(double cost, double bound);
+
+/// Columns as wide as their widest cell, two blanks apart; the first row is the head. Lines are cut at 110
+/// characters.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace dtfm

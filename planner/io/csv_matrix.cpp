@@ -1,0 +1,171 @@
+#include "planner/io/csv_matrix.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+
+namespace dtfm {
+namespace {
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
+
+/// A cell without blanks around it, and where it begins in its line.
+struct Cell {
+  std::string_view text;
+  std::size_t column;  // from 1
+};
+
+Cell trimmed_cell(std::string_view line, std::size_t begin, std::size_t end) {
+  while (begin < end && is_blank(line[begin])) ++begin;
+  while (begin < end && is_blank(line[end - 1])) --end;
+  if (end - begin >= 2 && line[begin] == '"' && line[end - 1] == '"') ++begin, --end;
+  return {line.substr(begin, end - begin), begin + 1};
+}
+
+/// Calls visit(index, cell) for each cell of a line and returns how many there are.
+template <class Visit>
+std::size_t for_each_cell(std::string_view line, const Visit& visit) {
+  std::size_t count = 0;
+  for (std::size_t begin = 0;; ++count) {
+    const std::size_t end = std::min(line.find(',', begin), line.size());
+    visit(count, trimmed_cell(line, begin, end));
+    if (end == line.size()) return count + 1;
+    begin = end + 1;
+  }
+}
+
+/// The lines without the blank ones at the end.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  while (!lines.empty() && std::all_of(lines.back().begin(), lines.back().end(), is_blank)) lines.pop_back();
+  return lines;
+}
+
+bool is_unmeasured(std::string_view text) {
+  return text.empty() || text == "-" || text == "nan" || text == "NaN" || text == "NAN" || text == "NA";
+}
+
+bool is_number_or_unmeasured(std::string_view text) {
+  try {
+    if (!is_unmeasured(text)) parse_decimal(text);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+class MatrixReader {
+ public:
+  MatrixReader(std::string_view text, const std::string& file, const MatrixFormat& format)
+      : file_(file), format_(format), lines_(lines_of(text)), size_(format.ids.size()) {}
+
+  Eigen::MatrixXd read() {
+    read_header();
+    check_row_count();
+    const auto size = static_cast<Eigen::Index>(size_);
+    Eigen::MatrixXd matrix = Eigen::MatrixXd::Zero(size, size);
+    for (std::size_t row = 0; row < size_; ++row) read_row(row, matrix);
+    return matrix;
+  }
+
+ private:
+  Error error(std::size_t line, std::size_t column, const std::string& message) const {
+    return Error(position(file_, line + 1, column), message);
+  }
+
+  /// A first line with anything but numbers is a header.
+  void read_header() {
+    if (lines_.empty()) return;
+    bool has_words = false, are_ids = true;
+    const std::size_t cells = for_each_cell(lines_[0], [&](std::size_t index, const Cell& cell) {
+      if (index > 0 || size_ == 1) has_words = has_words || !is_number_or_unmeasured(cell.text);
+      are_ids = are_ids && index < size_ && cell.text == format_.ids[index];
+    });
+    if (!are_ids && !has_words) return;
+    header_lines_ = 1;
+    id_cells_ = cells == size_ + 1 ? 1 : 0;
+    check_cell_count(0, cells);
+    for_each_cell(lines_[0], [&](std::size_t index, const Cell& cell) {
+      if (index >= id_cells_) check_id(0, cell, index - id_cells_);
+    });
+  }
+
+  void check_id(std::size_t line, const Cell& cell, std::size_t device) const {
+    if (cell.text != format_.ids[device])
+      throw error(line, cell.column,
+                  fmt::format("expected {}, the id of device {} of the topology; found {}",
+                              in_quotes(format_.ids[device]), device + 1, in_quotes(cell.text)));
+  }
+
+  void check_row_count() const {
+    const std::size_t rows = lines_.size() - header_lines_;
+    if (rows == size_) return;
+    const std::size_t line = std::min(lines_.size(), header_lines_ + size_);
+    throw error(line, 1,
+                fmt::format("expected {0} rows, as the topology has {0} devices; found {1}", size_, rows));
+  }
+
+  void check_cell_count(std::size_t line, std::size_t cells) const {
+    const std::size_t expected = size_ + id_cells_;
+    if (cells != expected)
+      throw error(
+          line, 1,
+          fmt::format("expected {} cells, as the topology has {} devices; found {}", expected, size_, cells));
+  }
+
+  void read_row(std::size_t row, Eigen::MatrixXd& matrix) const {
+    const std::size_t line = header_lines_ + row;
+    const auto commas = std::count(lines_[line].begin(), lines_[line].end(), ',');
+    check_cell_count(line, static_cast<std::size_t>(commas) + 1);
+    for_each_cell(lines_[line], [&](std::size_t index, const Cell& cell) {
+      if (index < id_cells_) return check_id(line, cell, row);
+      const std::size_t column = index - id_cells_;
+      if (column == row) return;
+      matrix(static_cast<Eigen::Index>(row), static_cast<Eigen::Index>(column)) =
+          value(line, cell, row, column);
+    });
+  }
+
+  double value(std::size_t line, const Cell& cell, std::size_t row, std::size_t column) const {
+    if (is_unmeasured(cell.text))
+      throw error(line, cell.column,
+                  fmt::format("{} → {} is not measured", format_.ids[row], format_.ids[column]));
+    double value = 0;
+    try {
+      value = parse_in_unit(cell.text, format_.unit);
+    } catch (const Error& complaint) {
+      throw error(line, cell.column, complaint.what());
+    }
+    if (value < 0) throw error(line, cell.column, "must not be negative; found " + in_quotes(cell.text));
+    if (value == 0 && !format_.zero_allowed)
+      throw error(line, cell.column, "must be above zero; found " + in_quotes(cell.text));
+    return value;
+  }
+
+  const std::string& file_;
+  const MatrixFormat& format_;
+  std::vector<std::string_view> lines_;
+  std::size_t size_;
+  std::size_t header_lines_ = 0, id_cells_ = 0;
+};
+
+}  // namespace
+
+Eigen::MatrixXd parse_csv_matrix(std::string text, const std::string& file, const MatrixFormat& format) {
+  const std::string checked = checked_text(std::move(text), file);
+  return MatrixReader(checked, file, format).read();
+}
+
+}  // namespace dtfm

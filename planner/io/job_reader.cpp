@@ -1,0 +1,160 @@
+#include "planner/io/job_reader.hpp"
+
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+#include "planner/io/yaml_reader.hpp"
+
+namespace dtfm {
+
+extern const std::string_view gpt3_xl_yaml;  // the text of configs/gpt3-xl.yaml
+
+namespace {
+
+constexpr int most_layers = 100'000, most_width = 10'000'000, most_count = 1'000'000'000;
+
+int whole(const YamlValue& value, int least, int most) {
+  return static_cast<int>(value.integer(least, most));
+}
+
+int required_count(const YamlMap& map, std::string_view key, int most) {
+  return whole(map.required(key), 1, most);
+}
+
+/// The word under `key`, which stays `word` where the key is missing.
+void read_choice(const YamlMap& map, std::string_view key, std::initializer_list<std::string_view> words,
+                 std::string& word) {
+  if (const auto value = map.optional(key)) word = std::string(words.begin()[value->choice(words)]);
+}
+
+/// Nothing for `auto` and where the key is missing.
+std::optional<int> count_or_auto(const YamlMap& map, std::string_view key) {
+  const auto value = map.optional(key);
+  if (!value || value->is_word("auto")) return std::nullopt;
+  return whole(*value, 1, most_count);
+}
+
+std::optional<int> optional_count(const YamlMap& map, std::string_view key, int least) {
+  const auto value = map.optional(key);
+  return value ? std::optional(whole(*value, least, most_count)) : std::nullopt;
+}
+
+void check_kind(const YamlValue& model) {
+  const YamlMap map = model.map({"kind", "layers", "hidden", "heads", "sequence", "vocabulary", "file"});
+  const YamlValue kind = map.required("kind");
+  if (kind.choice({"transformer", "layers", "graph"}) != 0)
+    throw kind.value_error(
+        fmt::format("{} is not supported yet by this version; `transformer` is", in_quotes(kind.text())));
+}
+
+Transformer read_model(const YamlValue& value) {
+  check_kind(value);
+  const YamlMap map = value.map({"kind", "layers", "hidden", "heads", "sequence", "vocabulary"});
+  Transformer model{required_count(map, "layers", most_layers), required_count(map, "hidden", most_width),
+                    required_count(map, "heads", most_width), required_count(map, "sequence", most_count),
+                    required_count(map, "vocabulary", most_count)};
+  if (model.hidden % model.heads != 0)
+    throw map.required("heads").value_error(
+        fmt::format("{} heads do not divide hidden {}", model.heads, model.hidden));
+  return model;
+}
+
+Training read_training(const YamlValue& value) {
+  const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
+  Training training;
+  training.global_batch = required_count(map, "global_batch", most_count);
+  if (const auto micro_batch = map.optional("micro_batch")) {
+    training.micro_batch = whole(*micro_batch, 1, most_count);
+    if (training.global_batch % training.micro_batch != 0)
+      throw micro_batch->value_error(
+          fmt::format("{} does not divide global_batch {}", training.micro_batch, training.global_batch));
+  }
+  read_choice(map, "precision", {"fp16", "bf16", "fp32"}, training.precision);
+  read_choice(map, "optimizer", {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"},
+              training.optimizer);
+  read_choice(map, "recompute", {"none", "selective", "full"}, training.recompute);
+  return training;
+}
+
+Parallelism read_parallelism(const YamlValue& value) {
+  const YamlMap map =
+      value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync"});
+  Parallelism parallelism;
+  parallelism.pipeline = count_or_auto(map, "pipeline");
+  parallelism.data = count_or_auto(map, "data");
+  parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
+  read_choice(map, "schedule", {"gpipe", "1f1b", "interleaved"}, parallelism.schedule);
+  read_choice(map, "gradient_sync", {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"},
+              parallelism.gradient_sync);
+  parallelism.chunks = optional_count(map, "chunks", 2);
+  parallelism.flush = optional_count(map, "flush", 1);
+  const bool interleaved = parallelism.schedule == "interleaved";
+  if (interleaved && !parallelism.chunks)
+    throw map.required("schedule")
+        .value_error("`interleaved` needs `chunks`, the stages that a device holds");
+  if (!interleaved && parallelism.chunks)
+    throw map.required("chunks").value_error("is for schedule `interleaved` alone");
+  return parallelism;
+}
+
+Compression read_compression(const YamlValue& value) {
+  const YamlMap map = value.map({"activations", "gradients"});
+  Compression compression;
+  if (const auto activations = map.optional("activations"))
+    compression.activations = activations->positive_number();
+  if (const auto gradients = map.optional("gradients")) compression.gradients = gradients->positive_number();
+  return compression;
+}
+
+ProfileSource read_profile(const YamlValue& value) {
+  if (!value.is_map()) return {value.text()};
+  const YamlMap map = value.map({"analytic", "efficiency"});
+  const YamlValue analytic = map.required("analytic");
+  if (!analytic.boolean())
+    throw analytic.value_error("expected true, or the name of a profile in place of the map");
+  ProfileSource source;
+  if (const auto efficiency = map.optional("efficiency")) {
+    source.efficiency = efficiency->positive_number();
+    if (source.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
+  }
+  return source;
+}
+
+CommVolumes read_comm_cost(const YamlValue& value) {
+  const YamlMap map = value.map({"gradient", "activation"});
+  return {map.required("gradient").bytes(), map.required("activation").bytes()};
+}
+
+}  // namespace
+
+Job parse_job(std::string text, std::string file) {
+  const YamlDocument document(std::move(text), std::move(file));
+  const YamlMap map = versioned_map(
+      document, "a job",
+      {"version", "name", "model", "training", "parallelism", "compression", "profile", "comm_cost"});
+  Job job;
+  job.name = map.required("name").text();
+  job.model = read_model(map.required("model"));
+  job.training = read_training(map.required("training"));
+  if (const auto parallelism = map.optional("parallelism")) job.parallelism = read_parallelism(*parallelism);
+  if (const auto compression = map.optional("compression")) job.compression = read_compression(*compression);
+  if (const auto profile = map.optional("profile")) job.profile = read_profile(*profile);
+  if (const auto volumes = map.optional("comm_cost")) job.comm_cost = read_comm_cost(*volumes);
+  return job;
+}
+
+Job default_job() {
+  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml");
+}
+
+Job read_job(const std::filesystem::path& file) {
+  return parse_job(read_file(file, yaml_size_limit), file.string());
+}
+
+}  // namespace dtfm

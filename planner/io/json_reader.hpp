@@ -1,0 +1,44 @@
+// JSON from strangers: size, depth and number of values bounded, no duplicate keys, and every error with its
+// place.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace dtfm {
+
+/// Throws Error at file:line:column (in bytes, from 1) for what is not JSON.
+nlohmann::json parse_json(std::string_view text, const std::string& file);
+
+/// A value and where it is in its file, as a JSON pointer. The value must outlive the cursor.
+class JsonCursor {
+ public:
+  JsonCursor(const nlohmann::json& value, std::string file);
+
+  /// "/pipelines/3/stages/2"; "/" for the whole file.
+  std::string path() const { return path_.empty() ? "/" : path_; }
+  /// Throws Error "file: path: what".
+  [[noreturn]] void fail(const std::string& what) const;
+
+  JsonCursor required(const char* key) const;
+  std::optional<JsonCursor> optional(const char* key) const;
+  /// Elements of an array; `of` says what they are, in the plural, for the error when it is none.
+  std::size_t array_size(std::string_view of) const;
+  JsonCursor at(std::size_t index) const;
+
+  const std::string& as_string() const;
+  int as_int(int least, int most) const;
+
+ private:
+  JsonCursor(const nlohmann::json& value, const JsonCursor& parent, const std::string& step);
+  [[noreturn]] void fail_type(const std::string& expected) const;
+
+  const nlohmann::json* value_;
+  std::string file_, path_;
+};
+
+}  // namespace dtfm

@@ -1,0 +1,205 @@
+#include "planner/io/link_rules.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "planner/io/link_entry.hpp"
+#include "planner/io/suggest.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr int no_pair = -1, no_entry = -2;  // in tables whose other values are indices of entries
+constexpr std::int64_t most_steps = 2'000'000'000;
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// Sets of devices that no entry tells apart.
+struct Ports {
+  std::vector<int> of_device;
+  std::vector<std::vector<int>> of_site, of_host;  // ports with devices there, ascending
+  std::vector<int> all;
+  std::vector<int> only_host;  // of each port: the host where all its devices are, −1: there are several
+};
+
+void add_once(std::vector<int>& ports, int port) {
+  const auto place = std::lower_bound(ports.begin(), ports.end(), port);
+  if (place == ports.end() || *place != port) ports.insert(place, port);
+}
+
+Ports ports_of(const Fleet& fleet, const std::vector<LinkEntry>& entries) {
+  std::vector<char> host_is_named(fleet.hosts.size()), device_is_named(fleet.devices.size());
+  for (const LinkEntry& entry : entries)
+    for (const LinkEnd& end : {entry.from, entry.to}) {
+      if (end.level == LinkLevel::host) host_is_named[index(end.index)] = 1;
+      if (end.level == LinkLevel::device) device_is_named[index(end.index)] = 1;
+    }
+  Ports ports{{},
+              std::vector<std::vector<int>>(fleet.sites.size()),
+              std::vector<std::vector<int>>(fleet.hosts.size()),
+              {},
+              {}};
+  std::map<std::tuple<int, int, int>, int> numbers;
+  for (std::size_t i = 0; i < fleet.devices.size(); ++i) {
+    const Device& device = fleet.devices[i];
+    const std::tuple key(device.site, host_is_named[index(device.host)] ? device.host : -1,
+                         device_is_named[i] ? static_cast<int>(i) : -1);
+    const auto [entry, is_new] = numbers.emplace(key, static_cast<int>(numbers.size()));
+    const int port = entry->second;
+    ports.of_device.push_back(port);
+    add_once(ports.of_site[index(device.site)], port);
+    add_once(ports.of_host[index(device.host)], port);
+    if (is_new) {
+      ports.all.push_back(port);
+      ports.only_host.push_back(device.host);
+    } else if (ports.only_host[index(port)] != device.host) {
+      ports.only_host[index(port)] = -1;
+    }
+  }
+  return ports;
+}
+
+class Resolver {
+ public:
+  Resolver(const Fleet& fleet, const std::vector<LinkEntry>& entries)
+      : fleet_(fleet), entries_(entries), ports_(ports_of(fleet, entries)) {
+    mark_pairs();
+  }
+
+  /// Best entries first: a pair that has one is left alone by all that are less specific.
+  RuleLinks resolve(const YamlValue& links) {
+    std::vector<int> order(entries_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return entries_[index(a)].rank() > entries_[index(b)].rank(); });
+    for (const int entry : order) apply(entry);
+    if ((table_.array() == no_entry).any() || (same_host_.array() == no_entry).any()) throw missing(links);
+    RuleLinks result{{}, std::move(ports_.of_device), std::move(table_), std::move(same_host_)};
+    for (const LinkEntry& entry : entries_) result.links.push_back(entry.link);
+    return result;
+  }
+
+ private:
+  void mark_pairs() {
+    const auto size = static_cast<Eigen::Index>(ports_.all.size());
+    table_ = Eigen::MatrixXi::Constant(size, size, no_entry);
+    same_host_ = Eigen::MatrixXi::Constant(size, size, no_pair);
+    for (const int p : ports_.all)
+      for (const int q : ports_.all) {
+        const int host = ports_.only_host[index(p)];
+        if (host >= 0 && host == ports_.only_host[index(q)]) table_(p, q) = no_pair;
+      }
+    std::vector<std::vector<int>> devices_of_host(fleet_.hosts.size());
+    for (std::size_t i = 0; i < fleet_.devices.size(); ++i)
+      devices_of_host[index(fleet_.devices[i].host)].push_back(static_cast<int>(i));
+    for (std::size_t host = 0; host < devices_of_host.size(); ++host)
+      mark_host(devices_of_host[host], ports_.of_host[host]);
+  }
+
+  /// The ports which two devices of one host have.
+  void mark_host(const std::vector<int>& devices, const std::vector<int>& ports) {
+    std::map<int, int> count;
+    for (const int device : devices) ++count[ports_.of_device[index(device)]];
+    for (const int p : ports)
+      for (const int q : ports)
+        if (p != q || count[p] > 1) same_host_(p, q) = no_entry;
+  }
+
+  std::vector<int> ports_at(const LinkEnd& end) const {
+    switch (end.level) {
+      case LinkLevel::any:
+        return ports_.all;
+      case LinkLevel::site:
+        return ports_.of_site[index(end.index)];
+      case LinkLevel::host:
+        return ports_.of_host[index(end.index)];
+      case LinkLevel::device:
+        return {ports_.of_device[index(end.index)]};
+    }
+    return {};
+  }
+
+  void apply(int entry) {
+    const LinkEntry& rule = entries_[index(entry)];
+    if (rule.within == LinkWithin::host) {
+      for (const auto& ports : ports_.of_host) apply(entry, ports, ports, false);
+    } else if (rule.within == LinkWithin::any_site) {
+      for (const auto& ports : ports_.of_site) apply(entry, ports, ports, true);
+    } else {
+      const std::vector<int> from = ports_at(rule.from), to = ports_at(rule.to);
+      apply(entry, from, to, true);
+      if (rule.both_directions) apply(entry, to, from, true);
+    }
+  }
+
+  void apply(int entry, const std::vector<int>& from, const std::vector<int>& to, bool between_hosts) {
+    steps_ += static_cast<std::int64_t>(from.size()) * static_cast<std::int64_t>(to.size());
+    if (steps_ > most_steps)
+      throw Error(entries_[index(entry)].where,
+                  "the entries of `links` match too many pairs; give them as `measured`");
+    for (const int p : from)
+      for (const int q : to) {
+        set(same_host_(p, q), entry, p, q, true);
+        if (between_hosts) set(table_(p, q), entry, p, q, false);
+      }
+  }
+
+  void set(int& cell, int entry, int p, int q, bool same_host) const {
+    if (cell == no_entry) cell = entry;
+    if (cell == no_pair || cell == entry) return;
+    const LinkEntry &chosen = entries_[index(cell)], &other = entries_[index(entry)];
+    if (chosen.rank() != other.rank()) return;
+    const auto [first, second] = std::minmax(chosen.line, other.line);
+    const std::string& where = chosen.line > other.line ? chosen.where : other.where;
+    const auto [a, b] = example(p, q, same_host);
+    throw Error(where, fmt::format("the entries of lines {} and {} are equally specific for {} → {}", first,
+                                   second, fleet_.devices[index(a)].id, fleet_.devices[index(b)].id));
+  }
+
+  /// The first two devices of these ports.
+  std::pair<int, int> example(int p, int q, bool same_host) const {
+    const int size = static_cast<int>(fleet_.devices.size());
+    for (int a = 0; a < size; ++a)
+      for (int b = 0; ports_.of_device[index(a)] == p && b < size; ++b)
+        if (a != b && ports_.of_device[index(b)] == q &&
+            same_host == (fleet_.devices[index(a)].host == fleet_.devices[index(b)].host))
+          return {a, b};
+    throw BrokenInvariant("a pair of ports without devices");
+  }
+
+  Error missing(const YamlValue& links) const {
+    const int size = static_cast<int>(fleet_.devices.size());
+    std::int64_t count = 0;
+    std::string first;
+    for (int a = 0; a < size; ++a)
+      for (int b = 0; b < size; ++b) {
+        const Device &from = fleet_.devices[index(a)], &to = fleet_.devices[index(b)];
+        const auto& table = from.host == to.host ? same_host_ : table_;
+        if (a == b || table(ports_.of_device[index(a)], ports_.of_device[index(b)]) != no_entry) continue;
+        if (count++ == 0) first = fmt::format("{} → {}", from.id, to.id);
+      }
+    return links.value_error(fmt::format(
+        "no entry is for {}{}", first, count == 1 ? "" : fmt::format(", nor for {} more pairs", count - 1)));
+  }
+
+  const Fleet& fleet_;
+  const std::vector<LinkEntry>& entries_;
+  Ports ports_;
+  Eigen::MatrixXi table_, same_host_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace
+
+RuleLinks read_link_rules(const YamlValue& links, const Fleet& fleet) {
+  const std::vector<LinkEntry> entries = read_link_entries(links, fleet);
+  return Resolver(fleet, entries).resolve(links);
+}
+
+}  // namespace dtfm

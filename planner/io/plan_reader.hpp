@@ -1,0 +1,26 @@
+// Plans made anywhere, read back and checked against the topology and the job that they claim to be for.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "planner/core/job.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/topology.hpp"
+
+namespace dtfm {
+
+/// Reads a plan file; only `pipelines` is needed. Missing micro-batches are dealt out as evenly as possible,
+/// schedule and gradient sync are the job's. Throws Error: file:line:column for what is not JSON, else the
+/// JSON pointer to a device that is unknown or there twice, to layers that are not covered exactly once, to a
+/// pipeline without stages, to a fingerprint of another topology.
+Plan read_plan(const std::filesystem::path& file, const Topology& topology, const Job& job);
+Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
+
+/// The plan as a balanced placement, which objective comm-cost is about. Throws Error naming `file` and what
+/// is not balanced: pipelines of unequal depth or with different stages, tensor parallelism, devices left
+/// unused.
+Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file);
+
+}  // namespace dtfm

@@ -1,0 +1,17 @@
+// What to tell a user who typed a name that does not exist.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtfm {
+
+/// "did you mean `bandwidth`?" where a known name is near `word` (edit distance with swaps of neighbours,
+/// case ignored), else "known: `a`, `b` and 3 more". Ties go to the name that comes first in `known`.
+std::string suggestion(std::string_view word, const std::vector<std::string_view>& known);
+
+/// `text` in back quotes, cut to a length that fits a line, control characters made visible.
+std::string in_quotes(std::string_view text);
+
+}  // namespace dtfm

@@ -1,0 +1,99 @@
+#include "planner/io/topology_reader.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/io/csv_matrix.hpp"
+#include "planner/io/fleet_reader.hpp"
+#include "planner/io/link_rules.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+
+namespace dtfm {
+namespace {
+
+/// The file that `value` names, which must lie below `folder`.
+std::filesystem::path file_below(const std::filesystem::path& folder, const YamlValue& value) {
+  constexpr std::size_t longest_path = 1024;
+  const std::string name = value.text(longest_path);
+  const std::filesystem::path path = std::filesystem::path(name).lexically_normal();
+  if (path.is_absolute() || path.empty() || *path.begin() == "..")
+    throw value.value_error(fmt::format("{} is not below the folder of the topology", in_quotes(name)));
+  return folder / path;
+}
+
+Unit unit_of(const YamlValue& value, Unit (*find)(std::string_view)) {
+  const std::string name = value.text();
+  try {
+    return find(name);
+  } catch (const Error& error) {
+    throw value.value_error(error.what());
+  }
+}
+
+/// The matrix of {file, unit}.
+Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path& folder, MatrixFormat format,
+                            Unit (*find)(std::string_view)) {
+  const YamlMap map = value.map({"file", "unit"});
+  const YamlValue file = map.required("file");
+  format.unit = unit_of(map.required("unit"), find);
+  const std::filesystem::path path = file_below(folder, file);
+  std::string text;
+  try {
+    text = read_file(path, csv_size_limit);
+  } catch (const Error& error) {
+    throw file.value_error(error.what());
+  }
+  return parse_csv_matrix(std::move(text), path.string(), format);
+}
+
+MeasuredLinks read_measured(const YamlValue& value, const Fleet& fleet, const std::filesystem::path& folder) {
+  const YamlMap map = value.map({"latency", "rtt", "bandwidth"});
+  const auto latency = map.optional("latency"), round_trip = map.optional("rtt");
+  if (latency.has_value() == round_trip.has_value())
+    throw map.error(latency ? "give `latency` (one way) or `rtt` (round trip), not both"
+                            : "missing key `latency` (one way) or `rtt` (round trip)");
+  std::vector<std::string> ids;
+  for (const Device& device : fleet.devices) ids.push_back(device.id);
+  const Unit unit{"", 0};
+  MeasuredLinks links;
+  links.latency = read_matrix(latency ? *latency : *round_trip, folder, {ids, unit, true}, time_unit);
+  if (round_trip) links.latency /= 2;
+  links.bandwidth = read_matrix(map.required("bandwidth"), folder, {ids, unit, false}, rate_unit);
+  return links;
+}
+
+std::variant<RuleLinks, MeasuredLinks> read_links(const YamlMap& topology, const Fleet& fleet,
+                                                  const std::filesystem::path& folder) {
+  const auto links = topology.optional("links"), measured = topology.optional("measured");
+  if (links && measured) throw measured->error("give `links` or `measured`, not both");
+  if (measured) return read_measured(*measured, fleet, folder);
+  if (links) return read_link_rules(*links, fleet);
+  if (fleet.devices.size() > 1) throw topology.error("missing key `links` or `measured`");
+  return RuleLinks{{}, {0}, Eigen::MatrixXi::Constant(1, 1, -1), Eigen::MatrixXi::Constant(1, 1, -1)};
+}
+
+}  // namespace
+
+Topology read_topology(const std::filesystem::path& path) {
+  return parse_topology(read_file(path, yaml_size_limit), path.string(), path.parent_path());
+}
+
+Topology parse_topology(std::string text, const std::string& file, const std::filesystem::path& folder) {
+  const YamlDocument document(std::move(text), file);
+  const YamlMap map =
+      versioned_map(document, "a topology",
+                    {"version", "name", "gpus", "sites", "devices", "links", "measured", "fairness"});
+  Topology topology;
+  const auto name = map.optional("name");
+  topology.name = name ? name->text() : std::filesystem::path(file).stem().string();
+  if (const auto fairness = map.optional("fairness"))
+    topology.fairness = fairness->choice({"equal", "rtt"}) == 0 ? Fairness::equal : Fairness::rtt;
+  Fleet fleet = read_fleet(map);
+  topology.links = read_links(map, fleet, folder);
+  topology.gpus = std::move(fleet.gpus);
+  topology.sites = std::move(fleet.sites);
+  topology.devices = std::move(fleet.devices);
+  return topology;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Ctrl-C and SIGTERM give the best plan so far and exit code 130; --time-limit gives it and says so.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$0")/lib.sh" "$@"
+
+cat >big.yaml <<'END'
+version: 1
+name: four-sites
+devices:
+  - {site: oregon, count: 16}
+  - {site: ohio, count: 16}
+  - {site: tokyo, count: 16}
+  - {site: berlin, count: 16}
+links:
+  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}
+  - {between: [oregon, ohio], latency: 49 ms, bandwidth: 1.10 Gbps}
+  - {between: ["*", "*"], latency: 90 ms, bandwidth: 0.5 Gbps}
+END
+
+for signal in INT TERM; do
+  rm -f plan.json
+  "$program" big.yaml --time-limit 100 --evaluations 1000000000 -o plan.json >"$out" 2>"$err" &
+  search=$!
+  # The first line of progress says that the search is on.
+  for ((i = 0; i < 600; ++i)); do
+    if grep -q evaluations "$err"; then break; fi
+    sleep 0.1
+  done
+  grep -q evaluations "$err" || fail 'no progress within a minute'
+  kill -s $signal $search || fail "the search has ended before SIG$signal"
+  status=0
+  wait $search || status=$?
+  expect_status 130 "SIG$signal"
+  expect_json plan.json
+  expect_in plan.json '"stopped": "interrupted"'
+  expect_in plan.json 'interrupted: this is the best plan so far'
+  expect_in "$out" 'four-sites: 64 devices'
+  run big.yaml --score plan.json
+  expect_status 0 "score what SIG$signal left"
+done
+
+run big.yaml --time-limit 0.2 --evaluations 1000000000 -o timed.json
+expect_status 0 --time-limit
+expect_in timed.json 'stopped by --time-limit: another run may give another plan'
+finish

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# What goes to stdout, to stderr and into the plan file.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$0")/lib.sh" "$@"
+small=(net.yaml --job job.yaml --evaluations 40)
+
+run --version
+expect_status 0 --version
+grep -qE '^dtfm-plan [0-9]+\.[0-9]+\.[0-9]+ \(CUDA: (yes|no)\)$' "$out" || fail "--version says $(cat "$out")"
+run --help
+expect_status 0 --help
+expect_no_stderr --help
+for word in TOPOLOGY --objective --pipeline --score --time-limit Examples 'Exit codes'; do expect_in "$out" "$word"; done
+run --list-strategies
+expect_status 0 --list-strategies
+expect_in "$out" '(default)'
+
+run "${small[@]}" -o plan.json
+expect_status 0 plan
+expect_no_stderr 'a short run'
+for words in 'three-sites: 12 devices in 3 sites, job small' '3 stages × 4 replicas' 'lower bound' oregon \
+  'Slowest exchange: stage' 'Slowest hop: stage'; do
+  expect_in "$out" "$words"
+done
+expect_json plan.json
+[[ $(ls -A) == $'job.yaml\nnet.yaml\nplan.json' ]] || fail "files left behind: $(ls -A)"
+
+run "${small[@]}" --format json --quiet
+expect_status 0 --format json
+expect_no_stderr --quiet
+cmp "$out" plan.json || fail '--format json prints something else than -o writes'
+
+python3 - plan.json <<'END' || fail 'the plan file is not what the contract says'
+import json, sys
+plan = json.load(open(sys.argv[1]))
+assert plan["schema"] == "dtfm-plan/1" and plan["objective"] == "comm-cost", plan
+assert (plan["parallelism"]["pipeline"], plan["parallelism"]["data"]) == (3, 4)
+assert (plan["job"]["parallelism"]["pipeline"], plan["job"]["parallelism"]["data"]) == (3, 4)
+assert [len(p["stages"]) for p in plan["pipelines"]] == [3] * 4
+assert [s["layers"] for s in plan["pipelines"][0]["stages"]] == [[0, 4], [4, 8], [8, 12]]
+devices = sorted(d for p in plan["pipelines"] for s in p["stages"] for d in s["devices"])
+assert len(devices) == len(set(devices)) == 12
+assert plan["groups"] == [[p["stages"][s]["devices"][0] for p in plan["pipelines"]] for s in range(3)]
+assert plan["ranks"]["stage_major"] == sum(plan["groups"], [])
+assert plan["unused"] == [] and plan["finalists"] == [] and "warnings" not in plan
+cost = plan["estimate"]["comm_cost"]
+assert cost["total_s"] == cost["data_parallel_s"] + cost["pipeline_parallel_s"]
+bound = plan["lower_bound"]
+assert bound["unit"] == "s" and 0 <= bound["value"] <= cost["total_s"] * (1 + 1e-12) and 0 <= bound["gap"] <= 1
+assert plan["search"]["seed"] == 0 and plan["search"]["convergence"][-1][1] == cost["total_s"]
+END
+
+# What is odd but possible is warned of.
+sed 's/layers: 12/layers: 2/; s/global_batch: 24/global_batch: 3/' job.yaml >tiny.yaml
+run net.yaml --job tiny.yaml --evaluations 5 -o tiny.json
+expect_status 0 'more stages than layers'
+expect_in "$out" 'warning: 3 stages for 2 layers: some stages compute nothing'
+expect_in "$out" 'warning: 4 pipelines for 3 micro-batches: some pipelines compute nothing'
+expect_in tiny.json '"warnings": ['
+
+# --data alone sets the number of stages; auto is the job's.
+run net.yaml --job job.yaml --data 2 --evaluations 5
+expect_in "$out" '6 stages × 2 replicas'
+run net.yaml --job job.yaml --pipeline auto --data auto --tensor auto --evaluations 5
+expect_in "$out" '3 stages × 4 replicas'
+for shape in '1 12' '12 1'; do
+  run net.yaml --job job.yaml --pipeline "${shape% *}" --data "${shape#* }" --evaluations 5
+  expect_status 0 "$shape"
+done
+
+# A result that cannot be printed is no success; the plan file is there all the same.
+status=0
+"$program" "${small[@]}" -o full.json >/dev/full 2>"$err" || status=$?
+expect_status 2 '>/dev/full'
+expect_json full.json
+finish

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# --score: a plan made anywhere is checked and scored.
+# shellcheck disable=SC2016 # messages have words in back quotes
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$0")/lib.sh" "$@"
+small=(net.yaml --job job.yaml)
+
+run "${small[@]}" --evaluations 40 -o plan.json
+expect_status 0 plan
+run "${small[@]}" --score plan.json -o scored.json
+expect_status 0 --score
+expect_no_stderr --score
+expect_in "$out" 'scored as given'
+expect_in "$out" 'the same groups, ordered and matched best'
+python3 - plan.json scored.json <<'END' || fail 'the score is not the cost that the search gave'
+import json, sys
+plan, scored = (json.load(open(name)) for name in sys.argv[1:])
+assert scored["estimate"] == plan["estimate"] and scored["pipelines"] == plan["pipelines"]
+assert "search" not in scored
+END
+
+# The plan changed by some Python is refused with this message.
+expect_refused_plan() {
+  python3 - "$2" <<'END'
+import json, sys
+plan = json.load(open("plan.json"))
+pipelines = plan["pipelines"]
+stages = pipelines[1]["stages"]
+exec(sys.argv[1])
+json.dump(plan, open("changed.json", "w"))
+END
+  expect_refused "changed.json: $1" "${small[@]}" --score changed.json
+}
+expect_refused_plan '/pipelines/1/stages/2/devices/0: topology three-sites has no device `ohoi/3`; did you mean `ohio/3`?' \
+  'stages[2]["devices"] = ["ohoi/3"]'
+first=$(python3 -c 'import json; print(json.load(open("plan.json"))["pipelines"][0]["stages"][0]["devices"][0])')
+expect_refused_plan "/pipelines/1/stages/0/devices/0: device $first is used twice, first at /pipelines/0/stages/0/devices/0" \
+  "stages[0]['devices'] = ['$first']"
+expect_refused_plan '/pipelines/1/stages/1/layers: layer 4 is in no stage' 'stages[1]["layers"] = [5, 8]'
+expect_refused_plan '/pipelines/1: 2 stages where /pipelines/0 has 3: the groups would be of unequal size, and comm-cost needs them equal' \
+  'stages.pop(); stages[1]["layers"] = [4, 12]'
+expect_refused_plan '/pipelines: comm-cost needs every device, and 9 of 12 are in no pipeline: oregon/1, oregon/2, oregon/3, ohio/1, ohio/2, …' \
+  'del pipelines[1:]
+for stage, device in zip(pipelines[0]["stages"], ["tokyo/0", "oregon/0", "ohio/0"]): stage["devices"] = [device]'
+
+expect_refused '--pipeline: 4, but the plan has 3 stages' "${small[@]}" --score plan.json --pipeline 4
+expect_refused '--data: 3, but the plan has 4 pipelines' "${small[@]}" --score plan.json --data 3
+printf '{"pipelines":\n [}' >changed.json
+expect_refused "changed.json:2:3: syntax error while parsing value - unexpected '}'; expected '[', '{', or a literal" \
+  "${small[@]}" --score changed.json
+sed 's/ohio/iowa/g' net.yaml >other.yaml
+run other.yaml --job job.yaml --score plan.json
+expect_status 2 'another topology'
+expect_in "$err" 'plan.json: /topology/fingerprint: the plan is for topology `three-sites` with fingerprint '
+
+# The batch of another job is no reason to refuse.
+sed 's/global_batch: 24/global_batch: 48/' job.yaml >batch.yaml
+run net.yaml --job batch.yaml --score plan.json
+expect_status 0 'another batch'
+expect_in "$out" 'warning: the pipelines compute 24 micro-batches, job small has 48'
+finish

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Bad usage and bad input: exit 2, one line that says what to do, nothing written.
+# shellcheck disable=SC2016 # messages have words in back quotes
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$0")/lib.sh" "$@"
+help='(see dtfm-plan --help)'
+
+expect_refused "TOPOLOGY is missing $help"
+expect_refused "unexpected argument \`--sede\`; did you mean \`--seed\`? $help" net.yaml --sede 3
+expect_refused "unexpected argument \`second.yaml\` $help" net.yaml second.yaml
+run net.yaml --seed
+expect_status 2 'an option without its value'
+run net.yaml --seed 1 --seed 2
+expect_status 2 'an option twice'
+expect_refused 'missing.yaml: cannot be opened: No such file or directory' missing.yaml
+expect_refused 'missing.yaml: cannot be opened: No such file or directory' net.yaml --job missing.yaml
+expect_refused 'missing.json: cannot be opened: No such file or directory' net.yaml --job job.yaml --score missing.json
+
+for option in --pipeline --data --tensor; do
+  for number in 0 -3 3x 0x3 +3 '' 99999999999; do
+    expect_refused "$option: expected a whole number from 1 to 1000000; found \`$number\`" net.yaml "$option" "$number"
+  done
+done
+expect_refused '--tensor: only 1 is available in this version' net.yaml --tensor 2
+for number in -1 18446744073709551616; do
+  expect_refused "--seed: expected a whole number from 0 to 18446744073709551615; found \`$number\`" net.yaml --seed $number
+done
+expect_refused '--threads: expected a whole number from 1 to 1024; found `1025`' net.yaml --threads 1025
+expect_refused '--evaluations: expected a whole number from 1 to 1000000000000; found `1e3`' net.yaml --evaluations 1e3
+for seconds in 0 -1 nan inf 1e999 2h; do
+  expect_refused "--time-limit: expected a number of seconds above zero; found \`$seconds\`" net.yaml --time-limit $seconds
+done
+expect_refused '--format: expected text or json; found `xml`' net.yaml --format xml
+expect_refused '--objective: unknown `com-cost`; did you mean `comm-cost`?' net.yaml --objective com-cost
+for objective in iteration-time cost-per-token device-efficiency; do
+  expect_refused "--objective: $objective is not available in this version: comm-cost is" net.yaml --objective $objective
+done
+
+small=(net.yaml --job job.yaml)
+divisors='divisors of 12: 1, 2, 3, 4, 6, 12'
+expect_refused "--pipeline: 5 stages do not divide 12 devices; $divisors" "${small[@]}" --pipeline 5
+expect_refused "--data: 7 replicas do not divide 12 devices; $divisors" "${small[@]}" --data 7
+expect_refused '--pipeline: 3 stages × 3 replicas are 9 devices; the topology has 12' "${small[@]}" --pipeline 3 --data 3
+expect_refused "job gpt3-xl: 8 stages do not divide 12 devices; $divisors" net.yaml
+sed 's/pipeline: 3/pipeline: auto/' job.yaml >open.yaml
+expect_refused "--pipeline: comm-cost needs a number of stages, and job small has none; $divisors" net.yaml --job open.yaml
+sed 's/pipeline: 3/tensor: 2/' job.yaml >tensor.yaml
+expect_refused 'job small: tensor 2 is not available in this version: 1 is' net.yaml --job tensor.yaml
+sed 's/global_batch/globl_batch/' job.yaml >typo.yaml
+expect_refused 'typo.yaml:4:12: unknown key `globl_batch`; did you mean `global_batch`?' net.yaml --job typo.yaml
+
+expect_refused 'missing/plan.json: cannot write: No such file or directory' "${small[@]}" -o missing/plan.json
+mkdir there
+expect_refused 'there: cannot write: it is a folder' "${small[@]}" -o there
+expect_refused '/dev/full: cannot write: it is not a regular file' "${small[@]}" -o /dev/full
+expect_refused 'net.yaml: cannot write: it is an input' "${small[@]}" -o net.yaml
+expect_refused './job.yaml: cannot write: it is an input' "${small[@]}" -o ./job.yaml
+
+run "${small[@]}" --strategy nonesuch -o plan.json
+expect_status 2 --strategy nonesuch
+expect_in "$err" nonesuch
+[[ ! -e plan.json ]] || fail 'an unknown strategy wrote a plan'
+finish

@@ -1,0 +1,40 @@
+#include "cli/words.hpp"
+
+#include "cli/progress.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+TEST_CASE("numbers with thousands") {
+  CHECK(with_thousands(0) == "0");
+  CHECK(with_thousands(999) == "999");
+  CHECK(with_thousands(1000) == "1,000");
+  CHECK(with_thousands(-123456) == "-123,456");
+  CHECK(with_thousands(-1234567) == "-1,234,567");
+  CHECK(counted(1, "device") == "1 device");
+  CHECK(counted(4096, "device") == "4,096 devices");
+}
+
+TEST_CASE("texts are cut between characters") {
+  CHECK(shortened("four", 4) == "four");
+  CHECK(shortened("fives", 4) == "fiv…");
+  CHECK(shortened("a→b→c", 4) == "a→b…");
+  CHECK(shortened("ab", 1) == "…");
+}
+
+TEST_CASE("the gap is a share of the cost") {
+  CHECK(relative_gap(4, 3) == 0.25);
+  CHECK(relative_gap(4, 0) == 1);
+  CHECK(relative_gap(0, 0) == 0);
+  CHECK(relative_gap(4, 4.000001) == 0);
+}
+
+TEST_CASE("columns are as wide as their widest cell") {
+  CHECK(table({{"hop", "s"}, {"0 → 1", "2"}, {"→", "3"}}) == "hop    s\n0 → 1  2\n→      3\n");
+}
+
+TEST_CASE("progress says how far, how good, how good at most") {
+  CHECK(progress_text({3200, 5000, 49.2243019, 41.0231}) ==
+        "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %");
+  CHECK(progress_text({10, 0, 2, 0}) == "10 evaluations, best 2 s");
+}

@@ -1,0 +1,22 @@
+// Any bytes as a job file give a job or an Error; a job written as JSON reads back as itself.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/plan_json.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  std::string json;
+  try {
+    json = dtfm::job_json(dtfm::parse_job(text, "job.yaml")).dump();
+  } catch (const dtfm::Error&) {
+    return 0;
+  }
+  if (dtfm::job_json(dtfm::parse_job(json, "job.json")).dump() != json) std::abort();
+  return 0;
+}

@@ -1,0 +1,100 @@
+#include "planner/io/csv_matrix.hpp"
+
+#include <string>
+#include <vector>
+
+#include "planner/core/error.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const std::vector<std::string> ids = {"oregon/0", "ohio/0", "ohio/1"};
+
+Eigen::MatrixXd read(const std::string& text, bool zero_allowed = false) {
+  return parse_csv_matrix(text, "m.csv", {ids, time_unit("ms"), zero_allowed});
+}
+
+std::string complaint(const std::string& text) {
+  try {
+    read(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("rows are senders and numbers have the caller's unit") {
+  const Eigen::MatrixXd matrix = read("0,67,49\n11,0,5\n1.5,2,0\n");
+  CHECK(matrix(0, 1) == 0.067);
+  CHECK(matrix(1, 0) == 0.011);
+  CHECK(matrix(2, 0) == 0.0015);
+  CHECK(matrix(1, 1) == 0);
+}
+
+TEST_CASE("notations of other programs are fine") {
+  const Eigen::MatrixXd plain = read("0,67,49\n11,0,5\n1.5,2,0\n");
+  CHECK(read("\xEF\xBB\xBF-,67,49\r\n11,nan,5\r\n1.5, 2 ,\r\n\r\n") == plain);
+  CHECK(read(" ,6.7e+01,49\n11,x,5\n1.5,2,-1") == plain);
+  CHECK(read("oregon/0,ohio/0,ohio/1\n0,67,49\n11,0,5\n1.5,2,0\n") == plain);
+  CHECK(read(",\"oregon/0\",ohio/0,ohio/1\noregon/0,0,67,49\nohio/0,11,0,5\nohio/1,1.5,2,0\n") == plain);
+  CHECK(read("0,0,0\n0,0,0\n0,0,0\n", true) == Eigen::MatrixXd::Zero(3, 3));
+}
+
+TEST_CASE("another shape is refused") {
+  CHECK(complaint("0,1,1\n1,0,1\n") == "m.csv:3:1: expected 3 rows, as the topology has 3 devices; found 2");
+  CHECK(complaint("0,1,1\n1,0,1\n1,1,0\n1,1,1\n") ==
+        "m.csv:4:1: expected 3 rows, as the topology has 3 devices; found 4");
+  CHECK(complaint("") == "m.csv:1:1: expected 3 rows, as the topology has 3 devices; found 0");
+  CHECK(complaint("0,1,1\n1,0\n1,1,0\n") ==
+        "m.csv:2:1: expected 3 cells, as the topology has 3 devices; found 2");
+  CHECK(complaint("0,1,1\n1,0,1,\n1,1,0\n") ==
+        "m.csv:2:1: expected 3 cells, as the topology has 3 devices; found 4");
+  CHECK(complaint("0,1,1\n\n1,0,1\n") ==
+        "m.csv:2:1: expected 3 cells, as the topology has 3 devices; found 1");
+}
+
+TEST_CASE("a header in another order than the devices is refused") {
+  CHECK(complaint("oregon/0,ohio/1,ohio/0\n0,1,1\n1,0,1\n1,1,0\n") ==
+        "m.csv:1:10: expected `ohio/0`, the id of device 2 of the topology; found `ohio/1`");
+  CHECK(complaint(",oregon/0,ohio/0,ohio/1\noregon/0,0,1,1\nohio/1,1,0,1\nohio/0,1,1,0\n") ==
+        "m.csv:3:1: expected `ohio/0`, the id of device 2 of the topology; found `ohio/1`");
+  CHECK(complaint("oregon/0,ohio/0\n0,1,1\n1,0,1\n1,1,0\n") ==
+        "m.csv:1:1: expected 3 cells, as the topology has 3 devices; found 2");
+}
+
+TEST_CASE("a cell that is no measurement is refused") {
+  const auto cell = [](const std::string& text) { return complaint("0,1,1\n1,0, " + text + "\n1,1,0\n"); };
+  CHECK(cell("fast") == "m.csv:2:6: expected a decimal number; found `fast`");
+  CHECK(cell("1;2") == "m.csv:2:6: expected a decimal number; found `1;2`");
+  CHECK(cell("inf") == "m.csv:2:6: expected a decimal number; found `inf`");
+  CHECK(cell("0x1F") == "m.csv:2:6: expected a decimal number; found `0x1F`");
+  CHECK(cell("1e400") == "m.csv:2:6: `1e400` is out of the range of a number");
+  CHECK(cell("-1") == "m.csv:2:6: must not be negative; found `-1`");
+  CHECK(cell("0") == "m.csv:2:6: must be above zero; found `0`");
+  CHECK(cell("-") == "m.csv:2:6: ohio/0 → ohio/1 is not measured");
+  CHECK(cell("nan") == "m.csv:2:6: ohio/0 → ohio/1 is not measured");
+  CHECK(complaint("0,1,1\n1,0,\n1,1,0\n") == "m.csv:2:5: ohio/0 → ohio/1 is not measured");
+  CHECK(cell("\x01") == "m.csv:2:6: control character in a text file: byte 0x01");
+}
+
+TEST_CASE("a large matrix and ten megabytes of garbage are read in one pass") {
+  constexpr std::size_t size = 1024;
+  std::vector<std::string> many;
+  std::string text, row;
+  for (std::size_t i = 0; i < size; ++i) many.push_back("site/" + std::to_string(i));
+  for (std::size_t i = 0; i < size; ++i) row += i == 0 ? "0.523" : ",0.523";
+  for (std::size_t i = 0; i < size; ++i) text += row + "\n";
+  const Eigen::MatrixXd matrix = parse_csv_matrix(text, "m.csv", {many, rate_unit("Gbps")});
+  CHECK(matrix(1, 0) == 0.523e9);
+  CHECK(matrix(1023, 1022) == 0.523e9);
+
+  CHECK(complaint(std::string(10'000'000, ',')) ==
+        "m.csv:2:1: expected 3 rows, as the topology has 3 devices; found 1");
+  CHECK(complaint(std::string(10'000'000, '\n')) ==
+        "m.csv:1:1: expected 3 rows, as the topology has 3 devices; found 0");
+  CHECK(complaint("0,1,1\n1,0," + std::string(10'000'000, '9') + "\n1,1,0\n").ends_with("of a number"));
+}

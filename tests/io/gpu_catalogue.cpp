@@ -1,0 +1,54 @@
+#include "planner/io/gpu_catalogue.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+std::string complaint(const std::string& text) {
+  try {
+    parse_gpu_catalogue(text, "g.yaml");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+double memory_of(const std::vector<Gpu>& gpus, const std::string& name) {
+  const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const Gpu& g) { return g.name == name; });
+  return gpu == gpus.end() ? 0 : gpu->memory.value();
+}
+
+}  // namespace
+
+TEST_CASE("the built-in catalogue has the usual GPUs") {
+  const auto gpus = built_in_gpus();
+  CHECK(memory_of(gpus, "V100-16GB") == 16e9);
+  CHECK(memory_of(gpus, "A100-80GB") == 80e9);
+  CHECK(memory_of(gpus, "H200") == 141e9);
+  for (const char* name : {"K80", "V100-32GB", "T4", "RTX-2080Ti", "RTX-3090", "RTX-4090", "A10", "A40",
+                           "A100-40GB", "L4", "L40S", "H100", "GH200"})
+    CHECK(memory_of(gpus, name) > 0);
+}
+
+TEST_CASE("a catalogue is extended and overridden by name") {
+  const std::vector<Gpu> gpus =
+      extended({{"A", Bytes(1)}, {"B", Bytes(2)}}, {{"B", Bytes(3)}, {"C", Bytes(4)}});
+  CHECK(gpus.size() == 3);
+  CHECK(memory_of(gpus, "A") == 1);
+  CHECK(memory_of(gpus, "B") == 3);
+  CHECK(memory_of(gpus, "C") == 4);
+}
+
+TEST_CASE("a bad catalogue is refused") {
+  CHECK(complaint("version: 1\ngpus: [{name: A, memory: 1 GB}, {name: A, memory: 2 GB}]\n") ==
+        "g.yaml:2:40: GPU `A` is given twice, first at g.yaml:2:15");
+  CHECK(complaint("version: 1\ngpus: [{name: A, memory: 0 GB}]\n") ==
+        "g.yaml:2:26: `memory`: must be above zero");
+  CHECK(complaint("version: 1\ngpus: [{name: A}]\n") == "g.yaml:2:8: missing key `memory`");
+  CHECK(complaint("version: 1\n") == "g.yaml:1:1: missing key `gpus`");
+}

@@ -1,0 +1,136 @@
+#include "planner/io/job_reader.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/io/plan_json.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const std::string small = R"(version: 1
+name: small
+model: {kind: transformer, layers: 4, hidden: 8, heads: 2, sequence: 16, vocabulary: 100}
+training: {global_batch: 6}
+)";
+
+Job job_of(const std::string& text) {
+  return parse_job(text, "job.yaml");
+}
+
+std::string error_in(const std::string& text) {
+  return error_of([&] { job_of(text); });
+}
+
+/// `small` with one thing written differently.
+std::string with(const std::string& before, const std::string& after) {
+  std::string text = small;
+  const std::size_t at = text.find(before);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, before.size(), after);
+}
+
+}  // namespace
+
+TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
+  const Job job = default_job();
+  CHECK(job.name == "gpt3-xl");
+  CHECK(job.model.layers == 24);
+  CHECK(job.model.hidden == 2048);
+  CHECK(job.model.heads == 16);
+  CHECK(job.model.sequence == 2048);
+  CHECK(job.model.vocabulary == 50257);
+  CHECK(job.training.global_batch == 1024);
+  CHECK(job.training.micro_batch == 1);
+  CHECK(job.training.recompute == "full");
+  CHECK(job.parallelism.pipeline == 8);
+  CHECK_FALSE(job.parallelism.data);
+  REQUIRE(job.comm_cost);
+  CHECK(job.comm_cost->gradient.value() == 0.65e9);
+  CHECK(job.comm_cost->activation.value() == 0.47124922275543213e9);
+}
+
+TEST_CASE("what a job leaves out has the usual value") {
+  const Job job = job_of(small);
+  CHECK(job.training.micro_batch == 1);
+  CHECK(job.training.precision == "fp16");
+  CHECK(job.training.optimizer == "adam-16");
+  CHECK(job.training.recompute == "none");
+  CHECK_FALSE(job.parallelism.pipeline);
+  CHECK_FALSE(job.parallelism.data);
+  CHECK(job.parallelism.tensor == 1);
+  CHECK(job.parallelism.schedule == "gpipe");
+  CHECK(job.parallelism.gradient_sync == "sharded-ps");
+  CHECK(job.compression.gradients == 1);
+  CHECK_FALSE(job.profile);
+  CHECK_FALSE(job.comm_cost);
+}
+
+TEST_CASE("every key of the grammar arrives, and the job as JSON reads back as the same job") {
+  const Job job = job_of(small + R"(
+parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring}
+compression: {activations: 0.25, gradients: 0.5}
+profile: {analytic: true, efficiency: 0.3}
+comm_cost: {gradient: 1 GiB, activation: 3.5 MB}
+)");
+  CHECK_FALSE(job.parallelism.pipeline);
+  CHECK(job.parallelism.data == 3);
+  CHECK(job.parallelism.tensor == 2);
+  CHECK(job.parallelism.schedule == "interleaved");
+  CHECK(job.parallelism.chunks == 2);
+  CHECK(job.parallelism.flush == 64);
+  CHECK(job.parallelism.gradient_sync == "ring");
+  CHECK(job.compression.activations == 0.25);
+  CHECK(job.compression.gradients == 0.5);
+  CHECK(job.profile->efficiency == 0.3);
+  CHECK(job.comm_cost->gradient.value() == 1073741824);
+  CHECK(job.comm_cost->activation.value() == 3.5e6);
+
+  const std::string json = job_json(job).dump();
+  CHECK(job_json(job_of(json)).dump() == json);
+  CHECK(job_of(small + "profile: profiles/v100.json\n").profile->file == "profiles/v100.json");
+}
+
+TEST_CASE("a job that is wrong is told where and why") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {with("name: small\n", ""), "job.yaml:1:1: missing key `name`"},
+      {with("layers: 4", "layers: 0"),
+       "job.yaml:3:36: `layers`: expected a whole number from 1 to 100000; found `0`"},
+      {with("layers", "layer"), "job.yaml:3:28: unknown key `layer`; did you mean `layers`?"},
+      {with("heads: 2", "heads: 3"), "job.yaml:3:57: `heads`: 3 heads do not divide hidden 8"},
+      {with("kind: transformer", "kind: transformr"),
+       "job.yaml:3:15: `kind`: unknown `transformr`; did you mean `transformer`?"},
+      {with("global_batch: 6", "global_batch: 6, micro_batch: 4"),
+       "job.yaml:4:42: `micro_batch`: 4 does not divide global_batch 6"},
+      {with("global_batch: 6", "global_batch: 6, precision: fp61"),
+       "job.yaml:4:40: `precision`: unknown `fp61`; did you mean `fp16`?"},
+      {small + "parallelism: {schedule: 1f1d}\n",
+       "job.yaml:5:25: `schedule`: unknown `1f1d`; did you mean `1f1b`?"},
+      {small + "parallelism: {schedule: interleaved}\n",
+       "job.yaml:5:25: `schedule`: `interleaved` needs `chunks`, the stages that a device holds"},
+      {small + "parallelism: {chunks: 2}\n", "job.yaml:5:23: `chunks`: is for schedule `interleaved` alone"},
+      {small + "parallelism: {pipeline: 0}\n",
+       "job.yaml:5:25: `pipeline`: expected a whole number from 1 to 1000000000; found `0`"},
+      {small + "compression: {gradients: 0}\n", "job.yaml:5:26: `gradients`: must be above zero; found `0`"},
+      {small + "profile: {analytic: false}\n",
+       "job.yaml:5:21: `analytic`: expected true, or the name of a profile in place of the map"},
+      {small + "profile: {analytic: true, efficiency: 1.5}\n",
+       "job.yaml:5:39: `efficiency`: is more than 1, the peak"},
+      {small + "comm_cost: {gradient: 1 GB}\n", "job.yaml:5:12: missing key `activation`"},
+  };
+  for (const auto& [text, message] : cases) CHECK(error_in(text) == message);
+}
+
+TEST_CASE("kinds of model that this version cannot plan are named") {
+  CHECK(error_in(with("kind: transformer", "kind: layers")) ==
+        "job.yaml:3:15: `kind`: `layers` is not supported yet by this version; `transformer` is");
+  CHECK(
+      error_in("version: 1\nname: g\nmodel: {kind: graph, file: ops.json}\ntraining: {global_batch: 1}\n") ==
+      "job.yaml:3:15: `kind`: `graph` is not supported yet by this version; `transformer` is");
+}

@@ -1,0 +1,187 @@
+// Which entry of `links` a pair of devices gets.
+#include "planner/io/link_rules.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "planner/io/topology_reader.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// a/0:0 a/0:1 a/1:0 a/1:1, b/0 b/1, lab (in b), then links, whose entries begin in line 7.
+Topology read(const std::string& entries) {
+  return parse_topology(
+      "version: 1\ndevices:\n  - {site: a, hosts: 2, gpus_per_host: 2}\n"
+      "  - {site: b, count: 2}\n  - {name: lab, site: b}\nlinks:\n" +
+          entries,
+      "t.yaml", ".");
+}
+
+std::string complaint(const std::string& entries) {
+  try {
+    read(entries);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// An entry whose bandwidth in Gbps says which it was.
+std::string entry(const std::string& ends, int gbps) {
+  return "  - {" + ends + ", latency: 1 ms, bandwidth: " + std::to_string(gbps) + " Gbps}\n";
+}
+
+int device(const Topology& topology, const std::string& id) {
+  const auto found = std::find_if(topology.devices.begin(), topology.devices.end(),
+                                  [&](const Device& d) { return d.id == id; });
+  REQUIRE(found != topology.devices.end());
+  return static_cast<int>(found - topology.devices.begin());
+}
+
+double gbps(const Topology& topology, const std::string& from, const std::string& to) {
+  return topology.link(device(topology, from), device(topology, to)).bandwidth.value() / 1e9;
+}
+
+const std::string any = entry("between: [\"*\", \"*\"]", 99);
+
+}  // namespace
+
+TEST_CASE("each entry is beaten by the next more specific one, whatever the order in the file") {
+  // Of one pair in one host; ascending as in link_rules.hpp.
+  const std::vector<std::string> ascending = {"between: [\"*\", \"*\"]",
+                                              "from: \"*\", to: \"*\"",
+                                              "between: [a, \"*\"]",
+                                              "from: \"*\", to: a",
+                                              "within: \"*\"",
+                                              "within: a",
+                                              "from: a, to: a",
+                                              "between: [\"*\", a/0]",
+                                              "from: a/0, to: \"*\"",
+                                              "between: [a, a/0]",
+                                              "from: a/0, to: a",
+                                              "within: host",
+                                              "between: [a/0, a/0]",
+                                              "from: a/0, to: a/0",
+                                              "between: [\"*\", \"a/0:0\"]",
+                                              "from: \"a/0:0\", to: \"*\"",
+                                              "between: [\"a/0:0\", a]",
+                                              "from: \"a/0:0\", to: a",
+                                              "between: [\"a/0:0\", a/0]",
+                                              "from: \"a/0:0\", to: a/0",
+                                              "between: [\"a/0:0\", \"a/0:1\"]",
+                                              "from: \"a/0:0\", to: \"a/0:1\""};
+  for (std::size_t count = 1; count <= ascending.size(); ++count) {
+    std::string forward, backward;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string text = entry(ascending[i], static_cast<int>(i) + 1);
+      forward += text;
+      backward = text + backward;
+    }
+    CAPTURE(ascending[count - 1]);
+    CHECK(gbps(read(forward), "a/0:0", "a/0:1") == static_cast<double>(count));
+    CHECK(gbps(read(backward), "a/0:0", "a/0:1") == static_cast<double>(count));
+  }
+}
+
+TEST_CASE("entries hold for the pairs that they name and no others") {
+  const Topology topology =
+      read(entry("within: host", 1) + entry("within: \"*\"", 2) + entry("within: b", 3) +
+           entry("between: [a, b]", 4) + entry("from: b/1, to: a/0", 5) + entry("between: [lab, \"*\"]", 6) +
+           entry("from: \"a/1:1\", to: lab", 7));
+  CHECK(gbps(topology, "a/0:0", "a/0:1") == 1);
+  CHECK(gbps(topology, "a/0:0", "a/1:1") == 2);
+  CHECK(gbps(topology, "b/0", "b/1") == 3);
+  CHECK(gbps(topology, "a/0:0", "b/0") == 4);
+  CHECK(gbps(topology, "b/0", "a/0:0") == 4);
+  CHECK(gbps(topology, "b/1", "a/0:1") == 5);
+  CHECK(gbps(topology, "b/1", "a/1:1") == 4);
+  CHECK(gbps(topology, "a/0:1", "b/1") == 4);
+  CHECK(gbps(topology, "lab", "b/0") == 6);
+  CHECK(gbps(topology, "a/1:0", "lab") == 6);
+  CHECK(gbps(topology, "a/1:1", "lab") == 7);
+  CHECK(gbps(topology, "lab", "a/1:1") == 6);
+}
+
+TEST_CASE("a link has what its entry says") {
+  const Topology topology = read(
+      "  - {from: a, to: b, rtt: 98 ms, bandwidth: 0.8 Gbps, capacity: 5 Gbps, shared: sender}\n"
+      "  - {from: b, to: a, latency: 0 ms, bandwidth: 1 Gbps, shared: flow}\n" +
+      any);
+  const Link there = topology.link(0, 4), back = topology.link(4, 0);
+  CHECK(there.latency.value() == 0.049);
+  CHECK(there.bandwidth.value() == 0.8e9);
+  CHECK(there.capacity.value() == 5e9);
+  CHECK(there.shared_by_sender);
+  CHECK(back.latency.value() == 0);
+  CHECK(back.capacity == unlimited);
+  CHECK_FALSE(back.shared_by_sender);
+}
+
+TEST_CASE("two equally specific entries for a pair are refused, unless a better one decides") {
+  const std::string two = entry("between: [a, b]", 1) + entry("between: [b, a]", 2);
+  CHECK(complaint(two + any) ==
+        "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for b/0 → a/0:0");
+  CHECK(complaint(entry("within: host", 1) + any + entry("within: host", 2)) ==
+        "t.yaml:9:5: the entries of lines 7 and 9 are equally specific for a/0:0 → a/0:1");
+  CHECK(complaint(entry("between: [a, \"*\"]", 1) + entry("between: [b, \"*\"]", 2) + any) ==
+        "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for b/0 → a/0:0");
+  CHECK(complaint(entry("within: a", 1) + entry("between: [a, a]", 2) + any) ==
+        "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for a/0:0 → a/0:1");
+  CHECK(complaint(two + entry("from: a, to: b", 3) + entry("from: b, to: a", 4) + any) == "no error");
+  CHECK(complaint(any + any + entry("from: a, to: b", 3)) ==
+        "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for a/0:0 → a/0:1");
+}
+
+TEST_CASE("pairs without an entry are told") {
+  CHECK(complaint(entry("within: \"*\"", 1) + entry("from: a, to: b", 2)) ==
+        "t.yaml:7:3: `links`: no entry is for b/0 → a/0:0, nor for 11 more pairs");
+  CHECK(complaint(entry("within: \"*\"", 1) + entry("from: a, to: b", 2) + entry("from: b/0, to: a", 2) +
+                  entry("from: b/1, to: a", 2) + entry("from: lab, to: a/0", 2) +
+                  entry("from: lab, to: \"a/1:0\"", 2)) ==
+        "t.yaml:7:3: `links`: no entry is for lab → a/1:1");
+  CHECK(complaint(entry("between: [a/0, a/0]", 1)) ==
+        "t.yaml:7:3: `links`: no entry is for a/0:0 → a/1:0, nor for 39 more pairs");
+}
+
+TEST_CASE("entries are checked") {
+  const auto bad = [](const std::string& text) { return complaint("  - {" + text + "}\n"); };
+  CHECK(bad("within: *, latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:15: not YAML: alias not found after *; a star is written in quotes: \"*\"");
+  CHECK(bad("latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:5: expected one of `within`, `between` and `from` with `to`");
+  CHECK(bad("within: a, between: [a, b], latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:5: expected one of `within`, `between` and `from` with `to`");
+  CHECK(bad("from: a, latency: 1 ms, bandwidth: 1 Gbps") == "t.yaml:7:5: missing key `to`");
+  CHECK(bad("between: [a], latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:15: `between`: expected two ends; found 1");
+  CHECK(bad("between: a, latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:15: `between`: expected a list; found `a`");
+  CHECK(bad("within: a, bandwidth: 1 Gbps") ==
+        "t.yaml:7:5: missing key `latency` (one way) or `rtt` (round trip)");
+  CHECK(bad("within: a, latency: 1 ms, rtt: 2 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:5: give `latency` (one way) or `rtt` (round trip), not both");
+  CHECK(bad("within: a, latency: 1 ms") == "t.yaml:7:5: missing key `bandwidth`");
+  CHECK(bad("within: a, latency: 1 ms, bandwith: 1 Gbps") ==
+        "t.yaml:7:32: unknown key `bandwith`; did you mean `bandwidth`?");
+  CHECK(bad("within: a, latency: 1 ms, bandwidth: 1") ==
+        "t.yaml:7:43: `bandwidth`: expected a data rate with its unit (bps, kbps, Mbps, Gbps, Tbps, B/s, "
+        "kB/s, MB/s, "
+        "GB/s, TB/s) such as `0.79 Gbps`; found `1`");
+  CHECK(bad("within: a, latency: -1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:26: `latency`: must not be negative; found `-1 ms`");
+  CHECK(bad("within: a, latency: 1 ms, bandwidth: 1 Gbps, shared: sendr") ==
+        "t.yaml:7:59: `shared`: unknown `sendr`; did you mean `sender`?");
+  CHECK(bad("within: hots, latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:14: expected `host`, a site or `*`; found `hots`; did you mean `host`?");
+  CHECK(bad("within: lab, latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:14: expected `host`, a site or `*`; found `lab`; known: `host`, `*`, `a`, `b`");
+  CHECK(bad("between: [a, lap], latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:19: unknown site or machine `lap`; did you mean `lab`?");
+  CHECK(bad("between: [a, b/7], latency: 1 ms, bandwidth: 1 Gbps") ==
+        "t.yaml:7:19: unknown host or device `b/7`; did you mean `b/0`?");
+  CHECK(complaint("  {}\n") == "t.yaml:7:3: `links`: expected a list; found a map");
+}

@@ -1,0 +1,233 @@
+#include "planner/io/plan_json.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <Eigen/Core>
+#include <nlohmann/json.hpp>
+
+#include "planner/io/json_text.hpp"
+#include "planner/io/plan_reader.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+using namespace dtfm;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+namespace {
+
+/// a/0 … a/3, each 1 ms and 1 Gbps from the others.
+Topology four_devices() {
+  Topology topology;
+  topology.name = "four";
+  topology.sites.resize(1);
+  topology.sites[0].name = "a";
+  topology.devices.resize(4);
+  for (int i = 0; i < 4; ++i) {
+    topology.devices[static_cast<std::size_t>(i)].id = "a/" + std::to_string(i);
+    topology.devices[static_cast<std::size_t>(i)].host = i;
+  }
+  topology.links = MeasuredLinks{Eigen::MatrixXd::Constant(4, 4, 1e-3), Eigen::MatrixXd::Constant(4, 4, 1e9)};
+  return topology;
+}
+
+Job small_job() {
+  Job job;
+  job.name = "small";
+  job.model = {5, 8, 2, 16, 100};
+  job.training.global_batch = 7;
+  return job;
+}
+
+/// Stages {a/3, a/0} and {a/1, a/2}.
+Placement two_by_two() {
+  Placement placement(2, 2);
+  placement.at(0, 0) = 3;
+  placement.at(0, 1) = 0;
+  placement.at(1, 0) = 1;
+  placement.at(1, 1) = 2;
+  return placement;
+}
+
+Plan parsed(const std::string& text) {
+  return parse_plan(text, "plan.json", four_devices(), small_job());
+}
+
+std::string error_in(const std::string& text) {
+  return error_of([&] { parsed(text); });
+}
+
+/// A plan of pipelines; each stage is written as in the contract.
+std::string plan_of(const std::string& pipelines) {
+  return R"({"pipelines": [)" + pipelines + "]}";
+}
+std::string pipeline_of(const std::string& stages) {
+  return R"({"stages": [)" + stages + "]}";
+}
+std::string stage_of(const std::string& layers, const std::string& devices) {
+  return R"({"layers": )" + layers + R"(, "devices": )" + devices + "}";
+}
+
+}  // namespace
+
+TEST_CASE("the plan file holds what the contract says, in its order") {
+  const Topology topology = four_devices();
+  Job job = small_job();
+  PlanRecord record;
+  record.objective = "comm-cost";
+  record.comm_cost = {1.5, 2};
+  record.lower_bound = {3, "s", 0.125, "by hand"};
+  record.search = {"random", 7, 10, "evaluations", {{1, 4}, {9, 3.5}}};
+  record.version = "0.1.0";
+  const std::string text = plan_json(topology, job, deployed_plan(two_by_two(), job), record);
+  const auto plan = ordered_json::parse(text);
+
+  std::vector<std::string> keys;
+  for (const auto& item : plan.items()) keys.push_back(item.key());
+  CHECK(keys == std::vector<std::string>{"schema", "topology", "job", "objective", "parallelism", "pipelines",
+                                         "groups", "ranks", "unused", "estimate", "lower_bound", "finalists",
+                                         "search", "version"});
+  CHECK(plan["topology"]["fingerprint"] == topology.fingerprint());
+  CHECK(
+      plan["pipelines"].dump() ==
+      R"([{"micro_batches":3,"stages":[{"layers":[0,2],"devices":["a/3"]},{"layers":[2,5],"devices":["a/1"]}]},)"
+      R"({"micro_batches":4,"stages":[{"layers":[0,2],"devices":["a/0"]},{"layers":[2,5],"devices":["a/2"]}]}])");
+  CHECK(plan["groups"].dump() == R"([["a/3","a/0"],["a/1","a/2"]])");
+  CHECK(plan["ranks"].dump() ==
+        R"({"pipeline_major":["a/3","a/1","a/0","a/2"],"stage_major":["a/3","a/0","a/1","a/2"]})");
+  CHECK(plan["unused"].empty());
+  CHECK(plan["estimate"].dump() ==
+        R"({"comm_cost":{"data_parallel_s":1.5,"pipeline_parallel_s":2.0,"total_s":3.5}})");
+  CHECK(plan["search"]["convergence"].dump() == "[[1,4.0],[9,3.5]]");
+  CHECK(text.find("{\"layers\": [0, 2], \"devices\": [\"a/3\"]}, ") != std::string::npos);
+  CHECK(text == plan_json(topology, job, deployed_plan(two_by_two(), job), record));
+}
+
+TEST_CASE("what is not known is left out, and devices without work are named") {
+  Plan plan{1, "gpipe", "ring", {{7, {{{0, 5}, {2}}}}}};
+  const auto written = json::parse(plan_json(four_devices(), small_job(), plan, PlanRecord{}));
+  CHECK(written["unused"].dump() == R"(["a/0","a/1","a/3"])");
+  CHECK(written["estimate"].empty());
+  for (const char* key : {"lower_bound", "search", "warnings"}) CHECK_FALSE(written.contains(key));
+}
+
+TEST_CASE("a written plan reads back as the same plan") {
+  const Job job = small_job();
+  const Topology topology = four_devices();
+  const std::string text = plan_json(topology, job, deployed_plan(two_by_two(), job), PlanRecord{});
+  const Plan plan = parse_plan(text, "plan.json", topology, job);
+  CHECK(plan_json(topology, job, plan, PlanRecord{}) == text);
+  CHECK(balanced_placement(plan, topology, "plan.json") == two_by_two());
+}
+
+TEST_CASE("numbers are the shortest that read back the same, and never infinite") {
+  CHECK(json_text({0.1, 2.0, 1e300, 5e-324, -0.0, 471249222.75543213, 7}) ==
+        "[0.1, 2.0, 1e+300, 5e-324, -0.0, 471249222.7554321, 7]\n");
+  CHECK_THROWS_AS(json_text(1 / 0.0), BrokenInvariant);
+}
+
+TEST_CASE("long lists fill lines, long objects are one key a line") {
+  const std::string text = json_text({{"list", std::vector<int>(60, 12)}, {"name", std::string(95, 'n')}});
+  CHECK(text.starts_with("{\n \"list\": [\n  12, 12,"));
+  for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1)
+    CHECK(text.find('\n', begin) - begin <= 110);
+  CHECK(json::parse(text)["list"].size() == 60);
+}
+
+TEST_CASE("only pipelines are needed; micro-batches are dealt out evenly") {
+  const Plan plan = parsed(plan_of(pipeline_of(stage_of("[0, 5]", R"(["a/0", "a/1"])")) + "," +
+                                   pipeline_of(stage_of("[0, 5]", R"(["a/2", "a/3"])"))));
+  CHECK(plan.tensor == 2);
+  CHECK(plan.pipelines[0].micro_batches == 3);
+  CHECK(plan.pipelines[1].micro_batches == 4);
+}
+
+TEST_CASE("what is not JSON is told with its line and column") {
+  CHECK(
+      error_in("{\n \"a\": tru\n}") ==
+      "plan.json:2:10: syntax error while parsing value - invalid literal; last read: '\"a\": tru<U+000A>'");
+  CHECK(error_in("") ==
+        "plan.json:1:1: syntax error while parsing value - unexpected end of input; expected '[', '{', "
+        "or a literal");
+  CHECK(error_in("{\"a\": 1,\n  \"a\\\"\": 2,\n  \"a\": 3}") == "plan.json:3:3: key `a` a second time");
+  CHECK(error_in("{\"x\\\\\": 1, \"x\\\\\": 2}") == "plan.json:1:12: key `x\\` a second time");
+  CHECK(error_in(std::string(100, '[')) == "plan.json:1:65: more than 64 levels deep");
+  CHECK(error_in("[1e999]") == "plan.json:1:7: number overflow parsing '1e999'");
+}
+
+TEST_CASE("a plan that cannot be is told with the place in it") {
+  const std::string whole = "[0, 5]", a0 = R"(["a/0"])";
+  const auto one = [](const std::string& stages) { return plan_of(pipeline_of(stages)); };
+  const std::string fine = one(stage_of(whole, a0));
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"[]", "/: expected an object; found an array"},
+      {"{}", "/: missing key `pipelines`"},
+      {plan_of(""), "/pipelines: there is no pipeline"},
+      {plan_of("3"), "/pipelines/0: expected an object; found the number 3"},
+      {one(""), "/pipelines/0/stages: there is no stage"},
+      {one(stage_of(whole, "[]")), "/pipelines/0/stages/0/devices: there is no device"},
+      {one(stage_of(whole, R"("a/0")")),
+       "/pipelines/0/stages/0/devices: expected an array of devices; found the text `a/0`"},
+      {one(stage_of(whole, "[7]")), "/pipelines/0/stages/0/devices/0: expected a text; found the number 7"},
+      {one(stage_of(whole, R"(["aa/0"])")),
+       "/pipelines/0/stages/0/devices/0: topology four has no device `aa/0`; did you mean `a/0`?"},
+      {one(stage_of("[0, 2]", a0) + "," + stage_of("[2, 5]", a0)),
+       "/pipelines/0/stages/1/devices/0: device a/0 is used twice, first at /pipelines/0/stages/0/devices/0"},
+      {one(stage_of("[0]", a0)),
+       "/pipelines/0/stages/0/layers: expected two numbers, the first layer and the one after the last; "
+       "found 1"},
+      {one(stage_of("[0, 2.5]", a0)),
+       "/pipelines/0/stages/0/layers/1: expected a whole number from 0 to 1000000000; found the number 2.5"},
+      {one(stage_of("[-1, 2]", a0)),
+       "/pipelines/0/stages/0/layers/0: expected a whole number from 0 to 1000000000; found the number -1"},
+      {one(stage_of("[0, 18446744073709551615]", a0)),
+       "/pipelines/0/stages/0/layers/1: expected a whole number from 0 "
+       "to 1000000000; found the number 18446744073709551615"},
+      {one(stage_of("[3, 2]", a0)), "/pipelines/0/stages/0/layers: [3, 2] ends before it begins"},
+      {one(stage_of("[0, 6]", a0)), "/pipelines/0/stages/0/layers: [0, 6], but job small has 5 layers"},
+      {one(stage_of("[1, 5]", a0)), "/pipelines/0/stages/0/layers: layer 0 is in no stage"},
+      {one(stage_of("[0, 2]", a0) + "," + stage_of("[4, 5]", R"(["a/1"])")),
+       "/pipelines/0/stages/1/layers: layers 2 … 3 are in no stage"},
+      {one(stage_of("[0, 3]", a0) + "," + stage_of("[2, 5]", R"(["a/1"])")),
+       "/pipelines/0/stages/1/layers: layer 2 is already in an earlier stage"},
+      {one(stage_of("[0, 4]", a0)), "/pipelines/0/stages: layer 4 is in no stage: job small has 5 layers"},
+      {plan_of(pipeline_of(stage_of(whole, a0)) + R"(,{"micro_batches": 3, "stages": []})"),
+       "/pipelines/1/stages: there is no stage"},
+      {R"({"schema": "dtfm-sim/1", )" + fine.substr(1),
+       "/schema: expected `dtfm-plan/1`; found `dtfm-sim/1`"},
+      {R"({"topology": {"name": "five", "fingerprint": "0123"}, )" + fine.substr(1),
+       "/topology/fingerprint: the plan is for topology `five` with fingerprint `0123`; this is `four` with "
+       "fingerprint `" +
+           four_devices().fingerprint() + "`"},
+  };
+  for (const auto& [text, message] : cases) CHECK(error_in(text) == "plan.json: " + message);
+}
+
+TEST_CASE("micro-batches are given for every pipeline or for none") {
+  CHECK(error_in(plan_of(pipeline_of(stage_of("[0, 5]", R"(["a/0"])")) +
+                         R"(,{"micro_batches": 3, "stages": [{"layers": [0, 5], "devices": ["a/1"]}]})")) ==
+        "plan.json: /pipelines/1: micro_batches must be given for every pipeline or for none");
+}
+
+TEST_CASE("comm-cost takes balanced plans only") {
+  const auto error = [](const std::string& pipelines) {
+    return error_of([&] { balanced_placement(parsed(plan_of(pipelines)), four_devices(), "plan.json"); });
+  };
+  const std::string two_stages =
+      pipeline_of(stage_of("[0, 2]", R"(["a/0"])") + "," + stage_of("[2, 5]", R"(["a/1"])"));
+  CHECK(error(two_stages + "," + pipeline_of(stage_of("[0, 5]", R"(["a/2"])"))) ==
+        "plan.json: /pipelines/1: 1 stage where /pipelines/0 has 2: the groups would be of unequal size, and "
+        "comm-cost "
+        "needs them equal");
+  CHECK(error(pipeline_of(stage_of("[0, 5]", R"(["a/0", "a/1"])"))) ==
+        "plan.json: /pipelines/0/stages/0/devices: 2 devices; comm-cost is about one device a stage");
+  CHECK(error(two_stages + "," +
+              pipeline_of(stage_of("[0, 3]", R"(["a/2"])") + "," + stage_of("[3, 5]", R"(["a/3"])"))) ==
+        "plan.json: /pipelines/1/stages/0/layers: [0, 3] where /pipelines/0 has [0, 2]; comm-cost needs the "
+        "same stages "
+        "in every pipeline");
+  CHECK(error(two_stages) ==
+        "plan.json: /pipelines: comm-cost needs every device, and 2 of 4 are in no pipeline: a/2, a/3");
+}

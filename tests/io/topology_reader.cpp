@@ -1,0 +1,245 @@
+#include "planner/io/topology_reader.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "planner/core/error.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const std::string links = "links: [{between: [\"*\", \"*\"], latency: 1 ms, bandwidth: 1 Gbps}]\n";
+
+Topology read(const std::string& text, const std::filesystem::path& folder = ".") {
+  return parse_topology(text, "t.yaml", folder);
+}
+
+std::string complaint(const std::string& text, const std::filesystem::path& folder = ".") {
+  try {
+    read(text, folder);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// The complaint about a topology with these entries of `devices`, which begin in line 3.
+std::string devices_complaint(const std::string& entries) {
+  return complaint("version: 1\ndevices:\n" + entries + links);
+}
+
+std::vector<std::string> ids(const Topology& topology) {
+  std::vector<std::string> result;
+  for (const Device& device : topology.devices) result.push_back(device.id);
+  return result;
+}
+
+/// A folder of its own that is gone afterwards.
+class Folder {
+ public:
+  explicit Folder(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() / ("dtfm-test-" + name)) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("devices are numbered in file order and hosts continue over the entries of a site") {
+  const Topology topology = read(
+      "version: 1\nname: t\ndevices:\n"
+      "  - {site: x, hosts: 2, gpus_per_host: 2}\n"
+      "  - {site: y, count: 1}\n"
+      "  - {site: x, count: 2}\n"
+      "  - {name: lab, site: y}\n"
+      "  - {name: box, site: y, gpus_per_host: 2}\n"
+      "  - {site: y}\n"
+      "  - {site: x, hosts: 1}\n" +
+      links);
+  CHECK(ids(topology) == std::vector<std::string>{"x/0:0", "x/0:1", "x/1:0", "x/1:1", "y/0", "x/2", "x/3",
+                                                  "lab", "box:0", "box:1", "y/1", "x/4"});
+  std::vector<int> hosts, sites;
+  for (const Device& device : topology.devices) {
+    hosts.push_back(device.host);
+    sites.push_back(device.site);
+  }
+  CHECK(hosts == std::vector<int>{0, 0, 1, 1, 2, 3, 4, 5, 6, 6, 7, 8});
+  CHECK(sites == std::vector<int>{0, 0, 0, 0, 1, 0, 0, 1, 1, 1, 1, 0});
+  CHECK(topology.name == "t");
+  CHECK(topology.fairness == Fairness::equal);
+}
+
+TEST_CASE("a device has what its entry says") {
+  const Topology topology = read(
+      "version: 1\nfairness: rtt\n"
+      "gpus: [{name: X1, memory: 10 GB}, {name: T4, memory: 15 GB}]\n"
+      "sites: [{name: b, uplink: 1 Gbps}, {name: a, downlink: 2 Gbps}]\n"
+      "devices:\n"
+      "  - {site: a, gpu: X1, price: 2.1 USD/h, uplink: 40 Mbps, downlink: 250 Mbps, speed: 0.8}\n"
+      "  - {site: b, gpu: T4}\n"
+      "  - {site: b}\n" +
+      links);
+  CHECK(topology.name == "t");  // of t.yaml
+  CHECK(topology.fairness == Fairness::rtt);
+  CHECK(topology.sites[0].name == "b");
+  CHECK(topology.sites[0].uplink.value() == 1e9);
+  CHECK(topology.sites[0].downlink == unlimited);
+  CHECK(topology.sites[1].downlink.value() == 2e9);
+  const Device& first = topology.devices[0];
+  CHECK(first.site == 1);
+  CHECK(topology.gpus[static_cast<std::size_t>(first.gpu)].name == "X1");
+  CHECK(topology.gpus[static_cast<std::size_t>(topology.devices[1].gpu)].memory.value() == 15e9);
+  CHECK(topology.devices[2].gpu == -1);
+  CHECK(first.price->value() == 2.1);
+  CHECK(first.uplink.value() == 40e6);
+  CHECK(first.downlink.value() == 250e6);
+  CHECK(first.speed == 0.8);
+  CHECK_FALSE(topology.devices[1].price);
+  const Topology mapped = read("version: 1\nsites: {b: {uplink: 1 Gbps}}\ndevices: [{site: b}]\n");
+  CHECK(mapped.sites[0].uplink.value() == 1e9);
+}
+
+TEST_CASE("a lone device needs no links") {
+  CHECK(read("version: 1\ndevices: [{site: a}]\n").size() == 1);
+  CHECK(complaint("version: 1\ndevices: [{site: a, count: 2}]\n") ==
+        "t.yaml:1:1: missing key `links` or `measured`");
+}
+
+TEST_CASE("entries of devices are checked") {
+  CHECK(devices_complaint("  - {site: a, count: 0}\n") ==
+        "t.yaml:3:22: `count`: expected a whole number from 1 to 8192; found `0`");
+  CHECK(devices_complaint("  - {site: a, count: 999999999999}\n") ==
+        "t.yaml:3:22: `count`: expected a whole number from 1 to 8192; found `999999999999`");
+  CHECK(devices_complaint("  - {site: a, count: 8192}\n  - {site: b}\n") ==
+        "t.yaml:4:5: more than 8192 devices in all");
+  CHECK(devices_complaint("  - {site: a, hosts: 8192, gpus_per_host: 8192}\n") ==
+        "t.yaml:3:5: more than 8192 devices in all");
+  CHECK(devices_complaint("  - {site: a, count: 2, hosts: 2}\n") ==
+        "t.yaml:3:5: `count` is of hosts with one GPU: it goes without `hosts` and `gpus_per_host`");
+  CHECK(devices_complaint("  - {site: a, gpus_per_host: 2}\n") ==
+        "t.yaml:3:5: `gpus_per_host` goes with `hosts` or `name`");
+  CHECK(devices_complaint("  - {site: a, name: m, count: 2}\n") ==
+        "t.yaml:3:5: `name` is of one machine: it goes without `count` and `hosts`");
+  CHECK(devices_complaint("  - {count: 2}\n") == "t.yaml:3:5: missing key `site`");
+  CHECK(devices_complaint("  - {sites: a}\n") == "t.yaml:3:6: unknown key `sites`; did you mean `site`?");
+  CHECK(devices_complaint("  - {site: a, gpu: V100-16G}\n") ==
+        "t.yaml:3:20: unknown GPU `V100-16G`; did you mean `V100-16GB`?");
+  CHECK(devices_complaint("  - {site: a, speed: 0}\n") ==
+        "t.yaml:3:22: `speed`: must be above zero; found `0`");
+  CHECK(devices_complaint("  - {site: a, speed: .nan}\n") ==
+        "t.yaml:3:22: `speed`: expected a decimal number; found `.nan`");
+  CHECK(devices_complaint("  - {site: a, price: 2}\n") ==
+        "t.yaml:3:22: `price`: expected a price with its unit (USD/h) such as `2.1 USD/h`; found `2`");
+  CHECK(devices_complaint("  - {site: a, name: m}\n  - {site: b, name: m}\n") ==
+        "t.yaml:4:21: machine `m` is given twice, first at t.yaml:3:21");
+  CHECK(devices_complaint("  - {site: a, name: b}\n  - {site: b}\n") ==
+        "t.yaml:3:21: machine `b` has the name of a site");
+  CHECK(devices_complaint("  - {site: a/b}\n") ==
+        "t.yaml:3:12: `site`: `a/b` has `/` or `:`, which ids put between site, host and GPU");
+  CHECK(devices_complaint("  - {site: host}\n") ==
+        "t.yaml:3:12: `site`: `host` is no name: links give it a meaning of its own");
+  CHECK(devices_complaint("  - {site: a, name: \"*\"}\n") ==
+        "t.yaml:3:21: `name`: `*` is no name: links give it a meaning of its own");
+  CHECK(devices_complaint("  - {site: \"\"}\n") == "t.yaml:3:12: `site`: must not be empty");
+  CHECK(devices_complaint("  - a\n") == "t.yaml:3:5: expected a map; found `a`");
+  CHECK(complaint("version: 1\ndevices: []\n" + links) == "t.yaml:2:10: `devices`: must not be empty");
+  CHECK(complaint("version: 1\n" + links) == "t.yaml:1:1: missing key `devices`");
+  CHECK(complaint("version: 1\ndevices: 3\n" + links) ==
+        "t.yaml:2:10: `devices`: expected a list; found `3`");
+}
+
+TEST_CASE("sites are checked") {
+  const auto sites = [](const std::string& text) {
+    return complaint("version: 1\nsites: " + text + "\ndevices: [{site: oregn}]\n");
+  };
+  CHECK(sites("[{name: oregon}]") == "t.yaml:3:18: site `oregn` is not in `sites`; did you mean `oregon`?");
+  CHECK(sites("[{name: a}, {name: a}]") == "t.yaml:2:27: site `a` is given twice");
+  CHECK(sites("[{name: a, uplink: 0 bps}]") == "t.yaml:2:27: `uplink`: must be above zero; found `0 bps`");
+  CHECK(sites("[{nam: a}]") == "t.yaml:2:10: unknown key `nam`; did you mean `name`?");
+  CHECK(sites("{a: 3}") == "t.yaml:2:12: `a`: expected a map; found `3`");
+}
+
+TEST_CASE("the whole file is checked") {
+  CHECK(complaint("devices: []") == "t.yaml:1:1: missing `version: 1`, which a topology begins with");
+  CHECK(complaint("version: 1\ndevises: []\n") ==
+        "t.yaml:2:1: unknown key `devises`; did you mean `devices`?");
+  CHECK(complaint("version: 1\nfairness: equl\n") ==
+        "t.yaml:2:11: `fairness`: unknown `equl`; did you mean `equal`?");
+  CHECK(
+      complaint("version: 1\ndevices: [{site: a}]\nlinks: [{within: *, latency: 1 ms, bandwidth: 1 Gbps}]\n")
+          .ends_with("a star is written in quotes: \"*\""));
+  CHECK_THROWS_WITH(read_topology("/nonexistent.yaml"),
+                    "/nonexistent.yaml: cannot be opened: No such file or directory");
+}
+
+TEST_CASE("measured matrices are read from beside the topology") {
+  const Folder folder("measured");
+  folder.write("l.csv", "0,67,3\n60,0,3\n0,1,0\n");
+  folder.write("b.csv", "0,0.79,1\n0.8,0,1\n1,1,0\n");
+  const std::string head = "version: 1\ndevices: [{site: a, count: 2}, {site: b}]\n";
+  const std::string bandwidth = "  bandwidth: {file: ./b.csv, unit: Gbps}\n";
+  folder.write("t.yaml", head + "measured:\n  latency: {file: l.csv, unit: ms}\n" + bandwidth);
+  const Topology topology = read_topology(folder.path() / "t.yaml");
+  CHECK(topology.link(0, 1).latency.value() == 0.067);
+  CHECK(topology.link(1, 0).bandwidth.value() == 0.8e9);
+  CHECK(topology.link(2, 0).latency.value() == 0);
+  CHECK(topology.link(0, 1).capacity == unlimited);
+  const Topology round_trip =
+      read(head + "measured:\n  rtt: {file: l.csv, unit: ms}\n" + bandwidth, folder.path());
+  CHECK(round_trip.link(1, 0).latency.value() == 0.03);
+}
+
+TEST_CASE("measured matrices are checked") {
+  const Folder folder("measured-checked");
+  folder.write("one.csv", "0\n");
+  folder.write("two.csv", "0,1\n-,0\n");
+  const auto measured = [&](const std::string& text) {
+    return complaint("version: 1\ndevices: [{site: a, count: 2}]\nmeasured: " + text + "\n", folder.path());
+  };
+  const auto latency = [&](const std::string& text) { return measured("{latency: " + text + "}"); };
+  const std::string place = folder.path().string();
+  CHECK(measured("{}") == "t.yaml:3:11: missing key `latency` (one way) or `rtt` (round trip)");
+  CHECK(measured("{latency: 1, rtt: 1}") ==
+        "t.yaml:3:11: give `latency` (one way) or `rtt` (round trip), not both");
+  CHECK(latency("{file: l.csv}") == "t.yaml:3:21: missing key `unit`");
+  CHECK(latency("{file: l.csv, unit: sm}") ==
+        "t.yaml:3:41: `unit`: `sm` is no unit of time; did you mean `ms`?");
+  CHECK(latency("{file: l.csv, unit: Gbps}") ==
+        "t.yaml:3:41: `unit`: `Gbps` is no unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
+  CHECK(latency("{file: /etc/passwd, unit: ms}") ==
+        "t.yaml:3:28: `file`: `/etc/passwd` is not below the folder of the topology");
+  CHECK(latency("{file: a/../../x.csv, unit: ms}") ==
+        "t.yaml:3:28: `file`: `a/../../x.csv` is not below the folder of the topology");
+  CHECK(latency("{file: l.csv, unit: ms}") ==
+        "t.yaml:3:28: `file`: " + place + "/l.csv: cannot be opened: No such file or directory");
+  CHECK(latency("{file: one.csv, unit: ms}") ==
+        place + "/one.csv:2:1: expected 2 rows, as the topology has 2 devices; found 1");
+  CHECK(latency("{file: two.csv, unit: ms}") == place + "/two.csv:2:1: a/1 → a/0 is not measured");
+  CHECK(complaint("version: 1\ndevices: [{site: a, count: 2}]\nmeasured: {}\n" + links) ==
+        "t.yaml:3:11: give `links` or `measured`, not both");
+}
+
+TEST_CASE("four thousand devices in 64 sites become 64 ports") {
+  std::string text = "version: 1\ndevices:\n";
+  for (int site = 0; site < 64; ++site) text += "  - {site: s" + std::to_string(site) + ", count: 64}\n";
+  text += "links:\n  - {within: \"*\", latency: 1 ms, bandwidth: 10 Gbps}\n";
+  for (int a = 0; a < 64; ++a)
+    for (int b = a + 1; b < 64; ++b)
+      text += "  - {between: [s" + std::to_string(a) + ", s" + std::to_string(b) +
+              "], latency: " + std::to_string(a + b) + " ms, bandwidth: 1 Gbps}\n";
+  const Topology topology = read(text);
+  CHECK(topology.size() == 4096);
+  CHECK(std::get<RuleLinks>(topology.links).table.rows() == 64);
+  CHECK(topology.link(4095, 0).latency.value() == 0.063);
+  CHECK(topology.link(0, 63).bandwidth.value() == 10e9);
+}

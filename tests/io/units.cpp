@@ -1,0 +1,122 @@
+#include "planner/io/units.hpp"
+
+#include <string>
+
+#include "planner/core/error.hpp"
+#include "planner/io/suggest.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+template <class Parse>
+std::string complaint(const Parse& parse, const std::string& text) {
+  try {
+    parse(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a quantity is the double nearest to what was written") {
+  CHECK(parse_seconds("67 ms").value() == 0.067);
+  CHECK(parse_seconds("67ms").value() == 0.067);
+  CHECK(parse_seconds("  5\tus ").value() == 5e-6);
+  CHECK(parse_seconds("0.3 µs").value() == 0.3e-6);
+  CHECK(parse_seconds("0.3 μs").value() == 0.3e-6);
+  CHECK(parse_seconds("7 ns").value() == 7e-9);
+  CHECK(parse_seconds("1.5 min").value() == 90);
+  CHECK(parse_seconds("2 h").value() == 7200);
+  CHECK(parse_seconds("1e-2 s").value() == 0.01);
+  CHECK(parse_seconds("1E+2s").value() == 100);
+  CHECK(parse_rate("0.79 Gbps").value() == 0.79e9);
+  CHECK(parse_rate("0.524 Gbit/s").value() == 0.524e9);
+  CHECK(parse_rate("40 Mbps").value() == 40e6);
+  CHECK(parse_rate("9 bps").value() == 9);
+  CHECK(parse_rate("1.1 Tbps").value() == 1.1e12);
+  CHECK(parse_rate("5 GB/s").value() == 40e9);
+  CHECK(parse_rate("1 GiB/s").value() == 8.0 * 1024 * 1024 * 1024);
+  CHECK(parse_bytes("16 GB").value() == 16e9);
+  CHECK(parse_bytes("80 GiB").value() == 85899345920.0);
+  CHECK(parse_bytes("0.47124922275543213 GB").value() == 0.47124922275543213e9);
+  CHECK(parse_bytes("0 B").value() == 0);
+  CHECK(parse_price("2.1 USD/h").value() == 2.1);
+}
+
+TEST_CASE("a number without a unit is refused with the units there are") {
+  CHECK(complaint(parse_seconds, "67") ==
+        "expected a time with its unit (ns, us, ms, s, min, h) such as `67 ms`; found `67`");
+  CHECK(
+      complaint(parse_rate, "") ==
+      "expected a data rate with its unit (bps, kbps, Mbps, Gbps, Tbps, B/s, kB/s, MB/s, GB/s, TB/s) such as "
+      "`0.79 Gbps`; found nothing");
+  CHECK(complaint(parse_bytes, "Gb") ==
+        "expected a size with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB) such as `16 GB`; found `Gb`");
+  CHECK(complaint(parse_price, "2.1") ==
+        "expected a price with its unit (USD/h) such as `2.1 USD/h`; found `2.1`");
+}
+
+TEST_CASE("an unknown unit is refused with the nearest one") {
+  CHECK(complaint(parse_rate, "5 Gbbps") == "`Gbbps` is no unit of data rate; did you mean `Gbps`?");
+  CHECK(complaint(parse_seconds, "5 fortnights") ==
+        "`fortnights` is no unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
+  CHECK(complaint(parse_price, "5 USD/hour") == "`USD/hour` is no unit of price; known: `USD/h`");
+}
+
+TEST_CASE("only plain decimal numbers are numbers") {
+  for (const char* text :
+       {"0x1F", "010", "1_000", "+5", ".5", "5.", "1e", "inf", "nan", ".nan", "-", "", "1 2", "१"})
+    CHECK(complaint(parse_decimal, text).starts_with("expected a decimal number; found "));
+  CHECK(parse_decimal("0.5") == 0.5);
+  CHECK(parse_decimal("-0.5e-3") == -0.0005);
+  CHECK(parse_decimal("0") == 0);
+  CHECK(complaint(parse_decimal, "1e400") == "`1e400` is out of the range of a number");
+  CHECK(complaint(parse_decimal, "1e99999999999999999999") ==
+        "`1e99999999999999999999` is out of the range of a number");
+  CHECK(complaint(parse_rate, "1e300 Tbps") == "`1e300 Tbps` is out of the range of a number");
+  CHECK(complaint(parse_bytes, "1e308 TiB") == "`1e308 TiB` is out of the range of a number");
+}
+
+TEST_CASE("a number of a known unit is rounded once as well") {
+  CHECK(parse_in_unit("67", time_unit("ms")) == 0.067);
+  CHECK(parse_in_unit("0.79", rate_unit("Gbps")) == 0.79e9);
+  CHECK(parse_in_unit("1.5", rate_unit("GB/s")) == 12e9);
+  CHECK(parse_in_unit("6.700000000000000000e+01", time_unit("ms")) == 0.067);
+  CHECK(parse_in_unit("1" + std::string(200, '0') + "e-200", time_unit("s")) == 1);
+  CHECK(complaint(rate_unit, "ms") ==
+        "`ms` is no unit of data rate; known: `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps`, "
+        "`B/s`, `kB/s`, `MB/s`, `GB/s`, `TB/s`");
+}
+
+TEST_CASE("quantities are shown in the unit that fits") {
+  CHECK(format_seconds(Seconds(0.067)) == "67 ms");
+  CHECK(format_seconds(Seconds(43.123)) == "43.12 s");
+  CHECK(format_seconds(Seconds(5400)) == "1.5 h");
+  CHECK(format_seconds(Seconds(0)) == "0 s");
+  CHECK(format_seconds(Seconds(3e-10)) == "0.3 ns");
+  CHECK(format_rate(BitsPerSecond(0.79e9)) == "790 Mbps");
+  CHECK(format_rate(BitsPerSecond(1.1e9)) == "1.1 Gbps");
+  CHECK(format_rate(BitsPerSecond(1e18 / 0.0)) == "unlimited");
+  CHECK(format_bytes(Bytes(16e9)) == "16 GB");
+}
+
+TEST_CASE("the nearest name is suggested") {
+  CHECK(suggestion("bandwith", {"latency", "bandwidth"}) == "did you mean `bandwidth`?");
+  CHECK(suggestion("v100-16gb", {"V100-32GB", "V100-16GB"}) == "did you mean `V100-16GB`?");
+  CHECK(suggestion("ohoi", {"oregon", "ohio"}) == "did you mean `ohio`?");
+  CHECK(suggestion("quux", {"oregon", "ohio"}) == "known: `oregon`, `ohio`");
+  CHECK(suggestion("x", {}) == "there is none");
+  CHECK(suggestion("zzz",
+                   {"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b0", "b1", "b2", "b3"}) ==
+        "known: `a0`, `a1`, `a2`, `a3`, `a4`, `a5`, `a6`, `a7`, `a8`, `a9`, `b0`, `b1` and 2 more");
+}
+
+TEST_CASE("quoted text fits a line and shows control characters") {
+  CHECK(in_quotes("a\nb") == "`a\\x0ab`");
+  CHECK(in_quotes(std::string(100, 'x')) == "`" + std::string(60, 'x') + "…`");
+  CHECK(in_quotes(std::string(59, 'x') + "é and more") == "`" + std::string(59, 'x') + "…`");
+}
