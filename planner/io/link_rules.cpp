@@ -13,8 +13,8 @@
 namespace dtfm {
 namespace {
 
-constexpr int no_pair = -1, no_entry = -2;  // in tables whose other values are indices of entries
-constexpr std::int64_t most_steps = 2'000'000'000;
+constexpr int no_pair = -1, no_entry = -2;        // in tables whose other values are indices of entries
+constexpr std::int64_t most_steps = 500'000'000;  // of filling the tables: some seconds
 
 std::size_t index(int i) {
   return static_cast<std::size_t>(i);
@@ -143,10 +143,11 @@ class Resolver {
     if (steps_ > most_steps)
       throw Error(entries_[index(entry)].where,
                   "the entries of `links` match too many pairs; give them as `measured`");
-    for (const int p : from)
-      for (const int q : to) {
-        set(same_host_(p, q), entry, p, q, true);
-        if (between_hosts) set(table_(p, q), entry, p, q, false);
+    for (const int q : to)  // the tables lie in memory column by column
+      for (const int p : from) {
+        const int host = ports_.only_host[index(p)], other_host = ports_.only_host[index(q)];
+        if (host == other_host || host < 0 || other_host < 0) set(same_host_(p, q), entry, p, q, true);
+        if (between_hosts && (host != other_host || host < 0)) set(table_(p, q), entry, p, q, false);
       }
   }
 
