@@ -20,14 +20,12 @@ class Annealing {
         rng_(rng),
         state_(run.model(), start, cooling.guidance),
         best_{start, state_.cost()},
-        scale_(state_.cost()),
         begin_(run.time_share()) {}
 
   Annealed finish() {
     double progress = 0;
     for (long long next_order = 1; progress < 1 && !run_.must_stop();) {
-      const double temperature =
-          scale_ * cooling_.hottest * std::pow(cooling_.coldest / cooling_.hottest, progress);
+      const double temperature = cooling_.hottest * std::pow(cooling_.coldest / cooling_.hottest, progress);
       for (int i = 0; i < stride; ++i) swap_some(temperature);
       swaps_ += stride;
       progress = progressed();
@@ -58,7 +56,8 @@ class Annealing {
     const int a = some_device();
     const auto b = static_cast<int>(rng_.below(static_cast<std::uint32_t>(run_.model().devices())));
     if (state_.group_of(a) == state_.group_of(b)) return;
-    const double limit = state_.energy() - temperature * std::log(1 - rng_.uniform()) + least_gain * scale_;
+    const double limit =
+        state_.energy() - temperature * std::log(1 - rng_.uniform()) + least_gain * best_.cost;
     const PricedSwap swap = state_.price(a, b, limit);
     if (swap.energy >= limit) return;
     state_.apply(swap);
@@ -82,7 +81,7 @@ class Annealing {
   Rng& rng_;
   CommCostState state_;
   Deployed best_;
-  double scale_, begin_;
+  double begin_;
   long long swaps_ = 0;
 };
 

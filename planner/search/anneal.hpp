@@ -6,10 +6,9 @@
 
 namespace dtfm {
 
-/// Temperatures are shares of the start's cost.
 struct Cooling {
   long long swaps = 0;              // to price
-  double hottest = 0, coldest = 0;  // geometric in between
+  double hottest = 0, coldest = 0;  // temperatures in s, geometric in between
   double guidance = 0;              // of CommCostState
   double time_share = 0;  // > 0: of the run's time limit, which then ends the cooling instead of `swaps`
 };

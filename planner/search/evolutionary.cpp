@@ -7,6 +7,7 @@
 
 #include "planner/core/parallel.hpp"
 #include "planner/search/anneal.hpp"
+#include "planner/search/device_classes.hpp"
 #include "planner/search/lower_bound.hpp"
 #include "planner/search/random_placement.hpp"
 #include "planner/search/structured_starts.hpp"
@@ -16,11 +17,12 @@ namespace {
 
 constexpr int islands = 8;
 constexpr int structured_islands = 5;  // the others begin at random
-constexpr int generations = 16;        // that a budget is cut into
+constexpr int generations = 8;         // that a budget is cut into
 constexpr int first_shares =
     4;                       // the first generation has to find structure: it gets so many times the swaps
-constexpr int patience = 3;  // generations without gain after which islands that agree are done
-constexpr double hottest_first = 0.03, hottest_later = 0.015, coldest = 0.0005;
+constexpr int patience = 2;  // generations without gain after which islands that agree are done
+// Temperatures, as shares of the best cost.
+constexpr double hottest_first = 0.08, hottest_later = 0.015, coldest = 0.0005;
 
 std::size_t at(int i) {
   return static_cast<std::size_t>(i);
@@ -101,7 +103,8 @@ class Evolution {
   Cooling cooling(int generation) const {
     const bool first = generation == 0;
     const double share = (first ? first_shares : 1.0) / (generations + first_shares - 1);
-    Cooling cooling{0, first ? hottest_first : hottest_later, coldest, 0, 0};
+    const double cost = run_.best_cost();
+    Cooling cooling{0, (first ? hottest_first : hottest_later) * cost, coldest * cost, 0, 0};
     const long long left = (budget_ - run_.evaluations() + islands - 1) / islands;
     if (run_.options().evaluations || !run_.options().time_limit)
       cooling.swaps =
@@ -135,8 +138,10 @@ class Evolution {
     return recombined(run_.model(), population_[at(island)].placement, population_[at(other)].placement, rng);
   }
 
+  /// Only where devices are interchangeable, and so few placements differ, does agreement mean that the
+  /// search is over.
   bool have_converged(int generation) const {
-    if (generation < last_gain_ + 1 + patience) return false;
+    if (!few_classes_ || generation < last_gain_ + 1 + patience) return false;
     const auto agree = std::count_if(population_.begin(), population_.end(), [this](const Deployed& one) {
       return one.cost <= run_.best_cost() * (1 + 1e-9);
     });
@@ -145,6 +150,7 @@ class Evolution {
 
   SearchRun& run_;
   long long budget_;
+  bool few_classes_ = 2 * interchangeable_devices(run_.model()).count <= run_.model().devices();
   std::vector<Deployed> population_;
   int last_gain_ = -1;
 };
