@@ -12,11 +12,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The device that stands where `device` stood once `a` and `b` are swapped.
-int swapped(int device, int a, int b) {
-  return device == a ? b : device == b ? a : device;
-}
-
 double fastest_hop(const CommCostModel& model) {
   double fastest = infinity;
   for (int device = 0; device < model.devices(); ++device)
@@ -177,7 +172,7 @@ double CommCostState::sync_energy_after(int a, int b) const {
     total += group_total_[at(stage)];
     if (stage != group_of(a) && stage != group_of(b)) slowest = std::max(slowest, group_sync_[at(stage)]);
   }
-  for (const auto [leaving, joining] : {std::pair{a, b}, std::pair{b, a}}) {
+  for (const auto& [leaving, joining] : {std::pair{a, b}, std::pair{b, a}}) {
     const double* lost = &model_->sync(0, leaving);
     const double* gained = &model_->sync(0, joining);
     double joined = -gained[leaving];
