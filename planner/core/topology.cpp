@@ -30,10 +30,14 @@ void add_devices(const Topology& topology, Hash& hash) {
     hash.add(device.id);
     hash.add(topology.sites[static_cast<std::size_t>(device.site)].name);
     hash.add(static_cast<std::uint64_t>(device.host));
-    hash.add(device.gpu < 0 ? "" : topology.gpus[static_cast<std::size_t>(device.gpu)].name);
+    const Gpu gpu = device.gpu < 0 ? Gpu{} : topology.gpus[static_cast<std::size_t>(device.gpu)];
+    hash.add(gpu.name);
+    hash.add(gpu.memory.value());
     hash.add(device.speed);
     hash.add(device.uplink.value());
     hash.add(device.downlink.value());
+    hash.add(static_cast<std::uint64_t>(device.price.has_value()));
+    hash.add(device.price.value_or(DollarsPerHour()).value());
   }
 }
 

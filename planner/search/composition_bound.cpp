@@ -47,7 +47,9 @@ class ClassNetwork {
   int size(int c) const { return static_cast<int>(members_[at(c)].size()); }
   double least_hop(int c) const { return least_hop_[at(c)]; }
   double hop(int a, int b) const { return hop_(a, b); }
-  double fastest_hop() const { return *std::min_element(least_hop_.begin(), least_hop_.end()); }
+  double fastest_hop() const {
+    return model_.devices() == 1 ? 0 : *std::min_element(least_hop_.begin(), least_hop_.end());
+  }
 
   Composition measured(Counts counts) const;
   /// Bottleneck matching between two compositions.
@@ -212,13 +214,18 @@ class CompositionSearch {
   CompositionBound run(long long max_effort, const std::function<bool()>& stop);
 
  private:
+  struct RunShares {
+    std::vector<double> of_class;
+    std::vector<double> largest;  // of each component: the largest share of its classes
+  };
+
   /// Hops of at most some cost connect classes to components; slower ones cost at least `extra` more.
   struct Level {
     double cost = 0, extra = 0;
     std::vector<int> component;  // of each class
     int components = 0;
-    std::vector<int> size;                  // of each component, in devices
-    std::vector<std::vector<double>> runs;  // [sync range][class]: see `set_run_shares`
+    std::vector<int> size;        // of each component, in devices
+    std::vector<RunShares> runs;  // of each sync range: see `set_run_shares`
   };
 
   struct OpenRange {
@@ -239,7 +246,7 @@ class CompositionSearch {
   double entries(const State& state);
   bool crossing_needed(const State& state) const;
   int most_alike(const Level& level, const State& state) const;
-  static double least_runs(const std::vector<double>& shares, int alike, const State& state);
+  double least_runs(const RunShares& shares, int alike, const State& state) const;
   void sum_components(const Level& level, const State& state);
 
   int stages_, replicas_;
@@ -341,9 +348,12 @@ void CompositionSearch::set_run_shares(Level& level) {
       for (std::size_t c = 0; c < n; ++c)
         if (counts[c] > 0) longest[c] = std::max(longest[c], run);
     }
-    std::vector<double> shares(n);
-    for (std::size_t c = 0; c < n; ++c)
-      shares[c] = longest[c] > 0 ? 1.0 / (longest[c] * replicas_) : infinity;
+    RunShares shares{std::vector<double>(n), std::vector<double>(at(level.components))};
+    for (std::size_t c = 0; c < n; ++c) {
+      shares.of_class[c] = longest[c] > 0 ? 1.0 / (longest[c] * replicas_) : infinity;
+      double& largest = shares.largest[at(level.component[c])];
+      if (longest[c] > 0) largest = std::max(largest, shares.of_class[c]);
+    }
     level.runs.push_back(std::move(shares));
   }
 }
@@ -374,15 +384,16 @@ int CompositionSearch::most_alike(const Level& level, const State& state) const 
   return most;
 }
 
-/// The runs that must still begin, each with a hop slower than the level, given the `shares` of one range of
-/// exchange.
-double CompositionSearch::least_runs(const std::vector<double>& shares, int alike, const State& state) {
-  double runs = 0, in_this_run = 0;
-  for (std::size_t c = 0; c < shares.size(); ++c) {
-    if (state.remaining[c] > 0) runs += state.remaining[c] * shares[c];
-    if (alike > 0 && state.last[c] > 0) in_this_run += state.last[c] * shares[c];
-  }
-  return runs == infinity ? infinity : runs - alike * in_this_run;
+/// The runs that must still begin, each with a hop slower than the level, given the shares of one range of
+/// exchange: those of all devices left over, less those that may continue the run of the last group. So many
+/// of each component do, whatever their classes are. Expects `sum_components`.
+double CompositionSearch::least_runs(const RunShares& shares, int alike, const State& state) const {
+  double runs = 0, continuing = 0;
+  for (std::size_t c = 0; c < shares.of_class.size(); ++c)
+    if (state.remaining[c] > 0) runs += state.remaining[c] * shares.of_class[c];
+  if (alike == 0 || runs == infinity) return runs;
+  for (std::size_t k = 0; k < now_.size(); ++k) continuing += now_[k] * shares.largest[k];
+  return runs - alike * continuing;
 }
 
 /// Each group still to come is entered by a hop no faster than its slowest member's fastest link, and the k ·

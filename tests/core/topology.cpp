@@ -1,0 +1,165 @@
+#include "planner/core/topology.hpp"
+
+#include <functional>
+#include <map>
+
+#include "planner/core/error.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// A device of a site with one host and one kind of GPU.
+Device device(const std::string& id, int site) {
+  Device result;
+  result.id = id;
+  result.site = result.host = result.gpu = site;
+  return result;
+}
+
+/// Two sites; a host with two GPUs in the first, one with one in the second. Port = site.
+Topology three_devices() {
+  Topology topology;
+  topology.name = "three";
+  topology.gpus = {{"T4", Bytes(16e9)}, {"A10", Bytes(24e9)}};
+  topology.sites = {{"oregon"}, {"ohio"}};
+  topology.devices = {device("oregon/0:0", 0), device("oregon/0:1", 0), device("ohio/0", 1)};
+  RuleLinks rules;
+  rules.links = {{Seconds(0), BitsPerSecond(100e9)},
+                 {Seconds(0.049), BitsPerSecond(1.1e9)},
+                 {Seconds(0.050), BitsPerSecond(0.9e9), BitsPerSecond(5e9), true}};
+  rules.port = {0, 0, 1};
+  rules.table = Eigen::MatrixXi(2, 2);
+  rules.table << -1, 1, 2, -1;
+  rules.same_host = Eigen::MatrixXi(2, 2);
+  rules.same_host << 0, -1, -1, -1;
+  topology.links = rules;
+  return topology;
+}
+
+/// The same links, pair by pair; a measured link has neither a capacity nor a shared sender.
+Topology three_devices_measured() {
+  Topology topology = three_devices();
+  MeasuredLinks measured{Eigen::MatrixXd::Zero(3, 3), Eigen::MatrixXd::Zero(3, 3)};
+  measured.latency << 0, 0, 0.049, 0, 0, 0.049, 0.050, 0.050, 0;
+  measured.bandwidth << 0, 100e9, 1.1e9, 100e9, 0, 1.1e9, 0.9e9, 0.9e9, 0;
+  topology.links = measured;
+  return topology;
+}
+
+RuleLinks& rules(Topology& topology) {
+  return std::get<RuleLinks>(topology.links);
+}
+
+using Change = std::function<void(Topology&)>;
+
+std::string fingerprint_after(const Change& change) {
+  Topology topology = three_devices();
+  change(topology);
+  return topology.fingerprint();
+}
+
+}  // namespace
+
+TEST_CASE("rules give the links of devices by their ports, each direction its own") {
+  const Topology topology = three_devices();
+  CHECK(topology.size() == 3);
+  CHECK(topology.link(0, 1).bandwidth.value() == 100e9);
+  CHECK(topology.link(1, 0).latency.value() == 0);
+  for (int device : {0, 1}) {
+    CHECK(topology.link(device, 2).latency.value() == 0.049);
+    CHECK(topology.link(device, 2).bandwidth.value() == 1.1e9);
+    CHECK(topology.link(device, 2).capacity == unlimited);
+    CHECK(!topology.link(device, 2).shared_by_sender);
+    CHECK(topology.link(2, device).latency.value() == 0.050);
+    CHECK(topology.link(2, device).bandwidth.value() == 0.9e9);
+    CHECK(topology.link(2, device).capacity.value() == 5e9);
+    CHECK(topology.link(2, device).shared_by_sender);
+  }
+}
+
+TEST_CASE("a pair that no rule is for breaks an invariant") {
+  Topology topology = three_devices();
+  rules(topology).same_host(0, 0) = -1;
+  CHECK_THROWS_AS(topology.link(0, 1), BrokenInvariant);
+}
+
+TEST_CASE("measured links come from the row of the sender") {
+  const Topology topology = three_devices_measured();
+  CHECK(topology.link(0, 2).latency.value() == 0.049);
+  CHECK(topology.link(2, 0).latency.value() == 0.050);
+  CHECK(topology.link(1, 2).bandwidth.value() == 1.1e9);
+  CHECK(topology.link(2, 1).bandwidth.value() == 0.9e9);
+  CHECK(topology.link(2, 1).capacity == unlimited);
+  CHECK(!topology.link(2, 1).shared_by_sender);
+}
+
+TEST_CASE("a fingerprint changes with whatever matters for a plan, each time to another") {
+  const std::map<std::string, Change> changes = {
+      {"id", [](Topology& t) { t.devices[1].id = "oregon/0:7"; }},
+      {"site", [](Topology& t) { t.devices[1].site = 1; }},
+      {"site name", [](Topology& t) { t.sites[1].name = "iowa"; }},
+      {"site uplink", [](Topology& t) { t.sites[1].uplink = BitsPerSecond(1e9); }},
+      {"site downlink", [](Topology& t) { t.sites[1].downlink = BitsPerSecond(1e9); }},
+      {"host", [](Topology& t) { t.devices[2].host = 2; }},
+      {"no GPU", [](Topology& t) { t.devices[2].gpu = -1; }},
+      {"other GPU", [](Topology& t) { t.devices[2].gpu = 0; }},
+      {"GPU memory", [](Topology& t) { t.gpus[1].memory = Bytes(48e9); }},
+      {"speed", [](Topology& t) { t.devices[0].speed = 0.5; }},
+      {"uplink", [](Topology& t) { t.devices[0].uplink = BitsPerSecond(1e9); }},
+      {"downlink", [](Topology& t) { t.devices[0].downlink = BitsPerSecond(1e9); }},
+      {"price", [](Topology& t) { t.devices[0].price = DollarsPerHour(0.35); }},
+      {"price nothing", [](Topology& t) { t.devices[0].price = DollarsPerHour(0); }},
+      {"price of another", [](Topology& t) { t.devices[1].price = DollarsPerHour(0.35); }},
+      {"fairness", [](Topology& t) { t.fairness = Fairness::rtt; }},
+      {"latency", [](Topology& t) { rules(t).links[2].latency = Seconds(0.051); }},
+      {"bandwidth", [](Topology& t) { rules(t).links[2].bandwidth = BitsPerSecond(0.8e9); }},
+      {"capacity", [](Topology& t) { rules(t).links[2].capacity = unlimited; }},
+      {"shared by sender", [](Topology& t) { rules(t).links[2].shared_by_sender = false; }},
+      {"direction", [](Topology& t) { rules(t).table.transposeInPlace(); }},
+      {"one device less", [](Topology& t) { t.devices.pop_back(); }},
+      {"order of devices", [](Topology& t) { std::swap(t.devices[0].id, t.devices[1].id); }},
+  };
+  std::map<std::string, std::string> seen{{three_devices().fingerprint(), "nothing"}};
+  for (const auto& [what, change] : changes) {
+    CAPTURE(what);
+    const auto [entry, is_new] = seen.emplace(fingerprint_after(change), what);
+    CAPTURE(entry->second);
+    CHECK(is_new);
+  }
+}
+
+TEST_CASE("a fingerprint does not change with the notation") {
+  const std::string fingerprint = three_devices().fingerprint();
+  CHECK(fingerprint.size() == 16);
+  CHECK(fingerprint.find_first_not_of("0123456789abcdef") == std::string::npos);
+  CHECK(fingerprint_after([](Topology& t) { t.name = "renamed"; }) == fingerprint);
+  CHECK(fingerprint_after([](Topology& t) { t.gpus.push_back({"nobody's", Bytes(1)}); }) == fingerprint);
+  CHECK(fingerprint_after([](Topology& t) {
+          std::swap(t.gpus[0], t.gpus[1]);
+          for (Device& device : t.devices) device.gpu = 1 - device.gpu;
+        }) == fingerprint);
+  CHECK(fingerprint_after([](Topology& t) {
+          rules(t).links.push_back({Seconds(1), BitsPerSecond(1)});
+        }) == fingerprint);
+  CHECK(fingerprint_after([](Topology& t) {  // ports device by device
+          RuleLinks& by_device = rules(t);
+          by_device.port = {0, 1, 2};
+          by_device.table = Eigen::MatrixXi(3, 3);
+          by_device.table << -1, -1, 1, -1, -1, 1, 2, 2, -1;
+          by_device.same_host = Eigen::MatrixXi(3, 3);
+          by_device.same_host << -1, 0, -1, 0, -1, -1, -1, -1, -1;
+        }) == fingerprint);
+}
+
+TEST_CASE("links as measured and as rules have the same fingerprint where they are the same") {
+  const std::string by_rules = fingerprint_after([](Topology& t) {
+    rules(t).links[2].capacity = unlimited;
+    rules(t).links[2].shared_by_sender = false;
+  });
+  Topology measured = three_devices_measured();
+  CHECK(measured.fingerprint() == by_rules);
+  std::get<MeasuredLinks>(measured.links).latency(1, 1) = 7;  // a diagonal means nothing
+  CHECK(measured.fingerprint() == by_rules);
+}

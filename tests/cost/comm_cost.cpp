@@ -1,0 +1,331 @@
+#include "planner/cost/comm_cost.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string>
+
+#include "planner/core/error.hpp"
+#include "planner/cost/bottleneck_matching.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/exhaustive.hpp"
+#include "tests/support/networks.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+constexpr double rounding = 1e-12;
+
+// Volumes: gradients 1 Gbit a stage, activations 0.5 Gbit a boundary. With two replicas a gradient shard is
+// 0.5 Gbit as well, so the exchange and the hop of a pair cost the same.
+const CommVolumes gigabits{Bytes(1e9 / 8), Bytes(0.5e9 / 8)};
+
+/// Four devices a, b, c, d; a message of 0.5 Gbit takes, from row to column, latency + 0.5 Gbit / bandwidth:
+///          a                b                c                d
+///   a                       0.1 + 0.5/1      0.2 + 0.5/0.5    0.3 + 0.5/0.25
+///   b      0.2 + 0.5/0.5                     0.1 + 0.5/0.5    0.2 + 0.5/0.25
+///   c      0.1 + 0.5/0.25   0.3 + 0.5/1                       0.1 + 0.5/1
+///   d      0.4 + 0.5/0.5    0.1 + 0.5/0.25   0.1 + 0.5/0.5
+/// There and back: ab 0.6 + 1.2 = 1.8, ac 1.2 + 2.1 = 3.3, ad 2.3 + 1.4 = 3.7, bc 1.1 + 0.8 = 1.9, bd 2.2
+/// + 2.1 = 4.3, cd 0.6 + 1.1 = 1.7.
+CommCostModel four_devices() {
+  Eigen::MatrixXd latency(4, 4), gigabit(4, 4);
+  latency << 0, 0.1, 0.2, 0.3,  //
+      0.2, 0, 0.1, 0.2,         //
+      0.1, 0.3, 0, 0.1,         //
+      0.4, 0.1, 0.1, 0;
+  gigabit << 1, 1, 0.5, 0.25,  //
+      0.5, 1, 0.5, 0.25,       //
+      0.25, 1, 1, 1,           //
+      0.5, 0.25, 0.5, 1;
+  return comm_cost_model(measured_topology(latency, gigabit * 1e9), gigabits, 2, 2);
+}
+
+Placement placement_of(int stages, int replicas, const std::vector<int>& devices) {
+  Placement placement(stages, replicas);
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    placement.at(static_cast<int>(i) / replicas, static_cast<int>(i) % replicas) = devices[i];
+  return placement;
+}
+
+CommCostModel shipped_model(const std::string& name) {
+  const auto file = std::filesystem::path(DTFM_SOURCE_DIR) / "topologies" / (name + ".yaml");
+  return comm_cost_model(read_topology(file), {Bytes(0.65e9), Bytes(0.47124922275543213e9)}, 8, 8);
+}
+
+double deployed_total(const CommCostModel& model, const Placement& placement) {
+  return comm_cost(model, best_deployment(model, placement)).total();
+}
+
+/// A symmetric network as the paper writes it: α in s, β in bit/s.
+struct SymmetricNetwork {
+  Eigen::MatrixXd alpha, beta;
+};
+
+SymmetricNetwork symmetric_network(Rng& rng, int devices) {
+  SymmetricNetwork network{Eigen::MatrixXd::Zero(devices, devices), Eigen::MatrixXd::Ones(devices, devices)};
+  for (int a = 0; a < devices; ++a) {
+    for (int b = 0; b < a; ++b) {
+      network.alpha(a, b) = network.alpha(b, a) = 0.1 * rng.uniform();
+      network.beta(a, b) = network.beta(b, a) = 1e9 * (0.1 + rng.uniform());
+    }
+  }
+  return network;
+}
+
+/// Section 3.2 and 3.3 of the paper for stages in the order of `groups`, in plain numbers: DATAP, twice the
+/// exchange with every other member, plus twice the sum of the bottleneck matchings; bytes are 8 bits.
+double paper_cost(const SymmetricNetwork& network, double gradient, double activation, const Groups& groups) {
+  double datap = 0;
+  for (const auto& group : groups) {
+    for (const int d : group) {
+      double sum = 0;
+      for (const int e : group)
+        if (d != e)
+          sum += 2 * (network.alpha(d, e) +
+                      8 * gradient / (static_cast<double>(group.size()) * network.beta(d, e)));
+      datap = std::max(datap, sum);
+    }
+  }
+  double pipelinep = 0;
+  for (std::size_t i = 1; i < groups.size(); ++i) {
+    auto next = groups[i];
+    std::sort(next.begin(), next.end());
+    double best = std::numeric_limits<double>::infinity();
+    do {
+      double slowest = 0;
+      for (std::size_t r = 0; r < next.size(); ++r) {
+        const int d = groups[i - 1][r], e = next[r];
+        slowest = std::max(slowest, network.alpha(d, e) + 8 * activation / network.beta(d, e));
+      }
+      best = std::min(best, slowest);
+    } while (std::next_permutation(next.begin(), next.end()));
+    pipelinep += best;
+  }
+  return datap + 2 * pipelinep;
+}
+
+double paper_comm_cost(const SymmetricNetwork& network, double gradient, double activation, Groups groups) {
+  std::sort(groups.begin(), groups.end());
+  double best = std::numeric_limits<double>::infinity();
+  do best = std::min(best, paper_cost(network, gradient, activation, groups));
+  while (std::next_permutation(groups.begin(), groups.end()));
+  return best;
+}
+
+const std::vector<std::pair<int, int>> tiny_shapes = {{1, 1}, {1, 4}, {2, 1}, {4, 1},
+                                                      {2, 2}, {3, 2}, {2, 4}, {4, 3}};
+
+}  // namespace
+
+TEST_CASE("four devices: both directions of a pair add up") {
+  const CommCostModel model = four_devices();
+  Eigen::MatrixXd expected(4, 4);
+  expected << 0, 1.8, 3.3, 3.7,  //
+      1.8, 0, 1.9, 4.3,          //
+      3.3, 1.9, 0, 1.7,          //
+      3.7, 4.3, 1.7, 0;
+  CHECK((model.hop - expected).cwiseAbs().maxCoeff() < rounding);
+  CHECK((model.sync - expected).cwiseAbs().maxCoeff() < rounding);
+  // With one replica a shard is the whole gradient, 1 Gbit: for a and b 0.1 + 1/1 + 0.2 + 1/0.5.
+  Eigen::MatrixXd none = Eigen::MatrixXd::Zero(2, 2), rate(2, 2);
+  none << 0, 0.1, 0.2, 0;
+  rate << 1e9, 1e9, 0.5e9, 1e9;
+  CHECK(comm_cost_model(measured_topology(none, rate), gigabits, 2, 1).sync(0, 1) == Approx(3.3));
+}
+
+// Groups ab, cd: exchange max(1.8, 1.7). Pairs a–c, b–d: max(3.3, 4.3); a–d, b–c: max(3.7, 1.9).
+TEST_CASE("four devices: cost of a placement as it is, and of its best deployment") {
+  const CommCostModel model = four_devices();
+  const Placement straight = placement_of(2, 2, {0, 1, 2, 3});
+  CHECK(comm_cost(model, straight).data_parallel == Approx(1.8));
+  CHECK(comm_cost(model, straight).pipeline_parallel == Approx(4.3));
+  CHECK(comm_cost(model, straight).total() == Approx(6.1));
+  const Placement deployed = best_deployment(model, straight);
+  CHECK(comm_cost(model, deployed).data_parallel == Approx(1.8));
+  CHECK(comm_cost(model, deployed).pipeline_parallel == Approx(3.7));
+  CHECK(coarsened_graph(model, straight)(0, 1) == Approx(3.7));
+  CHECK(coarsened_graph(model, straight)(1, 1) == 0);
+  // Groups ac, bd: exchange 4.3; a–b, c–d: 1.8; a–d, b–c: 3.7. Groups ad, bc: 3.7; a–b, d–c: 1.8; a–c,
+  // d–b: 4.3.
+  CHECK(deployed_total(model, placement_of(2, 2, {0, 2, 1, 3})) == Approx(4.3 + 1.8));
+  CHECK(deployed_total(model, placement_of(2, 2, {0, 3, 1, 2})) == Approx(3.7 + 1.8));
+  CHECK(exhaustive_optimum(model) == Approx(5.5));
+}
+
+// As four stages of one device nobody exchanges anything. The hops make the path a, b, c, d: 1.8 + 1.9 + 1.7.
+// As one stage there is no hop: with shards of 0.25 Gbit, ab costs 0.3 + 0.25/1 + 0.25/0.5 = 1.05, ad 0.7 + 1
+// + 0.5 = 2.2, bd 0.3 + 1 + 1 = 2.3, cd 0.2 + 0.25 + 0.5 = 0.95; d exchanges longest, 2.2 + 2.3 + 0.95
+// (b: 1.05 + 2.3 + 0.4 + 0.5 + 0.25).
+TEST_CASE("four devices: one replica, and one stage") {
+  CommCostModel model = four_devices();
+  model.stages = 4;
+  model.replicas = 1;
+  const Placement deployed = best_deployment(model, placement_of(4, 1, {2, 0, 3, 1}));
+  CHECK(comm_cost(model, deployed).data_parallel == 0);
+  CHECK(comm_cost(model, deployed).pipeline_parallel == Approx(5.4));
+  Eigen::MatrixXd latency(4, 4), gigabit(4, 4);
+  latency << 0, 0.1, 0.2, 0.3, 0.2, 0, 0.1, 0.2, 0.1, 0.3, 0, 0.1, 0.4, 0.1, 0.1, 0;
+  gigabit << 1, 1, 0.5, 0.25, 0.5, 1, 0.5, 0.25, 0.25, 1, 1, 1, 0.5, 0.25, 0.5, 1;
+  const auto one_stage = comm_cost_model(measured_topology(latency, gigabit * 1e9), gigabits, 1, 4);
+  const CommCost cost = comm_cost(one_stage, placement_of(1, 4, {0, 1, 2, 3}));
+  CHECK(cost.data_parallel == Approx(2.2 + 2.3 + 0.95));
+  CHECK(cost.pipeline_parallel == 0);
+}
+
+TEST_CASE("stages and replicas must use all devices") {
+  Rng rng = Rng::for_task(0, 0);
+  const Topology topology = directed_topology(rng, 6);
+  CHECK_NOTHROW(comm_cost_model(topology, gigabits, 3, 2));
+  CHECK(error_of([&] { comm_cost_model(topology, gigabits, 4, 2); }) ==
+        "4 stages × 2 replicas need 8 devices, and the topology has 6");
+  CHECK(error_of([&] { comm_cost_model(topology, gigabits, 0, 6); }) != "no error");
+  CHECK(error_of([&] { comm_cost_model(topology, gigabits, -2, -3); }) != "no error");
+  CHECK(error_of([&] { comm_cost_model(topology, gigabits, 65536, 65536); }) != "no error");
+}
+
+// The best known structures. Where there are as many hosts or regions as replicas, or fewer, and of equal
+// size, every group has its share of each: device d is in group d mod 8, and the hops stay inside. In the
+// spot case the 8 hosts of 4 are spread over four groups like that, with one hop between each two of them
+// inside a host, and the 32 others make up the other four.
+TEST_CASE("the five cases cost what is known of them") {
+  Placement spread(8, 8), spot(8, 8);
+  for (int device = 0; device < 64; ++device) {
+    spread.at(device % 8, device / 8) = device;
+    spot.at(device / 32 * 4 + device % 4, device % 32 / 4) = device;
+  }
+  const auto cost = [](const char* name, const Placement& placement) {
+    return deployed_total(shipped_model(name), placement);
+  };
+  CHECK(cost("datacenter", spread) == Approx(3.439799129).epsilon(1e-9));
+  CHECK(cost("spot", spot) == Approx(31.634159832).epsilon(1e-9));
+  CHECK(cost("universities", spread) == Approx(16.086839733).epsilon(1e-9));
+  CHECK(cost("regional", spread) == Approx(34.802041017).epsilon(1e-9));
+  CHECK(cost("worldwide", spread) == Approx(49.218380053).epsilon(1e-9));
+}
+
+// Case 1 by hand: a GPU exchanges 0.65e9 / 8 bytes, 0.65 Gbit, with 7 others, both ways, at 3.125
+// Gbit/s: 2.912 s. Its 0.471249… GB go to the next stage inside the host at 100 Gbit/s, 7 times, forward and
+// backward: 14 · 0.0376999….
+TEST_CASE("the data centre by hand") {
+  const CommCostModel model = shipped_model("datacenter");
+  Placement spread(8, 8);
+  for (int device = 0; device < 64; ++device) spread.at(device % 8, device / 8) = device;
+  const CommCost cost = comm_cost(model, best_deployment(model, spread));
+  CHECK(cost.data_parallel == Approx(14 * 0.65 / 3.125).epsilon(rounding));
+  CHECK(cost.pipeline_parallel == Approx(14 * 0.47124922275543213 * 8 / 100).epsilon(rounding));
+}
+
+TEST_CASE("a deployed partition costs the least over all orders and all matchings") {
+  for (const auto& [stages, replicas] : tiny_shapes) {
+    for (const Network network : all_networks) {
+      for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        CAPTURE(stages, replicas, static_cast<int>(network), seed);
+        Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(stages * 10 + replicas));
+        const CommCostModel model = random_model(rng, network, stages, replicas);
+        const Placement placement = random_placement(rng, stages, replicas);
+        const Placement deployed = best_deployment(model, placement);
+        const double least = exhaustive_comm_cost(model, groups_of(placement));
+        REQUIRE(comm_cost(model, deployed).total() == Approx(least).epsilon(rounding));
+        REQUIRE(comm_cost(model, deployed).total() <= comm_cost(model, placement).total() * (1 + rounding));
+        Groups before = groups_of(placement), after = groups_of(deployed);
+        for (Groups* groups : {&before, &after}) {
+          for (auto& group : *groups) std::sort(group.begin(), group.end());
+          std::sort(groups->begin(), groups->end());
+        }
+        REQUIRE(before == after);
+        BottleneckMatcher matcher(replicas);
+        const Groups groups = groups_of(placement);
+        for (const auto& a : groups) {
+          REQUIRE(sync_cost(model, a) == Approx(exhaustive_sync(model, a)).epsilon(rounding));
+          for (const auto& b : groups)
+            if (&a != &b) REQUIRE(matching_cost(model, a, b, matcher) == exhaustive_matching(model, a, b));
+        }
+      }
+    }
+  }
+}
+
+// Beyond sixteen stages the order is no longer the best, but still none that is worse than the one given.
+TEST_CASE("the best deployment of many stages never costs more than the placement itself") {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 0);
+    const CommCostModel model = random_model(rng, Network::smooth, 20, 3);
+    const Placement placement = random_placement(rng, 20, 3);
+    REQUIRE(deployed_total(model, placement) <= comm_cost(model, placement).total() * (1 + rounding));
+    const Placement deployed = best_deployment(model, placement);
+    REQUIRE(deployed_total(model, deployed) <= comm_cost(model, deployed).total() * (1 + rounding));
+  }
+}
+
+TEST_CASE("on a symmetric network the cost is the paper's") {
+  for (const auto& [stages, replicas] : tiny_shapes) {
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      CAPTURE(stages, replicas, seed);
+      Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(stages * 10 + replicas));
+      const SymmetricNetwork network = symmetric_network(rng, stages * replicas);
+      const double gradient = 1e8 * rng.uniform(), activation = 1e8 * rng.uniform();
+      const CommCostModel model = comm_cost_model(measured_topology(network.alpha, network.beta),
+                                                  {Bytes(gradient), Bytes(activation)}, stages, replicas);
+      const Placement placement = random_placement(rng, stages, replicas);
+      REQUIRE(deployed_total(model, placement) ==
+              Approx(paper_comm_cost(network, gradient, activation, groups_of(placement))).epsilon(rounding));
+    }
+  }
+}
+
+TEST_CASE("other names for the devices change nothing") {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 0);
+    const Topology topology = directed_topology(rng, 24);
+    const auto& links = std::get<MeasuredLinks>(topology.links);
+    const std::vector<int> name = random_placement(rng, 1, 24).devices();  // the new number of each device
+    Eigen::MatrixXd latency(24, 24), bandwidth(24, 24);
+    for (int a = 0; a < 24; ++a) {
+      for (int b = 0; b < 24; ++b) {
+        latency(name[static_cast<std::size_t>(a)], name[static_cast<std::size_t>(b)]) = links.latency(a, b);
+        bandwidth(name[static_cast<std::size_t>(a)], name[static_cast<std::size_t>(b)]) =
+            links.bandwidth(a, b);
+      }
+    }
+    const Placement placement = random_placement(rng, 6, 4);
+    std::vector<int> renamed;
+    for (const int device : placement.devices()) renamed.push_back(name[static_cast<std::size_t>(device)]);
+    const auto model = comm_cost_model(topology, gigabits, 6, 4);
+    const auto other = comm_cost_model(measured_topology(latency, bandwidth), gigabits, 6, 4);
+    REQUIRE(comm_cost(other, placement_of(6, 4, renamed)).total() ==
+            Approx(comm_cost(model, placement).total()).epsilon(rounding));
+    REQUIRE(deployed_total(other, placement_of(6, 4, renamed)) ==
+            Approx(deployed_total(model, placement)).epsilon(rounding));
+  }
+}
+
+TEST_CASE("faster links never cost more, and scaled links scale the cost") {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 0);
+    const Topology topology = directed_topology(rng, 24);
+    const auto links = std::get<MeasuredLinks>(topology.links);
+    const Placement placement = random_placement(rng, 6, 4);
+    const double before = deployed_total(comm_cost_model(topology, gigabits, 6, 4), placement);
+    Eigen::MatrixXd latency = links.latency, bandwidth = links.bandwidth;
+    double last = before;
+    for (int change = 0; change < 400; ++change) {
+      const int a = static_cast<int>(rng.below(24)), b = static_cast<int>(rng.below(24));
+      (change % 2 == 0 ? latency(a, b) *= rng.uniform() : bandwidth(a, b) /= rng.uniform());
+      const auto model = comm_cost_model(measured_topology(latency, bandwidth), gigabits, 6, 4);
+      const double now = deployed_total(model, placement);
+      REQUIRE(now <= last * (1 + rounding));
+      last = now;
+    }
+    CHECK(last < before);
+    const auto thrice = measured_topology(3 * links.latency, links.bandwidth / 3);
+    CHECK(deployed_total(comm_cost_model(thrice, gigabits, 6, 4), placement) ==
+          Approx(3 * before).epsilon(rounding));
+  }
+}

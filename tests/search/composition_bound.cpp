@@ -1,0 +1,78 @@
+#include "planner/search/composition_bound.hpp"
+
+#include <limits>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/exhaustive.hpp"
+#include "tests/support/networks.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr long long endless = 1'000'000'000;
+
+double bound(const CommCostModel& model, const DeviceClasses& classes, double upper_bound, long long states) {
+  const auto result = composition_bound(model, classes, upper_bound, states, {});
+  return result.value;
+}
+
+/// Every bound that can be asked for is a bound; those of interchangeable devices are exact.
+void check_bounds(const CommCostModel& model) {
+  const double optimum = exhaustive_optimum(model);
+  CAPTURE(optimum, model.sync, model.hop);
+  const double most = optimum * (1 + 1e-12);
+  const auto check = [&](const DeviceClasses& classes) {
+    for (const double upper_bound : {optimum, optimum * (1 + 1e-9), optimum * 1.3, infinity})
+      for (const long long states : {0LL, 1LL, 5LL, endless}) {
+        CAPTURE(classes.of, upper_bound, states);
+        CHECK(bound(model, classes, upper_bound, states) <= most);
+      }
+  };
+  const auto exact = interchangeable_devices(model);
+  check(exact);
+  for (const double upper_bound : {optimum * (1 + 1e-9), optimum * 1.3, infinity}) {
+    const auto complete = composition_bound(model, exact, upper_bound, endless, {});
+    CHECK(complete.complete);
+    CHECK(complete.value == Approx(optimum).epsilon(1e-9));
+  }
+  const Dendrogram tree = cluster_devices(model);
+  for (int classes = 1; classes <= model.devices(); ++classes) check(tree.cut(classes));
+}
+
+}  // namespace
+
+TEST_CASE("the bound is never above the true optimum, and equals it where devices are interchangeable") {
+  const auto network = GENERATE(from_range(all_networks));
+  const auto shape =
+      GENERATE(table<int, int>({{1, 1}, {1, 3}, {3, 1}, {2, 2}, {2, 3}, {3, 2}, {4, 2}, {2, 4}, {3, 3}}));
+  const auto [stages, replicas] = shape;
+  const int seeds = stages * replicas < 8 ? 25 : stages * replicas < 9 ? 6 : 3;
+  for (int seed = 0; seed < seeds; ++seed) {
+    CAPTURE(static_cast<int>(network), stages, replicas, seed);
+    Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(network));
+    check_bounds(random_model(rng, network, stages, replicas));
+  }
+}
+
+// Two sites {0 … 3} and {4 … 7}: a hop within a site takes 1, between the gates 0, 1 and 4, 5 of the sites
+// 10, else
+// 20. Everybody exchanges in 1, but the inner devices 2, 3, 6, 7 take 100 with anybody of the other site. The
+// best are the stages 23, 01, 45, 67 with 1 + (1 + 10 + 1): the only cheap crossing is between pairs of
+// gates, and mixed groups are cheap to make of gates alone, which then have slow hops to the inner devices.
+// A gate may be part of a longer run of alike groups (one gate of each site) than an inner device.
+TEST_CASE("a run of alike groups may go on with devices that are in shorter runs only") {
+  CommCostModel model = empty_model(4, 2);
+  for (int a = 0; a < 8; ++a) {
+    for (int b = 0; b < 8; ++b) {
+      if (a == b) continue;
+      const bool same_site = a / 4 == b / 4, gates = a % 4 < 2 && b % 4 < 2;
+      model.hop(a, b) = same_site ? 1 : gates ? 10 : 20;
+      model.sync(a, b) = same_site || gates ? 1 : 100;
+    }
+  }
+  CHECK(exhaustive_optimum(model) == 13);
+  CHECK(interchangeable_devices(model).count == 4);
+  check_bounds(model);
+}
