@@ -19,7 +19,7 @@ class Annealing {
         cooling_(cooling),
         rng_(rng),
         state_(run.model(), start, cooling.guidance),
-        best_{start, state_.cost()},
+        best_{state_.placement(), state_.cost()},
         begin_(run.time_share()) {}
 
   Annealed finish() {

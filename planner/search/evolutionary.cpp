@@ -22,7 +22,7 @@ constexpr int first_shares =
     4;                       // the first generation has to find structure: it gets so many times the swaps
 constexpr int patience = 2;  // generations without gain after which islands that agree are done
 // Temperatures, as shares of the best cost.
-constexpr double hottest_first = 0.08, hottest_later = 0.015, coldest = 0.0005;
+constexpr double hottest_first = 0.08, hottest_later = 0.03, coldest = 0.0005;
 
 std::size_t at(int i) {
   return static_cast<std::size_t>(i);

@@ -1,6 +1,7 @@
 #include "planner/search/search_run.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "planner/core/error.hpp"
@@ -53,6 +54,8 @@ void SearchRun::report_progress(long long budget) const {
 
 SearchResult SearchRun::result(Stopped stopped) const {
   DTFM_ASSERT(has_best());
+  const double deployed_cost = comm_cost(model_, best_).total();
+  DTFM_ASSERT(std::abs(deployed_cost - best_cost_) <= 1e-9 * deployed_cost);
   SearchResult result{best_, comm_cost(model_, best_), evaluations_, stopped, convergence_, lower_bound_};
   result.convergence.back().cost = result.cost.total();
   result.lower_bound.value = std::min(result.lower_bound.value, result.cost.total());
