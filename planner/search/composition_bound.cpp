@@ -16,6 +16,7 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr std::size_t most_states = 20'000'000;  // held at a time: some 4 GB
 constexpr double rounding = 1e-12;  // relative: sums are added up in another order than in comm_cost
 
 using Counts = std::vector<std::int16_t>;  // of each class
@@ -210,7 +211,7 @@ class CompositionSearch {
     for (Level& level : levels_) set_run_shares(level);
   }
 
-  CompositionBound run(long long max_expanded, const std::function<bool()>& stop);
+  CompositionBound run(long long max_effort, const std::function<bool()>& stop);
 
  private:
   struct RunShares {
@@ -260,6 +261,7 @@ class CompositionSearch {
   std::vector<double> entry_;  // scratch
   std::vector<int> rest_, now_;
   std::vector<OpenRange> open_ranges_;
+  long long effort_ = 0;
 };
 
 void CompositionSearch::find_levels() {
@@ -484,6 +486,7 @@ void CompositionSearch::expand(const State& state) {
         next.counts};
     for (std::size_t c = 0; c < child.remaining.size(); ++c)
       child.remaining[c] = static_cast<std::int16_t>(child.remaining[c] - next.counts[c]);
+    ++effort_;
     if (least_total(child) >= upper_bound_) continue;
     child.path = state.path + network_.hop_between(state.last, next.counts);
     push(std::move(child));
@@ -502,7 +505,7 @@ double CompositionSearch::least_hop(const Counts& from, const Counts& to) {
   return least;
 }
 
-CompositionBound CompositionSearch::run(long long max_expanded, const std::function<bool()>& stop) {
+CompositionBound CompositionSearch::run(long long max_effort, const std::function<bool()>& stop) {
   start();
   CompositionBound result;
   while (!open_.empty()) {
@@ -512,9 +515,8 @@ CompositionBound CompositionSearch::run(long long max_expanded, const std::funct
       result.complete = true;
       return result;
     }
-    if (result.expanded >= max_expanded || (result.expanded % 64 == 0 && stop && stop())) return result;
+    if (effort_ >= max_effort || open_.size() + seen_.size() > most_states || (stop && stop())) return result;
     open_.pop();
-    ++result.expanded;
     expand(state);
   }
   result.value = upper_bound_;
@@ -525,9 +527,9 @@ CompositionBound CompositionSearch::run(long long max_expanded, const std::funct
 }  // namespace
 
 CompositionBound composition_bound(const CommCostModel& model, const DeviceClasses& classes,
-                                   double upper_bound, long long max_expanded,
+                                   double upper_bound, long long max_effort,
                                    const std::function<bool()>& stop) {
-  return CompositionSearch(model, classes, upper_bound).run(max_expanded, stop);
+  return CompositionSearch(model, classes, upper_bound).run(max_effort, stop);
 }
 
 long long count_compositions(int replicas, int classes, long long limit) {

@@ -18,9 +18,9 @@ struct CompositionBound {
 /// search over these sequences, each pair of classes as fast as its fastest pair of devices, bounds all
 /// placements from below; where the classes are of interchangeable devices, exactly. Only what is cheaper
 /// than `upper_bound` (the cost of a known placement) is looked at: when nothing is left, that is the bound.
-/// Stops after `max_expanded` states, or when `stop` says so, with the bound reached by then.
+/// Stops when `max_effort` continuations have been priced, or `stop` says so, with the bound reached by then.
 CompositionBound composition_bound(const CommCostModel& model, const DeviceClasses& classes,
-                                   double upper_bound, long long max_expanded,
+                                   double upper_bound, long long max_effort,
                                    const std::function<bool()>& stop);
 
 /// Compositions of groups of `replicas` devices of `classes` classes: C(replicas + classes − 1, replicas), or

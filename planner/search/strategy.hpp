@@ -1,4 +1,4 @@
-// The search: from a cost model to a placement. A strategy is one file and one row in the table of
+// The search: from a cost model to a placement. A strategy is one function and one row in the table of
 // strategy.cpp.
 #pragma once
 
@@ -24,14 +24,14 @@ struct Progress {
 struct SearchOptions {
   std::uint64_t seed = 0;
   int threads = 1;
-  std::optional<long long> evaluations;  // candidate placements to score; nothing: the strategy's own default
+  std::optional<long long> evaluations;  // candidate placements to price; nothing: the strategy's own default
   std::optional<double> time_limit;      // s; gives up determinism
-  bool prove = false;                    // work on until the lower bound meets the best cost
+  bool prove = false;                    // then work on until the lower bound meets the cost
   const std::atomic<bool>* interrupted = nullptr;    // set from outside: return the best so far
   std::function<void(const Progress&)> on_progress;  // called from one thread, now and then
 };
 
-enum class Stopped { evaluations, time_limit, interrupted, optimal, complete };
+enum class Stopped { evaluations, converged, optimal, complete, time_limit, interrupted };
 std::string_view name_of(Stopped stopped);
 
 /// The best cost known after so many evaluations.
@@ -54,10 +54,12 @@ struct SearchResult {
   LowerBound lower_bound;
 };
 
+class SearchRun;
+
 struct Strategy {
   std::string_view name;
   std::string_view summary;
-  SearchResult (*run)(const CommCostModel&, const SearchOptions&);
+  Stopped (*run)(SearchRun&);
 };
 
 inline constexpr std::string_view default_strategy = "evolutionary";

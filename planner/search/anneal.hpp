@@ -1,0 +1,24 @@
+// Simulated annealing by swaps of two devices: the local search of the evolutionary strategy.
+#pragma once
+
+#include "planner/core/rng.hpp"
+#include "planner/search/search_run.hpp"
+
+namespace dtfm {
+
+struct Cooling {
+  long long swaps = 0;              // to price
+  double hottest = 0, coldest = 0;  // temperatures in s, geometric in between
+  double guidance = 0;              // of CommCostState
+  double time_share = 0;  // > 0: of the run's time limit, which then ends the cooling instead of `swaps`
+};
+
+struct Annealed {
+  Deployed best;
+  long long swaps = 0;  // priced
+};
+
+/// Stops early when `run` must.
+Annealed annealed(const SearchRun& run, const Placement& start, const Cooling& cooling, Rng& rng);
+
+}  // namespace dtfm

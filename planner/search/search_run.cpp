@@ -1,0 +1,68 @@
+#include "planner/search/search_run.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm {
+
+SearchRun::SearchRun(const CommCostModel& model, const SearchOptions& options)
+    : model_(model), options_(options), begin_(Clock::now()) {}
+
+double SearchRun::time_share() const {
+  if (!options_.time_limit) return 0;
+  return std::chrono::duration<double>(Clock::now() - begin_).count() / *options_.time_limit;
+}
+
+bool SearchRun::must_stop() const {
+  return (options_.interrupted && options_.interrupted->load(std::memory_order_relaxed)) || time_share() >= 1;
+}
+
+Stopped SearchRun::reason_to_stop() const {
+  const bool interrupted = options_.interrupted && options_.interrupted->load(std::memory_order_relaxed);
+  return interrupted ? Stopped::interrupted : Stopped::time_limit;
+}
+
+long long SearchRun::budget(long long fallback) const {
+  if (options_.evaluations) return *options_.evaluations;
+  return options_.time_limit ? std::numeric_limits<long long>::max() : fallback;
+}
+
+void SearchRun::offer(const Placement& placement, double cost, long long evaluations) {
+  evaluations_ += evaluations;
+  if (has_best() && cost >= best_cost_) return;
+  best_ = placement;
+  best_cost_ = cost;
+  convergence_.push_back({evaluations_, cost});
+}
+
+void SearchRun::set_lower_bound(LowerBound bound) {
+  if (bound.value >= lower_bound_.value) lower_bound_ = std::move(bound);
+}
+
+bool SearchRun::is_optimal() const {
+  return has_best() && best_cost_ <= lower_bound_.value * (1 + 1e-9);
+}
+
+void SearchRun::report_progress(long long budget) const {
+  if (!options_.on_progress || !has_best()) return;
+  const bool endless = budget == std::numeric_limits<long long>::max();
+  options_.on_progress({evaluations_, endless ? 0 : budget, best_cost_, lower_bound_.value});
+}
+
+SearchResult SearchRun::result(Stopped stopped) const {
+  DTFM_ASSERT(has_best());
+  SearchResult result{best_, comm_cost(model_, best_), evaluations_, stopped, convergence_, lower_bound_};
+  result.convergence.back().cost = result.cost.total();
+  result.lower_bound.value = std::min(result.lower_bound.value, result.cost.total());
+  return result;
+}
+
+Deployed deployed(const CommCostModel& model, const Placement& placement) {
+  Deployed result{best_deployment(model, placement), 0};
+  result.cost = comm_cost(model, result.placement).total();
+  return result;
+}
+
+}  // namespace dtfm
