@@ -74,7 +74,8 @@ DeviceClasses interchangeable_devices(const CommCostModel& model) {
   return numbered(label);
 }
 
-// Nearest-neighbour chain (Murtagh, 1983) with the Lance-Williams update for the average: O(n²).
+// Nearest-neighbour chain (Murtagh, 1983) with the Lance-Williams update for the average: O(n²). It relies on
+// a merged cluster being no closer to any other than the nearer of its two halves, to the last bit.
 Dendrogram cluster_devices(const CommCostModel& model) {
   const int n = model.devices();
   Eigen::MatrixXf distance = model.hop.cast<float>();
@@ -100,10 +101,12 @@ Dendrogram cluster_devices(const CommCostModel& model) {
     active.erase(std::find(active.begin(), active.end(), gone));
     const auto weight =
         static_cast<float>(size[at(kept)]) / static_cast<float>(size[at(kept)] + size[at(gone)]);
-    for (const int other : active)
-      if (other != kept)
-        distance(other, kept) = distance(kept, other) =
-            weight * distance(other, kept) + (1 - weight) * distance(other, gone);
+    for (const int other : active) {
+      if (other == kept) continue;
+      const float near = std::min(distance(other, kept), distance(other, gone));
+      const float average = weight * distance(other, kept) + (1 - weight) * distance(other, gone);
+      distance(other, kept) = distance(kept, other) = std::max(near, average);
+    }
     size[at(kept)] += size[at(gone)];
   }
   return tree;
@@ -139,7 +142,7 @@ DeviceClasses Dendrogram::cut(int count) const {
     while (parent[at(node)] != node) node = parent[at(node)];
     return node;
   };
-  // A cluster is closer than any cluster it is part of, so its merge comes first here as well.
+  // A cluster is no less close than any that it is part of, so its merge comes first here as well.
   for (int i = 0; i < devices - std::max(count, 1); ++i) {
     const int merge = by_distance[at(i)];
     parent[at(root(merges[at(merge)].left))] = devices + merge;

@@ -27,7 +27,7 @@ struct Dendrogram {
     double distance;  // s, average hop between the two
   };
   int devices = 0;
-  std::vector<Merge> merges;  // n − 1, by distance
+  std::vector<Merge> merges;  // n − 1, each after the merges of its halves, and no closer than those
 
   /// The devices from left to right: similar ones are neighbours, the tighter half of each cluster comes
   /// first.

@@ -13,22 +13,18 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr long long endless = 1'000'000'000;
 
-double bound(const CommCostModel& model, const DeviceClasses& classes, double upper_bound, long long states) {
-  const auto result = composition_bound(model, classes, upper_bound, states, {});
-  return result.value;
-}
-
-/// Every bound that can be asked for is a bound; those of interchangeable devices are exact.
+/// Every bound that can be asked for is one; those of interchangeable devices are exact.
 void check_bounds(const CommCostModel& model) {
   const double optimum = exhaustive_optimum(model);
-  CAPTURE(optimum, model.sync, model.hop);
+  CAPTURE(optimum);
   const double most = optimum * (1 + 1e-12);
   const auto check = [&](const DeviceClasses& classes) {
-    for (const double upper_bound : {optimum, optimum * (1 + 1e-9), optimum * 1.3, infinity})
-      for (const long long states : {0LL, 1LL, 5LL, endless}) {
-        CAPTURE(classes.of, upper_bound, states);
-        CHECK(bound(model, classes, upper_bound, states) <= most);
+    for (const double upper_bound : {optimum, optimum * (1 + 1e-9), optimum * 1.3, infinity}) {
+      for (const long long effort : {0LL, 1LL, 50LL, endless}) {
+        CAPTURE(classes.count, upper_bound, effort);
+        CHECK(composition_bound(model, classes, upper_bound, effort, {}).value <= most);
       }
+    }
   };
   const auto exact = interchangeable_devices(model);
   check(exact);
@@ -48,7 +44,7 @@ TEST_CASE("the bound is never above the true optimum, and equals it where device
   const auto shape =
       GENERATE(table<int, int>({{1, 1}, {1, 3}, {3, 1}, {2, 2}, {2, 3}, {3, 2}, {4, 2}, {2, 4}, {3, 3}}));
   const auto [stages, replicas] = shape;
-  const int seeds = stages * replicas < 8 ? 25 : stages * replicas < 9 ? 6 : 3;
+  const int seeds = stages * replicas < 8 ? 12 : stages * replicas < 9 ? 4 : 2;
   for (int seed = 0; seed < seeds; ++seed) {
     CAPTURE(static_cast<int>(network), stages, replicas, seed);
     Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(network));
@@ -56,12 +52,21 @@ TEST_CASE("the bound is never above the true optimum, and equals it where device
   }
 }
 
+// Few random networks have mixed groups that are part of longer runs than others: seed 99 here.
+TEST_CASE("the bound is never above the true optimum where some groups mix regions") {
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 77);
+    check_bounds(region_model(rng, 4, 2));
+  }
+}
+
 // Two sites {0 … 3} and {4 … 7}: a hop within a site takes 1, between the gates 0, 1 and 4, 5 of the sites
-// 10, else
-// 20. Everybody exchanges in 1, but the inner devices 2, 3, 6, 7 take 100 with anybody of the other site. The
-// best are the stages 23, 01, 45, 67 with 1 + (1 + 10 + 1): the only cheap crossing is between pairs of
-// gates, and mixed groups are cheap to make of gates alone, which then have slow hops to the inner devices.
-// A gate may be part of a longer run of alike groups (one gate of each site) than an inner device.
+// 10, else 20. Everybody exchanges in 1, but the inner devices 2, 3, 6, 7 take 100 with anybody of the
+// other site. The best are the stages 23, 01, 45, 67 with 1 + (1 + 10 + 1): the only cheap crossing is
+// between pairs of gates, and mixed groups are cheap to make of gates alone, which then have slow hops to
+// the inner devices. A gate may be part of a longer run of alike groups (one gate of each site) than an
+// inner device.
 TEST_CASE("a run of alike groups may go on with devices that are in shorter runs only") {
   CommCostModel model = empty_model(4, 2);
   for (int a = 0; a < 8; ++a) {

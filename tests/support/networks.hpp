@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "planner/core/rng.hpp"
@@ -38,19 +40,38 @@ inline Topology directed_topology(Rng& rng, int devices) {
 }
 
 enum class Network {
-  smooth,      // sync and hop of every pair drawn from [1, 2)
-  ties,        // from {1, 2, 3}
-  directed,    // from the links of `directed_topology`
-  sites,       // alike within a site; between two sites from {1, …, 9}
-  even_sites,  // sites of equal size, costs from {1, 2}: many sites that are twins of each other
-  noisy_sites  // as sites, with noise on every pair
+  smooth,       // sync and hop of every pair drawn from [1, 2)
+  ties,         // from {1, 2, 3}
+  directed,     // from the links of `directed_topology`
+  sites,        // alike within a site; between two sites from {1, …, 9}
+  even_sites,   // sites of equal size, costs from {1, 2}: many sites that are twins of each other
+  noisy_sites,  // as sites, with noise on every pair
+  regions       // sites in two regions; hops 1 within, 10 or 20 between; mixed groups exchange in 1 or 100
 };
 inline constexpr std::array all_networks{Network::smooth, Network::ties,       Network::directed,
-                                         Network::sites,  Network::even_sites, Network::noisy_sites};
+                                         Network::sites,  Network::even_sites, Network::noisy_sites,
+                                         Network::regions};
 
 inline CommCostModel empty_model(int stages, int replicas) {
   const int n = stages * replicas;
   return {stages, replicas, Eigen::MatrixXd::Zero(n, n), Eigen::MatrixXd::Zero(n, n)};
+}
+
+/// size × size, symmetric; every entry, the diagonal too, is draw(row, column).
+template <class Draw>
+Eigen::MatrixXd symmetric_table(int size, const Draw& draw) {
+  Eigen::MatrixXd table(size, size);
+  for (int a = 0; a < size; ++a)
+    for (int b = 0; b <= a; ++b) table(a, b) = table(b, a) = draw(a, b);
+  return table;
+}
+
+/// What every pair of devices has according to the table between their sites; nothing on the diagonal.
+inline Eigen::MatrixXd by_site(const std::vector<int>& site, const Eigen::MatrixXd& between) {
+  const int n = static_cast<int>(site.size());
+  return symmetric_table(n, [&](int a, int b) {
+    return a == b ? 0 : between(site[static_cast<std::size_t>(a)], site[static_cast<std::size_t>(b)]);
+  });
 }
 
 /// The site of each device, in a random order of the devices.
@@ -64,35 +85,44 @@ inline std::vector<int> random_sites(Rng& rng, int devices, bool even) {
   return site;
 }
 
+inline CommCostModel region_model(Rng& rng, int stages, int replicas) {
+  const int n = stages * replicas;
+  const int sites = std::min(n, 3 + static_cast<int>(rng.below(3)));
+  std::vector<int> site(static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i) site[static_cast<std::size_t>(i)] = i * sites / n;
+  const auto one_in = [&](std::uint32_t n_th) { return rng.below(n_th) == 0; };
+  const auto same_region = [&](int a, int b) { return a * 2 / sites == b * 2 / sites; };
+  CommCostModel model = empty_model(stages, replicas);
+  model.hop =
+      by_site(site, symmetric_table(sites, [&](int a, int b) {
+                return same_region(a, b) ? 1.0 + (one_in(6) ? rng.below(4) : 0) : one_in(2) ? 10.0 : 20.0;
+              }));
+  model.sync = by_site(site, symmetric_table(sites, [&](int a, int b) {
+                         return one_in(same_region(a, b) ? 6 : 2) ? 100.0 : 1.0;
+                       }));
+  return model;
+}
+
 /// A model whose costs are symmetric, but sync and hop need not agree on what is far.
 inline CommCostModel random_model(Rng& rng, Network network, int stages, int replicas) {
   const int n = stages * replicas;
+  if (network == Network::regions) return region_model(rng, stages, replicas);
   if (network == Network::directed) {
     const CommVolumes volumes{Bytes(1e8 * (1 + rng.uniform())), Bytes(1e8 * (1 + rng.uniform()))};
     return comm_cost_model(directed_topology(rng, n), volumes, stages, replicas);
   }
+  std::vector<int> site(static_cast<std::size_t>(n));
+  std::iota(site.begin(), site.end(), 0);
+  if (network != Network::smooth && network != Network::ties)
+    site = random_sites(rng, n, network == Network::even_sites);
+  const std::uint32_t values = network == Network::even_sites ? 2 : network == Network::ties ? 3 : 9;
   CommCostModel model = empty_model(stages, replicas);
-  const bool by_site = network != Network::smooth && network != Network::ties;
-  const auto site = random_sites(rng, n, network == Network::even_sites);
-  const auto value = [&](std::uint32_t most) { return 1.0 + rng.below(most); };
   for (Eigen::MatrixXd* matrix : {&model.sync, &model.hop}) {
-    Eigen::MatrixXd between(n, n);
-    for (int a = 0; a < n; ++a)
-      for (int b = 0; b <= a; ++b)
-        between(a, b) = between(b, a) = value(network == Network::even_sites ? 2
-                                              : network == Network::ties     ? 3
-                                                                             : 9);
-    for (int a = 0; a < n; ++a) {
-      for (int b = 0; b < a; ++b) {
-        const double noise =
-            network == Network::smooth || network == Network::noisy_sites ? rng.uniform() : 0;
-        const double base =
-            network == Network::smooth ? 1
-            : by_site ? between(site[static_cast<std::size_t>(a)], site[static_cast<std::size_t>(b)])
-                      : between(a, b);
-        (*matrix)(a, b) = (*matrix)(b, a) = base + noise;
-      }
-    }
+    const auto between = symmetric_table(
+        n, [&](int, int) { return 1.0 + (network == Network::smooth ? rng.uniform() : rng.below(values)); });
+    *matrix = by_site(site, between);
+    if (network == Network::noisy_sites)
+      *matrix += symmetric_table(n, [&](int a, int b) { return a == b ? 0 : rng.uniform(); });
   }
   return model;
 }
