@@ -14,11 +14,8 @@ namespace dtfm {
 
 /// A swap of two devices of different groups, priced but not made.
 struct PricedSwap {
-  int a = 0, b = 0;               // devices
-  double energy = 0;              // s, after the swap; infinite when it was found to reach the limit
-  std::array<int, 4> hop{};       // the hops that the swap touches, as the number of their first stage
-  std::array<bool, 4> rematch{};  // the pairs at hand no longer attain the hop's cost: another matching does
-  int hops = 0;
+  int a = 0, b = 0;   // devices
+  double energy = 0;  // s, after the swap; infinite when it was found to reach the limit
 };
 
 /// Groups in the order of the stages, and a perfect matching for each hop. The order stays as given; a

@@ -28,10 +28,13 @@ std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Swaps that the default budget has: so many that it takes seconds at 64 devices and a minute or two at
-/// thousands.
-long long default_swaps(const CommCostModel& model) {
-  return static_cast<long long>(16e6 * 8 / std::max(8, model.replicas));
+/// Swaps that the default budget has: fewer where many devices are interchangeable, and where a swap costs
+/// more.
+long long default_swaps(const CommCostModel& model, int classes) {
+  constexpr double most = 16e6;
+  const double distinct = static_cast<double>(classes) / model.devices();
+  const double effort = std::max(1.0, model.replicas / 8.0);
+  return std::llround(most * distinct / effort);
 }
 
 /// Stages [first, last) of `donor`, and the others of `host`: host's groups give up what the donor's hold,
@@ -70,7 +73,10 @@ Placement recombined(const CommCostModel& model, const Placement& host, const Pl
 
 class Evolution {
  public:
-  explicit Evolution(SearchRun& run) : run_(run), budget_(run.budget(default_swaps(run.model()))) {}
+  explicit Evolution(SearchRun& run)
+      : run_(run),
+        classes_(interchangeable_devices(run.model()).count),
+        budget_(run.budget(default_swaps(run.model(), classes_))) {}
 
   Stopped finish() {
     settle();
@@ -141,7 +147,7 @@ class Evolution {
   /// Only where devices are interchangeable, and so few placements differ, does agreement mean that the
   /// search is over.
   bool have_converged(int generation) const {
-    if (!few_classes_ || generation < last_gain_ + 1 + patience) return false;
+    if (2 * classes_ > run_.model().devices() || generation < last_gain_ + 1 + patience) return false;
     const auto agree = std::count_if(population_.begin(), population_.end(), [this](const Deployed& one) {
       return one.cost <= run_.best_cost() * (1 + 1e-9);
     });
@@ -149,8 +155,8 @@ class Evolution {
   }
 
   SearchRun& run_;
+  int classes_;  // of interchangeable devices
   long long budget_;
-  bool few_classes_ = 2 * interchangeable_devices(run_.model()).count <= run_.model().devices();
   std::vector<Deployed> population_;
   int last_gain_ = -1;
 };
