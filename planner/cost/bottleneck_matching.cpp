@@ -1,6 +1,7 @@
 #include "planner/cost/bottleneck_matching.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -23,6 +24,9 @@ BottleneckMatcher::BottleneckMatcher(int size)
       row_of_column_(at(size)),
       parent_(at(size)),
       unvisited_(at(size)),
+      words_((at(size) + 63) / 64),
+      admissible_(at(size) * words_),
+      open_columns_(words_),
       key_(at(size)) {}
 
 /// Every row and every column needs a partner.
@@ -42,15 +46,54 @@ double BottleneckMatcher::lower_bound() {
   return bound;
 }
 
-// Rows are matched one after the other along the path whose slowest edge is fastest. After each row the
-// threshold is the larger of the lower bound and the bottleneck of the rows matched so far; neither exceeds
-// the answer.
+// Rows are matched within a threshold, which begins at the lower bound, by breadth-first search over bit
+// sets. When no row that is left can be, one is matched along the path whose slowest edge is fastest, and the
+// threshold rises to that edge. So it is always the lower bound or the bottleneck of the rows matched so far,
+// and neither exceeds the answer.
 double BottleneckMatcher::solve() {
   double threshold = lower_bound();
   std::fill(column_of_row_.begin(), column_of_row_.end(), none);
   std::fill(row_of_column_.begin(), row_of_column_.end(), none);
-  for (int row = 0; row < size_; ++row) threshold = augment(row, threshold);
-  return threshold;
+  for (;;) {
+    match_within(threshold);
+    const auto left = std::find(column_of_row_.begin(), column_of_row_.end(), none);
+    if (left == column_of_row_.end()) return threshold;
+    threshold = augment(static_cast<int>(left - column_of_row_.begin()), threshold);
+  }
+}
+
+/// Matches as many more rows as can be with costs up to `threshold`.
+void BottleneckMatcher::match_within(double threshold) {
+  std::fill(admissible_.begin(), admissible_.end(), 0);
+  for (int row = 0; row < size_; ++row) {
+    std::uint64_t* columns = &admissible_[at(row) * words_];
+    for (int column = 0; column < size_; ++column)
+      columns[at(column) / 64] |= static_cast<std::uint64_t>(cost(row, column) <= threshold)
+                                  << (at(column) % 64);
+  }
+  for (int row = 0; row < size_; ++row)
+    if (column_of_row_[at(row)] == none) augment_within(row);
+}
+
+void BottleneckMatcher::augment_within(int row) {
+  std::fill(open_columns_.begin(), open_columns_.end(), ~std::uint64_t{0});
+  queue_.assign(1, row);
+  for (std::size_t next = 0; next < queue_.size(); ++next) {
+    const int visited = queue_[next];
+    for (std::size_t word = 0; word < words_; ++word) {
+      std::uint64_t columns = admissible_[at(visited) * words_ + word] & open_columns_[word];
+      open_columns_[word] &= ~columns;
+      for (; columns != 0; columns &= columns - 1) {
+        const int column = static_cast<int>(word * 64) + std::countr_zero(columns);
+        parent_[at(column)] = visited;
+        if (row_of_column_[at(column)] == none) {
+          flip_path_to(column);
+          return;
+        }
+        queue_.push_back(row_of_column_[at(column)]);
+      }
+    }
+  }
 }
 
 // Takes out a slowest pair and matches its row anew along edges that are faster, until there is no such path:

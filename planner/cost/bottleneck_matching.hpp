@@ -2,6 +2,8 @@
 // possible.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -30,6 +32,8 @@ class BottleneckMatcher {
  private:
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   double lower_bound();
+  void match_within(double threshold);
+  void augment_within(int row);
   double augment(int row, double threshold);
   void flip_path_to(int column);
   double slowest_pair_but(int row) const;
@@ -38,9 +42,13 @@ class BottleneckMatcher {
   std::vector<const double*> rows_;
   std::vector<int> columns_;
   std::vector<int> column_of_row_, row_of_column_;
-  std::vector<int> parent_;     // of a column: the row it was reached from
-  std::vector<int> unvisited_;  // columns
-  std::vector<double> key_;     // of a column: its least cost from a visited row
+  std::vector<int> parent_;                  // of a column: the row it was reached from
+  std::vector<int> unvisited_;               // columns
+  std::size_t words_;                        // 64-bit words of a set of columns
+  std::vector<std::uint64_t> admissible_;    // rows × words: columns within the threshold
+  std::vector<std::uint64_t> open_columns_;  // not visited yet
+  std::vector<int> queue_;                   // rows
+  std::vector<double> key_;                  // of a column: its least cost from a visited row
 };
 
 }  // namespace dtfm

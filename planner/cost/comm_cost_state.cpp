@@ -119,7 +119,46 @@ void CommCostState::adopt_matching(int stage) {
   measure_hop(stage);
 }
 
+/// After a swap put `a` and `b` into their places: the pairs at hand stay where they are as fast as before,
+/// and with them the hop's cost; otherwise the best matching is looked for.
+void CommCostState::settle_hop(int stage, int a, int b) {
+  bool as_fast = true;
+  for (const int device : {a, b}) {
+    if (group_of(device) != stage && group_of(device) != stage + 1) continue;
+    const int slot =
+        group_of(device) == stage ? slot_[at(device)] : previous_[position(stage + 1, slot_[at(device)])];
+    as_fast &= slot != hop_[at(stage)].slowest_slot &&
+               model_->hop(partner(device, stage), device) <= hop_[at(stage)].cost;
+  }
+  if (!as_fast) {
+    load_hop(stage);
+    matcher_.solve_from({&next_[position(stage, 0)], at(replicas_)});
+    adopt_matching(stage);
+    return;
+  }
+  measure_pairs(stage);
+  for (const int device : {a, b})
+    for (int other = 0; other < replicas_; ++other) {
+      if (group_of(device) == stage) set_within(stage, slot_[at(device)], other);
+      if (group_of(device) == stage + 1) set_within(stage, other, slot_[at(device)]);
+    }
+}
+
 void CommCostState::measure_hop(int stage) {
+  measure_pairs(stage);
+  for (int slot = 0; slot < replicas_; ++slot)
+    for (int other = 0; other < replicas_; ++other) set_within(stage, slot, other);
+}
+
+void CommCostState::set_within(int stage, int slot, int next_slot) {
+  std::uint64_t& word = within_[position(stage, slot) * words_ + at(next_slot) / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (at(next_slot) % 64);
+  const bool is_within = model_->hop(member_[position(stage + 1, next_slot)],
+                                     member_[position(stage, slot)]) <= hop_[at(stage)].cost;
+  word = is_within ? word | bit : word & ~bit;
+}
+
+void CommCostState::measure_pairs(int stage) {
   Hop hop;
   hop.cost = hop.second = -infinity;
   for (int slot = 0; slot < replicas_; ++slot) {
@@ -137,15 +176,6 @@ void CommCostState::measure_hop(int stage) {
   }
   hop.energy = hop.cost + guidance_ * hop.total / replicas_;
   hop_[at(stage)] = hop;
-  std::fill_n(&within_[position(stage, 0) * words_], at(replicas_) * words_, 0);
-  for (int slot = 0; slot < replicas_; ++slot) {
-    const double* row = &model_->hop(0, member_[position(stage, slot)]);
-    std::uint64_t* within = &within_[position(stage, slot) * words_];
-    for (int other = 0; other < replicas_; ++other)
-      within[at(other) / 64] |=
-          static_cast<std::uint64_t>(row[member_[position(stage + 1, other)]] <= hop.cost)
-          << (at(other) % 64);
-  }
 }
 
 int CommCostState::critical_device(int which, bool second_end) const {
@@ -301,10 +331,7 @@ void CommCostState::apply(const PricedSwap& swap) {
   replace(stage_a, slot_a, swap.a, swap.b);
   replace(stage_b, slot_b, swap.b, swap.a);
   for (const int stage : touched_hops(swap.a, swap.b)) {
-    if (stage < 0) continue;
-    load_hop(stage);
-    matcher_.solve_from({&next_[position(stage, 0)], at(replicas_)});
-    adopt_matching(stage);
+    if (stage >= 0) settle_hop(stage, swap.a, swap.b);
   }
   add_up();
 #ifdef DTFM_CHECK_MOVES

@@ -62,7 +62,10 @@ class CommCostState {
   void add_up();
   void load_hop(int stage);
   void adopt_matching(int stage);
+  void settle_hop(int stage, int a, int b);
   void measure_hop(int stage);
+  void measure_pairs(int stage);
+  void set_within(int stage, int slot, int next_slot);
   int partner(int device, int stage) const;
   double sync_energy_after(int a, int b) const;
   HopAfter hop_after(int stage, int leaving, int joining);

@@ -24,20 +24,27 @@ class Annealing {
 
   Annealed finish() {
     double progress = 0;
-    for (long long next_order = 1; progress < 1 && !run_.must_stop();) {
+    long long last_order = 0;
+    for (int orders = 1; progress < 1 && !run_.must_stop();) {
       const double temperature = cooling_.hottest * std::pow(cooling_.coldest / cooling_.hottest, progress);
       for (int i = 0; i < stride; ++i) swap_some(temperature);
       swaps_ += stride;
       progress = progressed();
-      if (progress * reorderings < static_cast<double>(next_order)) continue;
-      ++next_order;
+      if (progress * reorderings < orders || swaps_ - last_order < swaps_worth_an_order()) continue;
+      ++orders;
+      last_order = swaps_;
       reorder();
     }
-    reorder();
     return {{best_.placement, best_.cost}, swaps_};
   }
 
  private:
+  /// An order prices stages² / 2 matchings of about replicas² steps, a swap takes some 4 · replicas steps.
+  long long swaps_worth_an_order() const {
+    const long long stages = run_.model().stages, replicas = run_.model().replicas;
+    return stages * stages * replicas / 8;
+  }
+
   double progressed() const {
     if (cooling_.time_share > 0) return (run_.time_share() - begin_) / cooling_.time_share;
     return static_cast<double>(swaps_) / static_cast<double>(cooling_.swaps);

@@ -9,8 +9,8 @@
 namespace dtfm {
 
 struct CompositionBound {
-  double value = 0;        // s: no placement costs less
-  bool complete = false;   // the search ended: nothing below min(value, upper bound) exists
+  double value = 0;       // s: no placement costs less
+  bool complete = false;  // the search ended: nothing below min(value, upper bound) exists
 };
 
 /// Every placement is a sequence of compositions: how many devices of each class a group holds. Best-first

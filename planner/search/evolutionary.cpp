@@ -32,7 +32,7 @@ std::size_t at(int i) {
 /// more.
 long long default_swaps(const CommCostModel& model, int classes) {
   constexpr double most = 16e6;
-  const double distinct = static_cast<double>(classes) / model.devices();
+  const double distinct = std::max(0.125, static_cast<double>(classes) / model.devices());
   const double effort = std::max(1.0, model.replicas / 8.0);
   return std::llround(most * distinct / effort);
 }
