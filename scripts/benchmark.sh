@@ -50,12 +50,13 @@ read_arguments() {
 # field PLAN PATH: a value of the plan, as `field plan.json search evaluations`.
 field() {
   python3 -c 'import functools, json, sys
-print(functools.reduce(lambda value, key: value[key], sys.argv[2:], json.load(open(sys.argv[1]))))' "$@"
+step = lambda value, key: value[int(key) if isinstance(value, list) else key]
+print(functools.reduce(step, sys.argv[2:], json.load(open(sys.argv[1]))))' "$@"
 }
 
 calculate() { python3 -c "print($1)"; }
 
-seconds() { calculate "f'{$1:.2f}'"; }
+rounded() { calculate "f'{$2:.$1f}'"; } # DIGITS VALUE
 
 cost_of() { # TOPOLOGY STRATEGY
   "$planner" "$1" --strategy "$2" --time-limit "$time_limit" --threads "$threads" --quiet -o "$scratch/$2.json" >/dev/null
@@ -74,8 +75,8 @@ quality() {
     ours=$(cost_of "$topology" evolutionary)
     bound=$(field "$scratch/evolutionary.json" lower_bound value)
     # shellcheck disable=SC2016 # back quotes of Markdown
-    printf '| `%s` | %s s | %s s | %s s | %s %% | %s s |\n' "$options" "$(seconds "$genetic")" "$(seconds "$baseline")" \
-      "$(seconds "$ours")" "$(calculate "round(100 * (1 - $ours / $genetic), 1)")" "$(seconds "$bound")"
+    printf '| `%s` | %s s | %s s | %s s | %s %% | %s s |\n' "$options" "$(rounded 2 "$genetic")" "$(rounded 2 "$baseline")" \
+      "$(rounded 2 "$ours")" "$(calculate "round(100 * (1 - $ours / $genetic), 1)")" "$(rounded 2 "$bound")"
   done
 }
 
@@ -101,8 +102,8 @@ speed() {
     evaluations=$(field "$plan" search evaluations)
     best=$(field "$plan" search convergence -1 0)
     printf '| %s | %s s | %s s | %s | %s | %s | %s s | %s |\n' "$name" \
-      "$(field "$plan" estimate comm_cost total_s)" "$(field "$plan" lower_bound value)" \
-      "$(field "$plan" search stopped)" "$evaluations" "$best" "$(seconds "$wall")" \
+      "$(rounded 4 "$(field "$plan" estimate comm_cost total_s)")" \
+      "$(rounded 4 "$(field "$plan" lower_bound value)")" "$(field "$plan" search stopped)" "$evaluations" "$best" "$(rounded 3 "$wall")" \
       "$(calculate "round($evaluations / $wall)")"
   done
 }
