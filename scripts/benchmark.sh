@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Measures the search. Builds the release preset first, and installs what is missing for that.
+#
+# usage: scripts/benchmark.sh [quality] [speed] [--time-limit S] [--threads N]
+#
+#   quality  irregular graphs of 64 devices: the default strategy against the published search and its baseline, each
+#            for S seconds of wall time (5)
+#   speed    the five published cases: evaluations per second and time to the end of the default run
+#
+# Without a word, both. Tables (Markdown) go to stdout, progress to stderr. --threads N (2) holds for every run.
+# shellcheck source=scripts/lib/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
+
+# The options of scripts/generate-topology.py for each graph.
+graphs=(
+  "--sites 6 --seed 1 --noise 0.1"
+  "--sites 8 --seed 2 --noise 0.2"
+  "--sites 12 --seed 3 --noise 0.3"
+  "--sites 6 --seed 4 --noise 0.1 --directed --uneven"
+  "--sites 8 --seed 5 --noise 0.2 --directed --uneven"
+  "--sites 12 --seed 6 --noise 0.3 --directed --uneven"
+)
+cases=(datacenter spot universities regional worldwide)
+time_limit=5 threads=2 parts=()
+
+usage() { sed -n '2,/^$/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" | sed '/^shellcheck/d'; }
+
+bad_usage() {
+  printf 'benchmark.sh: %s (see --help)\n' "$1" >&2
+  exit 2
+}
+
+read_arguments() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      -h | --help) usage && exit ;;
+      quality | speed) parts+=("$1") ;;
+      --time-limit | --threads)
+        [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 takes a whole number above zero"
+        if [ "$1" = --threads ]; then threads=$2; else time_limit=$2; fi
+        shift
+        ;;
+      *) bad_usage "unexpected argument $1" ;;
+    esac
+    shift
+  done
+  [ ${#parts[@]} -gt 0 ] || parts=(quality speed)
+}
+
+# field PLAN PATH: a value of the plan, as `field plan.json search evaluations`.
+field() {
+  python3 -c 'import functools, json, sys
+step = lambda value, key: value[int(key) if isinstance(value, list) else key]
+print(functools.reduce(step, sys.argv[2:], json.load(open(sys.argv[1]))))' "$@"
+}
+
+calculate() { python3 -c "print($1)"; }
+
+rounded() { calculate "f'{$2:.$1f}'"; } # DIGITS VALUE
+
+cost_of() { # TOPOLOGY STRATEGY
+  "$planner" "$1" --strategy "$2" --time-limit "$time_limit" --threads "$threads" --quiet -o "$scratch/$2.json" >/dev/null
+  field "$scratch/$2.json" estimate comm_cost total_s
+}
+
+quality() {
+  local options topology number=0 genetic baseline ours bound
+  printf '| graph | genetic | kernighan-lin | evolutionary | lower than genetic | lower bound |\n|---|--:|--:|--:|--:|--:|\n'
+  for options in "${graphs[@]}"; do
+    topology=$scratch/graph-$((++number)).yaml
+    # shellcheck disable=SC2086 # the options are words
+    "$root/scripts/generate-topology.py" --devices 64 $options -o "$topology" >&2
+    genetic=$(cost_of "$topology" genetic)
+    baseline=$(cost_of "$topology" kernighan-lin)
+    ours=$(cost_of "$topology" evolutionary)
+    bound=$(field "$scratch/evolutionary.json" lower_bound value)
+    # shellcheck disable=SC2016 # back quotes of Markdown
+    printf '| `%s` | %s s | %s s | %s s | %s %% | %s s |\n' "$options" "$(rounded 2 "$genetic")" "$(rounded 2 "$baseline")" \
+      "$(rounded 2 "$ours")" "$(calculate "round(100 * (1 - $ours / $genetic), 1)")" "$(rounded 2 "$bound")"
+  done
+}
+
+# The mean wall time in seconds of a command, over ten runs where hyperfine is there to measure them, else of one.
+wall_time_of() {
+  if command -v hyperfine >/dev/null; then
+    hyperfine --shell none --warmup 1 --runs 10 --export-json "$scratch/wall.json" "$(printf '%q ' "$@")" >&2
+    field "$scratch/wall.json" results 0 mean
+  else
+    local begin=$EPOCHREALTIME
+    "$@" >/dev/null
+    calculate "$EPOCHREALTIME - $begin"
+  fi
+}
+
+speed() {
+  local name plan wall evaluations best
+  printf '| case | cost | lower bound | stopped by | evaluations | best after | wall time | evaluations/s |\n'
+  printf '|---|--:|--:|---|--:|--:|--:|--:|\n'
+  for name in "${cases[@]}"; do
+    plan=$scratch/$name.json
+    wall=$(wall_time_of "$planner" "$root/topologies/$name.yaml" --threads "$threads" --quiet -o "$plan")
+    evaluations=$(field "$plan" search evaluations)
+    best=$(field "$plan" search convergence -1 0)
+    printf '| %s | %s s | %s s | %s | %s | %s | %s s | %s |\n' "$name" \
+      "$(rounded 4 "$(field "$plan" estimate comm_cost total_s)")" \
+      "$(rounded 4 "$(field "$plan" lower_bound value)")" "$(field "$plan" search stopped)" "$evaluations" "$best" "$(rounded 3 "$wall")" \
+      "$(calculate "round($evaluations / $wall)")"
+  done
+}
+
+read_arguments "$@"
+install_missing "${build_packages[@]}" python3
+build release dtfm-plan
+planner=$root/build/release/dtfm-plan
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for part in "${parts[@]}"; do
+  "$part"
+  echo
+done

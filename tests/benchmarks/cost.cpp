@@ -1,0 +1,43 @@
+// The cost of placements of 64 devices in eight cities: what a search asks for again and again.
+#include <limits>
+
+#include <benchmark/benchmark.h>
+
+#include "planner/cost/comm_cost_state.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "planner/search/random_placement.hpp"
+
+namespace dtfm {
+namespace {
+
+CommCostModel worldwide() {
+  const Topology topology = read_topology(DTFM_SOURCE_DIR "/topologies/worldwide.yaml");
+  return comm_cost_model(topology, comm_volumes(default_job(), 8, 8), 8, 8);
+}
+
+/// A swap of two devices at random, as annealing prices them; none is made.
+void price_a_swap(benchmark::State& state) {
+  const CommCostModel model = worldwide();
+  Rng rng = Rng::for_task(0, 0);
+  CommCostState placement(model, best_deployment(model, random_placement(model, rng)), 0.2);
+  for (auto _ : state) {
+    const int a = static_cast<int>(rng.below(64));
+    const int b = static_cast<int>(rng.below(64));
+    if (placement.group_of(a) == placement.group_of(b)) continue;
+    benchmark::DoNotOptimize(placement.price(a, b, std::numeric_limits<double>::infinity()));
+  }
+}
+BENCHMARK(price_a_swap);
+
+/// Order, matchings and cost of a partition from nothing, as the published search does for every candidate.
+void deploy_a_partition(benchmark::State& state) {
+  const CommCostModel model = worldwide();
+  Rng rng = Rng::for_task(0, 0);
+  const Placement placement = random_placement(model, rng);
+  for (auto _ : state) benchmark::DoNotOptimize(comm_cost(model, best_deployment(model, placement)));
+}
+BENCHMARK(deploy_a_partition);
+
+}  // namespace
+}  // namespace dtfm
