@@ -17,6 +17,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t most_states = 20'000'000;  // held at a time: some 4 GB
+constexpr long long work_of_effort = 1000;       // see `is_spent`; some microseconds
 constexpr double rounding = 1e-12;  // relative: sums are added up in another order than in comm_cost
 
 using Counts = std::vector<std::int16_t>;  // of each class
@@ -197,11 +198,14 @@ struct LaterBound {
 
 class CompositionSearch {
  public:
-  CompositionSearch(const CommCostModel& model, const DeviceClasses& classes, double upper_bound)
+  CompositionSearch(const CommCostModel& model, const DeviceClasses& classes, double upper_bound,
+                    long long max_effort, const std::function<bool()>& stop)
       : stages_(model.stages),
         replicas_(model.replicas),
         network_(model, classes),
-        upper_bound_(upper_bound) {
+        upper_bound_(upper_bound),
+        max_effort_(max_effort),
+        stop_(stop) {
     find_levels();
     Counts counts(at(network_.classes()));
     enumerate(counts, 0, replicas_);
@@ -211,7 +215,7 @@ class CompositionSearch {
     for (Level& level : levels_) set_run_shares(level);
   }
 
-  CompositionBound run(long long max_effort, const std::function<bool()>& stop);
+  CompositionBound run();
 
  private:
   struct RunShares {
@@ -238,8 +242,10 @@ class CompositionSearch {
   void find_sync_ranges();
   void set_run_shares(Level& level);
   int longest_run(const Level& level, const Counts& counts) const;
-  void start();
-  void expand(const State& state);
+  bool must_stop() const { return stop_ && stop_(); }
+  bool is_spent() const;
+  bool start();
+  bool expand(const State& state);
   void push(State state);
   double least_hop(const Counts& from, const Counts& to);
   double least_total(const State& state);
@@ -252,6 +258,8 @@ class CompositionSearch {
   int stages_, replicas_;
   ClassNetwork network_;
   double upper_bound_;
+  long long max_effort_;
+  const std::function<bool()>& stop_;
   std::vector<Level> levels_;              // by cost
   std::vector<Composition> compositions_;  // by sync
   std::vector<double> sync_ranges_;        // range i is [sync_ranges_[i], sync_ranges_[i + 1])
@@ -261,7 +269,8 @@ class CompositionSearch {
   std::vector<double> entry_;  // scratch
   std::vector<int> rest_, now_;
   std::vector<OpenRange> open_ranges_;
-  long long effort_ = 0;
+  long long effort_ = 0;  // continuations priced
+  long long work_ = 0;    // on them: classes looked at, for every level and range
 };
 
 void CompositionSearch::find_levels() {
@@ -424,6 +433,7 @@ double CompositionSearch::least_total(const State& state) {
   }
   for (const Level& level : levels_) {
     if (open_ranges_.empty()) return infinity;
+    work_ += static_cast<long long>(open_ranges_.size() * state.last.size());
     sum_components(level, state);
     const int alike = most_alike(level, state);
     const int least = crossing_needed(state) ? 1 : 0;
@@ -455,7 +465,14 @@ void CompositionSearch::push(State state) {
   open_.push(std::move(state));
 }
 
-void CompositionSearch::start() {
+/// Irregular networks have a level for every pair of devices, and price a continuation a thousand times as
+/// long as regular ones: there the work counts, and ends an expansion half-way.
+bool CompositionSearch::is_spent() const {
+  return work_ / work_of_effort >= max_effort_;
+}
+
+/// False when stopped half-way: then nothing is known.
+bool CompositionSearch::start() {
   Counts all(at(network_.classes()));
   for (int c = 0; c < network_.classes(); ++c) all[at(c)] = static_cast<std::int16_t>(network_.size(c));
   for (const Composition& first : compositions_) {
@@ -463,10 +480,13 @@ void CompositionSearch::start() {
     for (std::size_t c = 0; c < all.size(); ++c)
       state.remaining[c] = static_cast<std::int16_t>(state.remaining[c] - first.counts[c]);
     push(std::move(state));
+    if (must_stop()) return false;
   }
+  return true;
 }
 
-void CompositionSearch::expand(const State& state) {
+/// False when stopped half-way: then the bound of `state` is all that is known.
+bool CompositionSearch::expand(const State& state) {
   double least_last = 0;
   for (int c = 0; c < network_.classes(); ++c)
     if (state.last[at(c)] > 0) least_last = std::max(least_last, network_.least_hop(c));
@@ -487,10 +507,12 @@ void CompositionSearch::expand(const State& state) {
     for (std::size_t c = 0; c < child.remaining.size(); ++c)
       child.remaining[c] = static_cast<std::int16_t>(child.remaining[c] - next.counts[c]);
     ++effort_;
+    if (is_spent() || must_stop()) return false;
     if (least_total(child) >= upper_bound_) continue;
     child.path = state.path + network_.hop_between(state.last, next.counts);
     push(std::move(child));
   }
+  return true;
 }
 
 /// A hop within a level joins groups that hold equally many devices of each component.
@@ -505,9 +527,9 @@ double CompositionSearch::least_hop(const Counts& from, const Counts& to) {
   return least;
 }
 
-CompositionBound CompositionSearch::run(long long max_effort, const std::function<bool()>& stop) {
-  start();
+CompositionBound CompositionSearch::run() {
   CompositionBound result;
+  if (!start()) return result;
   while (!open_.empty()) {
     const State state = open_.top();
     result.value = state.bound * (1 - rounding);
@@ -515,9 +537,9 @@ CompositionBound CompositionSearch::run(long long max_effort, const std::functio
       result.complete = true;
       return result;
     }
-    if (effort_ >= max_effort || open_.size() + seen_.size() > most_states || (stop && stop())) return result;
+    if (effort_ >= max_effort_ || open_.size() + seen_.size() > most_states || must_stop()) return result;
     open_.pop();
-    expand(state);
+    if (!expand(state)) return result;
   }
   result.value = upper_bound_;
   result.complete = true;
@@ -529,7 +551,7 @@ CompositionBound CompositionSearch::run(long long max_effort, const std::functio
 CompositionBound composition_bound(const CommCostModel& model, const DeviceClasses& classes,
                                    double upper_bound, long long max_effort,
                                    const std::function<bool()>& stop) {
-  return CompositionSearch(model, classes, upper_bound).run(max_effort, stop);
+  return CompositionSearch(model, classes, upper_bound, max_effort, stop).run();
 }
 
 long long count_compositions(int replicas, int classes, long long limit) {

@@ -17,7 +17,8 @@ struct CompositionBound {
 /// search over these sequences, each pair of classes as fast as its fastest pair of devices, bounds all
 /// placements from below; where the classes are of interchangeable devices, exactly. Only what is cheaper
 /// than `upper_bound` (the cost of a known placement) is looked at: when nothing is left, that is the bound.
-/// Stops when `max_effort` continuations have been priced, or `stop` says so, with the bound reached by then.
+/// Stops when `max_effort` continuations have been priced, or as much work done on fewer, or `stop` says so,
+/// with the bound reached by then.
 CompositionBound composition_bound(const CommCostModel& model, const DeviceClasses& classes,
                                    double upper_bound, long long max_effort,
                                    const std::function<bool()>& stop);
