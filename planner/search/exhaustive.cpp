@@ -20,7 +20,10 @@ double partitions(int stages, int replicas) {
 
 class Enumeration {
  public:
-  explicit Enumeration(SearchRun& run) : run_(run), used_(static_cast<std::size_t>(run.model().devices())) {}
+  explicit Enumeration(SearchRun& run)
+      : run_(run),
+        budget_(run.budget(static_cast<long long>(most_partitions))),
+        used_(static_cast<std::size_t>(run.model().devices())) {}
 
   /// Fills group after group: the first device that is left opens a group, so that no partition comes twice.
   /// False when stopped.
@@ -48,14 +51,17 @@ class Enumeration {
     return go_on;
   }
 
+  /// Asks whether to stop before it prices, so that a budget that is just enough completes the enumeration.
   bool price() {
+    if (run_.has_best() && (run_.must_stop() || run_.evaluations() >= budget_)) return false;
     const Deployed candidate = deployed(run_.model(), placement_of(run_.model(), order_));
     run_.offer(candidate.placement, candidate.cost, 1);
     if (run_.evaluations() % 1024 == 0) run_.report_progress(0);
-    return !run_.must_stop() && run_.evaluations() < run_.budget(static_cast<long long>(most_partitions) + 1);
+    return true;
   }
 
   SearchRun& run_;
+  long long budget_;
   std::vector<char> used_;
   std::vector<int> order_;
 };
