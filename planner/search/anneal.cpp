@@ -89,6 +89,7 @@ class Annealing {
 
 Annealed annealed(const SearchRun& run, const Placement& start, const Cooling& cooling, Rng& rng) {
   Annealed result = Annealing(run, start, cooling, rng).finish();
+  result.best.cost = comm_cost(run.model(), result.best.placement).total();  // without the rounding of swaps
   const Deployed best = deployed(run.model(), result.best.placement);
   if (best.cost <= result.best.cost) result.best = best;
   return result;
