@@ -1,0 +1,137 @@
+// A search that is cut short has a result all the same.
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "planner/search/strategy.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/networks.hpp"
+#include "tests/support/search_result.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+CommCostModel irregular_model(int stages, int replicas) {
+  Rng rng = Rng::for_task(5, 0);
+  return random_model(rng, Network::smooth, stages, replicas);
+}
+
+/// Too large to be searched through in no time, but for `exhaustive` not too large: 15! / (3!⁵ 5!) =
+/// 1,401,400 partitions.
+CommCostModel long_search(std::string_view strategy) {
+  return strategy == "exhaustive" ? irregular_model(5, 3) : irregular_model(6, 6);
+}
+
+bool places_at_once(std::string_view strategy) {
+  return strategy == "identity" || strategy == "megatron";
+}
+
+}  // namespace
+
+TEST_CASE("interrupted before it begins, every strategy still returns a placement") {
+  const std::atomic<bool> interrupted = true;
+  SearchOptions options;
+  options.interrupted = &interrupted;
+  for (const Strategy& strategy : strategies()) {
+    for (const bool prove : {false, true}) {
+      INFO(strategy.name << ", prove " << prove);
+      options.prove = prove;
+      const CommCostModel model = long_search(strategy.name);
+      const SearchResult result = search(model, strategy.name, options);
+      check_result(model, result);
+      CHECK(result.stopped == (places_at_once(strategy.name) ? Stopped::complete : Stopped::interrupted));
+    }
+  }
+}
+
+TEST_CASE("interrupted on the way, a search stops soon and keeps its best") {
+  for (const char* name : {"evolutionary", "genetic", "kernighan-lin", "random", "exhaustive"}) {
+    CAPTURE(name);
+    const CommCostModel model = long_search(name);
+    std::atomic<bool> interrupted = false;
+    double best = 0;
+    SearchOptions options;
+    options.interrupted = &interrupted;
+    options.evaluations = 1'000'000'000;
+    options.on_progress = [&](const Progress& progress) {
+      best = progress.best;
+      interrupted = true;
+    };
+    const SearchResult result = search(model, name, options);
+    check_result(model, result);
+    CHECK(result.stopped == Stopped::interrupted);
+    CHECK(result.cost.total() <= best * (1 + 1e-9));
+    CHECK(result.evaluations < 20'000);
+  }
+}
+
+TEST_CASE("what is proven stays proven when interrupted") {
+  const std::atomic<bool> interrupted = true;
+  SearchOptions options;
+  options.interrupted = &interrupted;
+  const CommCostModel model = irregular_model(1, 6);  // one stage: there is one partition
+  for (const Strategy& strategy : strategies()) {
+    INFO(strategy.name);
+    const SearchResult result = search(model, strategy.name, options);
+    check_result(model, result);
+    CHECK((result.stopped == Stopped::optimal || result.stopped == Stopped::complete));
+  }
+}
+
+TEST_CASE("a time limit ends every strategy that goes on") {
+  SearchOptions options;
+  options.time_limit = 0.05;
+  for (const Strategy& strategy : strategies()) {
+    for (const int threads : {1, 2}) {
+      INFO(strategy.name << ", threads " << threads);
+      options.threads = threads;
+      const CommCostModel model = long_search(strategy.name);
+      const SearchResult result = search(model, strategy.name, options);
+      check_result(model, result);
+      CHECK(result.stopped == (places_at_once(strategy.name) ? Stopped::complete : Stopped::time_limit));
+    }
+  }
+}
+
+TEST_CASE("progress is told with values that make sense") {
+  for (const char* name : {"evolutionary", "genetic", "kernighan-lin", "random", "exhaustive"}) {
+    for (const bool prove : {false, true}) {
+      CAPTURE(name, prove);
+      const CommCostModel model = irregular_model(4, 3);  // 12! / (3!⁴ 4!) = 15,400 partitions
+      std::vector<Progress> reports;
+      SearchOptions options;
+      options.evaluations = 2'000;
+      options.prove = prove;
+      options.on_progress = [&](const Progress& progress) { reports.push_back(progress); };
+      const SearchResult result = search(model, name, options);
+      REQUIRE_FALSE(reports.empty());
+      for (std::size_t i = 0; i < reports.size(); ++i) {
+        const Progress& now = reports[i];
+        CHECK(now.evaluations >= 1);
+        CHECK(now.evaluations <= result.evaluations);
+        CHECK((now.budget == 0 || now.budget == 2'000));
+        CHECK(now.best >= result.cost.total() * (1 - 1e-9));
+        CHECK(now.lower_bound >= 0);
+        CHECK(now.lower_bound <= now.best * (1 + 1e-9));
+        if (i == 0) continue;
+        CHECK(now.evaluations >= reports[i - 1].evaluations);
+        CHECK(now.best <= reports[i - 1].best);
+        CHECK(now.lower_bound >= reports[i - 1].lower_bound);
+      }
+    }
+  }
+}
+
+TEST_CASE("under a time limit alone the budget is told as open-ended") {
+  const CommCostModel model = irregular_model(6, 6);
+  SearchOptions options;
+  options.time_limit = 0.05;
+  int reports = 0;
+  options.on_progress = [&](const Progress& progress) {
+    ++reports;
+    CHECK(progress.budget == 0);
+  };
+  search(model, "random", options);
+  CHECK(reports > 0);
+}
