@@ -1,0 +1,234 @@
+// What each strategy promises, on networks so small that every partition can be priced.
+#include "planner/search/strategy.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/exhaustive.hpp"
+#include "tests/support/networks.hpp"
+#include "tests/support/search_result.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+using Shape = std::pair<int, int>;  // stages, replicas
+
+const std::vector<Shape> small_shapes{{2, 2}, {3, 2}, {4, 2}, {2, 3}, {3, 3}, {2, 4}};
+
+SearchOptions options_of(std::uint64_t seed, long long evaluations) {
+  SearchOptions options;
+  options.seed = seed;
+  options.evaluations = evaluations;
+  return options;
+}
+
+CommCostModel model_of(std::uint64_t seed, Network network, const Shape& shape) {
+  Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(network));
+  return random_model(rng, network, shape.first, shape.second);
+}
+
+long long factorial(int n) {
+  return n < 2 ? 1 : n * factorial(n - 1);
+}
+
+/// n! / (replicas!^stages · stages!)
+long long partitions(const Shape& shape) {
+  long long count = factorial(shape.first * shape.second) / factorial(shape.first);
+  for (int stage = 0; stage < shape.first; ++stage) count /= factorial(shape.second);
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("there are seven strategies, the default first") {
+  std::vector<std::string> names;
+  for (const Strategy& strategy : strategies()) {
+    names.emplace_back(strategy.name);
+    CHECK_FALSE(strategy.summary.empty());
+  }
+  CHECK(names == std::vector<std::string>{"evolutionary", "genetic", "kernighan-lin", "random", "exhaustive",
+                                          "identity", "megatron"});
+  CHECK(names.front() == default_strategy);
+}
+
+TEST_CASE("an unknown strategy is an error that names it and those that are known") {
+  const CommCostModel model = model_of(0, Network::smooth, {2, 2});
+  const std::string error = error_of([&] { search(model, "annealing", {}); });
+  CHECK_THAT(error, contains("`annealing`"));
+  for (const Strategy& strategy : strategies()) CHECK_THAT(error, contains(std::string(strategy.name)));
+}
+
+// Devices 0 … 5 in 3 stages × 2 replicas, row = stage. Identity fills pipeline 0 with 0, 1, 2: device k is
+// stage k mod 3 of pipeline k div 3. Megatron fills stage 0 with 0, 1: device k is replica k mod 2 of stage
+// k div 2.
+TEST_CASE("identity and megatron place devices in the order of the file, and deploy them as they come") {
+  for (const Network network : all_networks) {
+    const CommCostModel model = model_of(3, network, {3, 2});
+    CAPTURE(static_cast<int>(network));
+    for (const auto& [name, devices] : {std::pair{"identity", std::vector<int>{0, 3, 1, 4, 2, 5}},
+                                        std::pair{"megatron", std::vector<int>{0, 1, 2, 3, 4, 5}}}) {
+      CAPTURE(name);
+      const SearchResult result = search(model, name, {});
+      CHECK(result.placement.devices() == devices);
+      CHECK(result.evaluations == 1);
+      CHECK(result.stopped == Stopped::complete);
+      check_result(model, result);
+    }
+  }
+}
+
+// a = 0, b = 1, c = 2, d = 3; exchanges ab 1, cd 2, ac 4, bd 8; hops ac 16, bd 32, ab 64, cd 128; the rest
+// 1000. As stages ab, cd (megatron): max(1, 2) + max(ac, bd) = 2 + 32. As pipelines ab, cd (identity):
+// stages ac, bd: max(4, 8) + max(ab, cd) = 8 + 128.
+TEST_CASE("identity and megatron by hand") {
+  CommCostModel model = empty_model(2, 2);
+  const auto set = [](Eigen::MatrixXd& matrix, int a, int b, double value) {
+    matrix(a, b) = matrix(b, a) = value;
+  };
+  for (auto* matrix : {&model.sync, &model.hop})
+    for (int a = 0; a < 4; ++a)
+      for (int b = 0; b < a; ++b) set(*matrix, a, b, 1000);
+  set(model.sync, 0, 1, 1), set(model.sync, 2, 3, 2), set(model.sync, 0, 2, 4), set(model.sync, 1, 3, 8);
+  set(model.hop, 0, 2, 16), set(model.hop, 1, 3, 32), set(model.hop, 0, 1, 64), set(model.hop, 2, 3, 128);
+  CHECK(search(model, "megatron", {}).cost.data_parallel == 2);
+  CHECK(search(model, "megatron", {}).cost.pipeline_parallel == 32);
+  CHECK(search(model, "identity", {}).cost.data_parallel == 8);
+  CHECK(search(model, "identity", {}).cost.pipeline_parallel == 128);
+}
+
+// 4! / (2!² 2!) = 3, 6! / (2!³ 3!) = 15, 8! / (2!⁴ 4!) = 105, 6! / (3!² 2!) = 10, 9! / (3!³ 3!) = 280,
+// 8! / (4!² 2!) = 35.
+TEST_CASE("exhaustive prices every partition once and finds the least cost by definition") {
+  const std::vector<long long> counts{3, 15, 105, 10, 280, 35};
+  for (std::size_t i = 0; i < small_shapes.size(); ++i) {
+    REQUIRE(partitions(small_shapes[i]) == counts[i]);
+    for (const Network network : all_networks) {
+      const auto [stages, replicas] = small_shapes[i];
+      CAPTURE(stages, replicas, static_cast<int>(network));
+      const CommCostModel model = model_of(7, network, small_shapes[i]);
+      const SearchResult result = search(model, "exhaustive", {});
+      check_result(model, result);
+      CHECK(result.evaluations == counts[i]);
+      CHECK(result.stopped == Stopped::complete);
+      CHECK(result.cost.total() == Approx(exhaustive_optimum(model)).epsilon(1e-12));
+      CHECK(result.lower_bound.value == result.cost.total());
+    }
+  }
+}
+
+// 16! / (4!⁴ 4!) = 2,627,625 is more than two million.
+TEST_CASE("exhaustive refuses more partitions than it can price") {
+  const CommCostModel model = model_of(0, Network::smooth, {4, 4});
+  CHECK(error_of([&] { search(model, "exhaustive", options_of(0, 10)); }) ==
+        "--strategy exhaustive: 4 × 4 devices have 2.63e+06 partitions, more than 2000000; use the default "
+        "strategy with --prove");
+}
+
+TEST_CASE("no strategy is below the exhaustive optimum, and the default one reaches it") {
+  const auto network = GENERATE(from_range(all_networks));
+  for (const Shape& shape : small_shapes) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      INFO("network " << static_cast<int>(network) << ", " << shape.first << " × " << shape.second
+                      << ", seed " << seed);
+      const CommCostModel model = model_of(seed, network, shape);
+      const double optimum = search(model, "exhaustive", {}).cost.total();
+      for (const char* name : {"random", "genetic", "kernighan-lin", "evolutionary"}) {
+        CAPTURE(name);
+        const SearchResult result = search(model, name, options_of(seed, 150));
+        check_result(model, result);
+        CHECK(result.cost.total() >= optimum * (1 - 1e-12));
+        CHECK(result.lower_bound.value <= optimum * (1 + 1e-12));
+      }
+      const SearchResult best = search(model, default_strategy, options_of(seed, 20'000));
+      CHECK(best.cost.total() == Approx(optimum).epsilon(1e-9));
+    }
+  }
+}
+
+// Annealing goes in strides of 256 swaps on each of 8 islands, so that the evolutionary strategy may exceed
+// its evaluations by 8 · 256 − 1; and it has priced a start for each island before it looks at all.
+TEST_CASE("a budget of evaluations is kept") {
+  const CommCostModel model = model_of(1, Network::smooth, {5, 4});
+  for (const char* name : {"random", "genetic", "kernighan-lin"}) {
+    for (const long long budget : {1LL, 65LL, 100LL, 250LL}) {
+      CAPTURE(name, budget);
+      const SearchResult result = search(model, name, options_of(0, budget));
+      check_result(model, result);
+      CHECK(result.evaluations == budget);
+      CHECK(result.stopped == Stopped::evaluations);
+    }
+  }
+  for (const long long budget : {1LL, 9LL, 2057LL, 10'000LL}) {
+    CAPTURE(budget);
+    const SearchResult result = search(model, "evolutionary", options_of(0, budget));
+    check_result(model, result);
+    CHECK(result.evaluations >= budget);
+    CHECK(result.evaluations <= std::max(8LL, budget + 8 * 256 - 1));
+    CHECK(result.stopped == Stopped::evaluations);
+  }
+}
+
+TEST_CASE("exhaustive keeps a budget of evaluations, and is complete where it suffices") {
+  const CommCostModel model = model_of(1, Network::smooth, {4, 2});  // 105 partitions
+  for (const long long budget : {1LL, 50LL, 104LL, 105LL, 106LL}) {
+    CAPTURE(budget);
+    const SearchResult result = search(model, "exhaustive", options_of(0, budget));
+    check_result(model, result);
+    CHECK(result.evaluations == std::min(budget, 105LL));
+    CHECK((result.stopped == Stopped::complete) == (budget >= 105));
+  }
+}
+
+TEST_CASE("one stage, one replica and one device work for every strategy") {
+  for (const Strategy& strategy : strategies()) {
+    for (const Shape& shape : {Shape{1, 1}, Shape{1, 2}, Shape{2, 1}, Shape{1, 6}, Shape{6, 1}}) {
+      for (const Network network : {Network::smooth, Network::ties, Network::directed}) {
+        for (const bool prove : {false, true}) {
+          const std::string name{strategy.name};
+          CAPTURE(name, shape.first, shape.second, static_cast<int>(network), prove);
+          const CommCostModel model = model_of(2, network, shape);
+          SearchOptions options = options_of(0, 1000);
+          options.prove = prove;
+          const SearchResult result = search(model, strategy.name, options);
+          check_result(model, result);
+          if (shape.first == 1) CHECK(result.cost.pipeline_parallel == 0);
+          if (shape.second == 1) CHECK(result.cost.data_parallel == 0);
+          if (prove && name == default_strategy) CHECK(result.stopped == Stopped::optimal);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a network that costs nothing is no trouble for any strategy") {
+  for (const Strategy& strategy : strategies()) {
+    const std::string name{strategy.name};
+    CAPTURE(name);
+    const CommCostModel model = empty_model(3, 2);
+    const SearchResult result = search(model, strategy.name, options_of(0, 200));
+    check_result(model, result);
+    CHECK(result.cost.total() == 0);
+  }
+}
+
+// Sites whose links are no round numbers: a cost that swaps have changed step by step differs by rounding
+// from the same cost added up anew.
+TEST_CASE("convergence goes down to the cost of the result, whatever swaps have rounded") {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 5);
+    CommCostModel model = empty_model(4, 4);
+    const std::vector<int> site = random_sites(rng, 16, true);
+    for (Eigen::MatrixXd* matrix : {&model.sync, &model.hop})
+      *matrix = by_site(site, symmetric_table(16, [&](int, int) { return 1 + rng.uniform(); }));
+    for (const char* name : {"evolutionary", "genetic", "random"}) {
+      CAPTURE(name);
+      const SearchResult result = search(model, name, options_of(seed, 20'000 / (name[0] == 'e' ? 1 : 50)));
+      check_result(model, result);
+    }
+  }
+}
