@@ -1,0 +1,86 @@
+#include "planner/search/lower_bound.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/exhaustive.hpp"
+#include "tests/support/networks.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const auto never = [] { return false; };
+const auto at_once = [] { return true; };
+constexpr double rounding = 1e-12;
+
+double identity_cost(const CommCostModel& model) {
+  Placement placement(model.stages, model.replicas);
+  for (int device = 0; device < model.devices(); ++device)
+    placement.at(device % model.stages, device / model.stages) = device;
+  return comm_cost(model, placement).total();
+}
+
+std::vector<double> proofs(const CommCostModel& model, double upper_bound) {
+  std::vector<double> values;
+  prove_lower_bound(model, upper_bound, never,
+                    [&](const LowerBound& bound) { values.push_back(bound.value); });
+  return values;
+}
+
+void check_increasing(const std::vector<double>& values) {
+  for (std::size_t i = 1; i < values.size(); ++i) CHECK(values[i] > values[i - 1]);
+}
+
+}  // namespace
+
+// 7 kinds × 8 shapes × 8 seeds
+TEST_CASE("no bound is above the true optimum, and a proof reaches it") {
+  const auto network = GENERATE(from_range(all_networks));
+  for (const auto& [stages, replicas] :
+       {std::pair{1, 4}, std::pair{4, 1}, std::pair{2, 2}, std::pair{3, 2}, std::pair{2, 3}, std::pair{4, 2},
+        std::pair{2, 4}, std::pair{3, 3}}) {
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      INFO("network " << static_cast<int>(network) << ", " << stages << " × " << replicas << ", seed "
+                      << seed);
+      Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(100 + stages * 10 + replicas));
+      const CommCostModel model = random_model(rng, network, stages, replicas);
+      const double optimum = exhaustive_optimum(model);
+      for (const double upper_bound : {optimum, optimum * (1 + 1e-9), identity_cost(model)}) {
+        CAPTURE(upper_bound, optimum);
+        for (const auto& bound :
+             {quick_lower_bound(model, upper_bound, never), quick_lower_bound(model, upper_bound, at_once)}) {
+          CHECK(bound.value <= std::min(upper_bound, optimum * (1 + rounding)));
+          CHECK(bound.value >= 0);
+          CHECK_FALSE(bound.method.empty());
+        }
+        const auto values = proofs(model, upper_bound);
+        check_increasing(values);
+        REQUIRE_FALSE(values.empty());
+        CHECK(values.back() <= optimum * (1 + rounding));
+        CHECK(values.back() == Approx(optimum).epsilon(1e-9));
+      }
+    }
+  }
+}
+
+// Two sites of two devices: exchanges cost 1 within a site and 5 between, hops 3 within and 7 between. Sites
+// as groups: 1 + 7; one of each site in a group: 5 + 3. With the fastest links alone: 1 + 3.
+TEST_CASE("the quick bound by hand") {
+  CommCostModel model = empty_model(2, 2);
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 4; ++b) {
+      if (a == b) continue;
+      model.sync(a, b) = a / 2 == b / 2 ? 1 : 5;
+      model.hop(a, b) = a / 2 == b / 2 ? 3 : 7;
+    }
+  }
+  const LowerBound stopped = quick_lower_bound(model, 8, at_once);
+  CHECK(stopped.value >= 4 * (1 - rounding));
+  CHECK(stopped.value <= 8);
+  const LowerBound bound = quick_lower_bound(model, 8, never);
+  CHECK(bound.value == 8);
+  CHECK(bound.method ==
+        "exhaustive search over what groups are made of: 2 classes of interchangeable devices");
+}
