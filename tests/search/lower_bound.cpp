@@ -1,5 +1,6 @@
 #include "planner/search/lower_bound.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 

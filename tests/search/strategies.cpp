@@ -1,6 +1,7 @@
 // What each strategy promises, on networks so small that every partition can be priced.
 #include "planner/search/strategy.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
