@@ -21,6 +21,7 @@ constexpr int generations = 8;         // that a budget is cut into
 constexpr int first_shares =
     4;                       // the first generation has to find structure: it gets so many times the swaps
 constexpr int patience = 2;  // generations without gain after which islands that agree are done
+constexpr double share_for_bound = 0.1;  // of a time limit
 // Temperatures, as shares of the best cost.
 constexpr double hottest_first = 0.08, hottest_later = 0.03, coldest = 0.0005;
 
@@ -80,8 +81,8 @@ class Evolution {
 
   Stopped finish() {
     settle();
-    run_.set_lower_bound(
-        quick_lower_bound(run_.model(), run_.best_cost(), [this] { return run_.must_stop(); }));
+    const auto stop = [this] { return run_.must_stop() || run_.time_share() > share_for_bound; };
+    run_.set_lower_bound(quick_lower_bound(run_.model(), run_.best_cost(), stop));
     run_.report_progress(budget_);
     for (int generation = 0;; ++generation) {
       if (run_.is_optimal()) return Stopped::optimal;
