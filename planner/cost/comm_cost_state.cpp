@@ -11,6 +11,7 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr int small_group = 16;  // replicas up to which the best matching is looked for after every swap: it costs little
 
 double fastest_hop(const CommCostModel& model) {
   double fastest = infinity;
@@ -130,7 +131,7 @@ void CommCostState::settle_hop(int stage, int a, int b) {
     as_fast &= slot != hop_[at(stage)].slowest_slot &&
                model_->hop(partner(device, stage), device) <= hop_[at(stage)].cost;
   }
-  if (!as_fast) {
+  if (!as_fast || replicas_ <= small_group) {
     load_hop(stage);
     matcher_.solve_from({&next_[position(stage, 0)], at(replicas_)});
     adopt_matching(stage);

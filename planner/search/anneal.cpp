@@ -8,6 +8,7 @@ namespace dtfm {
 namespace {
 
 constexpr int stride = 256;             // swaps between two looks at the clock
+constexpr int strides_a_tick = 64;      // between two reports of progress
 constexpr double critical_share = 0.3;  // of swaps that begin with a device on which the cost depends
 constexpr int reorderings = 10;         // times that the order of the stages is made anew
 constexpr double least_gain = 1e-12;    // relative: less is rounding
@@ -29,6 +30,7 @@ class Annealing {
       const double temperature = cooling_.hottest * std::pow(cooling_.coldest / cooling_.hottest, progress);
       for (int i = 0; i < stride; ++i) swap_some(temperature);
       swaps_ += stride;
+      if (swaps_ % (stride * strides_a_tick) == 0) run_.tick(stride * strides_a_tick);
       progress = progressed();
       if (progress * reorderings < orders || swaps_ - last_order < swaps_worth_an_order()) continue;
       ++orders;

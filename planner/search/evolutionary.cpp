@@ -83,14 +83,14 @@ class Evolution {
     settle();
     const auto stop = [this] { return run_.must_stop() || run_.time_share() > share_for_bound; };
     run_.set_lower_bound(quick_lower_bound(run_.model(), run_.best_cost(), stop));
-    run_.report_progress(budget_);
+    run_.report_progress();
     for (int generation = 0;; ++generation) {
       if (run_.is_optimal()) return Stopped::optimal;
       if (run_.must_stop()) return run_.reason_to_stop();
       if (run_.evaluations() >= budget_) return Stopped::evaluations;
       if (!run_.options().time_limit && have_converged(generation)) return Stopped::converged;
       advance(generation);
-      run_.report_progress(budget_);
+      run_.report_progress();
     }
   }
 

@@ -56,7 +56,7 @@ class Enumeration {
     if (run_.has_best() && (run_.must_stop() || run_.evaluations() >= budget_)) return false;
     const Deployed candidate = deployed(run_.model(), placement_of(run_.model(), order_));
     run_.offer(candidate.placement, candidate.cost, 1);
-    if (run_.evaluations() % 1024 == 0) run_.report_progress(0);
+    if (run_.evaluations() % 1024 == 0) run_.report_progress();
     return true;
   }
 

@@ -199,7 +199,7 @@ Stopped evolve(SearchRun& run, Gain gain) {
     run.offer(child.deployment.placement, child.deployment.cost, 1);
     Individual& worse = a.deployment.cost >= b.deployment.cost ? a : b;
     if (child.deployment.cost < worse.deployment.cost) worse = std::move(child);
-    if (run.evaluations() % 100 == 0) run.report_progress(budget);
+    if (run.evaluations() % 100 == 0) run.report_progress();
   }
   return Stopped::evaluations;
 }

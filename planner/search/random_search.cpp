@@ -17,7 +17,7 @@ Stopped run_random(SearchRun& run) {
       return deployed(run.model(), random_placement(run.model(), rng));
     });
     for (const Deployed& candidate : found) run.offer(candidate.placement, candidate.cost, 1);
-    run.report_progress(budget);
+    run.report_progress();
     if (run.must_stop()) return run.reason_to_stop();
   }
   return Stopped::evaluations;

@@ -25,9 +25,10 @@ Stopped SearchRun::reason_to_stop() const {
   return interrupted ? Stopped::interrupted : Stopped::time_limit;
 }
 
-long long SearchRun::budget(long long fallback) const {
-  if (options_.evaluations) return *options_.evaluations;
-  return options_.time_limit ? std::numeric_limits<long long>::max() : fallback;
+long long SearchRun::budget(long long fallback) {
+  const bool endless = !options_.evaluations && options_.time_limit;
+  budget_ = endless ? 0 : options_.evaluations.value_or(fallback);
+  return endless ? std::numeric_limits<long long>::max() : budget_;
 }
 
 void SearchRun::offer(const Placement& placement, double cost, long long evaluations) {
@@ -46,10 +47,16 @@ bool SearchRun::is_optimal() const {
   return has_best() && best_cost_ <= lower_bound_.value * (1 + 1e-9);
 }
 
-void SearchRun::report_progress(long long budget) const {
+void SearchRun::report_progress() const {
+  in_progress_ = 0;
+  tick(0);
+}
+
+void SearchRun::tick(long long evaluations) const {
+  const long long in_progress = in_progress_ += evaluations;
   if (!options_.on_progress || !has_best()) return;
-  const bool endless = budget == std::numeric_limits<long long>::max();
-  options_.on_progress({evaluations_, endless ? 0 : budget, best_cost_, lower_bound_.value});
+  const std::unique_lock lock(progress_mutex_, std::try_to_lock);
+  if (lock) options_.on_progress({evaluations_ + in_progress, budget_, best_cost_, lower_bound_.value});
 }
 
 SearchResult SearchRun::result(Stopped stopped) const {

@@ -1,7 +1,9 @@
 // What all strategies share: the model, the budget, when to stop, and the best placement so far.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <mutex>
 
 #include "planner/search/strategy.hpp"
 
@@ -21,7 +23,8 @@ class SearchRun {
   /// Share of the time limit that is over; 0 without one.
   double time_share() const;
   /// Evaluations that are asked for: the option, or `fallback`; without end under a time limit alone.
-  long long budget(long long fallback) const;
+  /// Progress is told against it.
+  long long budget(long long fallback);
 
   /// Takes `placement`, whose deployment costs `cost`, if it is better than the best so far, and counts
   /// evaluations. From one thread, in an order that does not depend on threads.
@@ -35,7 +38,10 @@ class SearchRun {
   const LowerBound& lower_bound() const { return lower_bound_; }
   /// The best cost meets the lower bound (relative 1e-9).
   bool is_optimal() const;
-  void report_progress(long long budget) const;
+  void report_progress() const;
+  /// The same from inside a parallel piece of work, which has made `evaluations` more since it said so last.
+  /// Safe to call from any thread: only one reports at a time.
+  void tick(long long evaluations) const;
 
   SearchResult result(Stopped stopped) const;
 
@@ -50,6 +56,9 @@ class SearchRun {
   long long evaluations_ = 0;
   std::vector<ConvergencePoint> convergence_;
   LowerBound lower_bound_;
+  long long budget_ = 0;                           // 0: open-ended
+  mutable std::atomic<long long> in_progress_{0};  // evaluations told by `tick` and not offered yet
+  mutable std::mutex progress_mutex_;
 };
 
 /// Order of the groups and matchings that make `placement`'s groups cheapest, and what that costs.

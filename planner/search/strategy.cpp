@@ -65,7 +65,7 @@ SearchResult search(const CommCostModel& model, std::string_view strategy, const
   if (options.prove && !run.is_optimal() && !run.must_stop()) {
     prove_lower_bound(model, run.best_cost(), stop, [&](LowerBound bound) {
       run.set_lower_bound(std::move(bound));
-      run.report_progress(0);
+      run.report_progress();
     });
     if (!run.is_optimal() && run.must_stop()) stopped = run.reason_to_stop();
   }
