@@ -1,6 +1,7 @@
 // dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -90,14 +91,23 @@ std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
   return warnings;
 }
 
+bool is_empty_or_json(const std::filesystem::path& path) {
+  char first = '{';
+  std::ifstream(path) >> first;
+  return first == '{';
+}
+
 /// Found before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
   if (!options.output) return;
   std::error_code code;
-  for (const std::string& input : {options.topology, options.job.value_or("")})
+  for (const std::string& input : {options.topology, options.job.value_or(""), options.score.value_or("")})
     if (!input.empty() && std::filesystem::equivalent(input, *options.output, code))
       throw Error(*options.output, "cannot write: it is an input");
   check_can_write(*options.output);
+  // Matrices and other people's files, mistaken for an output, are not overwritten.
+  if (std::filesystem::is_regular_file(*options.output, code) && !is_empty_or_json(*options.output))
+    throw Error(*options.output, "cannot write: it exists and is not a plan");
 }
 
 void print_result(const std::string& text) {
@@ -179,8 +189,17 @@ std::vector<std::string> batch_warnings(const Plan& plan, const Job& job) {
   long long sum = 0;
   for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
   const int needed = job.training.global_batch / job.training.micro_batch;
-  if (sum == needed) return {};
-  return {fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed)};
+  std::vector<std::string> warnings;
+  const auto& stages = plan.pipelines.front().stages;
+  for (std::size_t stage = 0; stage < stages.size() && !job.comm_cost && warnings.empty(); ++stage)
+    if (stages[stage].layers !=
+        even_split(job.model.layers, static_cast<int>(stages.size()), static_cast<int>(stage)))
+      warnings.push_back(
+          "the bytes sent are estimated for an even split of the layers, which the plan's is not");
+  if (sum != needed)
+    warnings.push_back(
+        fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed));
+  return warnings;
 }
 
 int score(const PlanOptions& options, const Topology& topology, Job job) {

@@ -1,4 +1,8 @@
 #!/usr/bin/env bash
+if [[ ${1-} == -h || ${1-} == --help ]]; then
+  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  exit
+fi
 # From a bare Debian 12 or Ubuntu 24.04 to a plan: installs what is missing, builds, and plans the 64 devices of
 # topologies/worldwide.yaml into build/worldwide-plan.json. Arguments go on to dtfm-plan:
 #   scripts/quickstart.sh --seed 3

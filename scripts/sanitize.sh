@@ -1,4 +1,8 @@
 #!/usr/bin/env bash
+if [[ ${1-} == -h || ${1-} == --help ]]; then
+  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  exit
+fi
 # The tests under AddressSanitizer and UndefinedBehaviorSanitizer (g++), those that make threads under
 # ThreadSanitizer (clang++), and a short run of every fuzzer. Installs what is missing.
 # shellcheck source=scripts/lib/setup.sh

@@ -1,6 +1,7 @@
 #include "planner/cost/comm_cost.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -49,6 +50,8 @@ CommCostModel comm_cost_model(const Topology& topology, const CommVolumes& volum
           (latency + volumes.activation / there.bandwidth + volumes.activation / back.bandwidth).value();
     }
   }
+  if (n > 1 && !(std::isfinite(model.sync.sum()) && std::isfinite(model.hop.sum())))
+    throw Error("", "a link is so slow, or a message so large, that its time is beyond all numbers");
   return model;
 }
 

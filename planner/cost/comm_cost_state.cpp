@@ -11,7 +11,8 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr int small_group = 16;  // replicas up to which the best matching is looked for after every swap: it costs little
+constexpr int small_group =
+    16;  // replicas up to which the best matching is looked for after every swap: it costs little
 
 double fastest_hop(const CommCostModel& model) {
   double fastest = infinity;

@@ -159,7 +159,7 @@ std::vector<int> shortest_open_path(const Eigen::MatrixXd& weights, std::span<co
     std::iota(best.begin(), best.end(), 0);
   }
   best = improved_open_path(weights, std::move(best));
-  constexpr int greedy_starts = 16;
+  const int greedy_starts = std::clamp(65536 / (n * n), 1, 16);  // a local search takes n² steps and more
   for (int i = 0; i < greedy_starts; ++i) {
     auto path = improved_open_path(weights, greedy_path(weights, i * n / greedy_starts));
     if (open_path_length(weights, path) < open_path_length(weights, best)) best = std::move(path);

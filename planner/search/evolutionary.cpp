@@ -97,8 +97,10 @@ class Evolution {
  private:
   /// A placement for every island.
   void settle() {
-    const auto starts = structured_starts(run_.model(), run_.options().threads);
+    const auto starts =
+        structured_starts(run_.model(), run_.options().threads, [this] { return run_.must_stop(); });
     for (int i = 0; i < islands; ++i) {
+      if (i > 0 && run_.must_stop()) return;
       Rng rng = Rng::for_task(run_.options().seed, static_cast<std::uint64_t>(i));
       const bool structured = i < structured_islands && at(i) < starts.size();
       population_.push_back(structured ? starts[at(i)]

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/cost/open_path.hpp"
 #include "planner/search/random_placement.hpp"
 #include "planner/search/search_run.hpp"
 
@@ -77,7 +78,9 @@ Stopped run_exhaustive(SearchRun& run) {
             "{} × {} devices have {:.3g} partitions, more than {:.0f}; use the default strategy with --prove",
             model.stages, model.replicas, count, most_partitions));
   if (Enumeration(run).extend(0)) {
-    run.set_lower_bound({run.best_cost(), "every partition was priced"});
+    // Beyond that the order of the stages is a heuristic's.
+    if (model.stages <= max_exact_path_nodes)
+      run.set_lower_bound({run.best_cost(), "every partition was priced"});
     return Stopped::complete;
   }
   return run.must_stop() ? run.reason_to_stop() : Stopped::evaluations;

@@ -11,6 +11,7 @@
 namespace dtfm {
 namespace {
 
+constexpr int most_classes = 24;             // the bound of one state looks at all pairs of classes
 constexpr long long quick_effort = 100'000;  // continuations priced: some 0.1 s at 64 devices
 
 /// Every device exchanges with the replicas − 1 nearest others at best; every hop into a group is at best the
@@ -42,7 +43,8 @@ LowerBound device_bound(const CommCostModel& model) {
 /// The finest clusters for which the compositions of a group stay below `most`.
 int finest_cut(const CommCostModel& model, long long most) {
   int classes = 1;
-  while (classes < model.devices() && count_compositions(model.replicas, classes + 1, most) <= most)
+  while (classes < std::min(most_classes, model.devices()) &&
+         count_compositions(model.replicas, classes + 1, most) <= most)
     ++classes;
   return classes;
 }
@@ -70,7 +72,8 @@ LowerBound quick_lower_bound(const CommCostModel& model, double upper_bound,
   if (model.stages == 1 || model.replicas == 1) return best;
   const long long most = most_compositions(model, 1'300'000);
   DeviceClasses classes = interchangeable_devices(model);
-  const bool exact = count_compositions(model.replicas, classes.count, most) <= most;
+  const bool exact =
+      classes.count <= most_classes && count_compositions(model.replicas, classes.count, most) <= most;
   if (!exact) classes = cluster_devices(model).cut(finest_cut(model, most));
   const auto found = composition_bound(model, classes, upper_bound, quick_effort, stop);
   if (found.value > best.value) best = named(found, classes, exact, upper_bound);
@@ -85,7 +88,8 @@ void prove_lower_bound(const CommCostModel& model, double upper_bound, const std
   double best = 0;
   for (long long work = 1'300'000;; work *= 4) {
     const long long most = most_compositions(model, work);
-    const bool is_exact = count_compositions(model.replicas, exact.count, most) <= most;
+    const bool is_exact =
+        exact.count <= most_classes && count_compositions(model.replicas, exact.count, most) <= most;
     const DeviceClasses classes = is_exact ? exact : tree.cut(finest_cut(model, most));
     const long long effort = is_exact ? all_that_memory_holds : work;
     const auto bound = composition_bound(model, classes, upper_bound, effort, stop);

@@ -60,7 +60,8 @@ std::vector<int> doubling(int most) {
 
 }  // namespace
 
-std::vector<Deployed> structured_starts(const CommCostModel& model, int threads) {
+std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
+                                        const std::function<bool()>& stop) {
   std::vector<int> file_order(static_cast<std::size_t>(model.devices()));
   std::iota(file_order.begin(), file_order.end(), 0);
   const std::vector<int> leaves = cluster_devices(model).leaf_order();
@@ -71,10 +72,12 @@ std::vector<Deployed> structured_starts(const CommCostModel& model, int threads)
       for (const int block : doubling(model.replicas))
         if (segment > 1 || block == 1) patterns.push_back({order, segment, block});
   auto starts = parallel_map(static_cast<int>(patterns.size()), threads, [&](int i) {
+    if (i > 0 && stop()) return Deployed{};
     const Pattern& pattern = patterns[static_cast<std::size_t>(i)];
     return deployed(
         model, dealt(model, orders[static_cast<std::size_t>(pattern.order)], pattern.segment, pattern.block));
   });
+  std::erase_if(starts, [](const Deployed& start) { return start.placement.stages() == 0; });
   const auto by_cost = [](const Deployed& a, const Deployed& b) { return a.cost < b.cost; };
   std::stable_sort(starts.begin(), starts.end(), by_cost);
   const auto same_cost = [](const Deployed& a, const Deployed& b) { return a.cost == b.cost; };

@@ -1,6 +1,7 @@
 // Placements to begin a search from, made from the structure of the network instead of at random.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "planner/search/search_run.hpp"
@@ -12,6 +13,8 @@ namespace dtfm {
 /// neighbours are dealt to its groups in turn: blocks of one spread every site over the groups, blocks of a
 /// group's size keep sites whole, and segments keep unlike parts of the network apart. All orders, segments
 /// and blocks of powers of two are tried.
-std::vector<Deployed> structured_starts(const CommCostModel& model, int threads);
+/// The first one always, the others unless `stop` says so.
+std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
+                                        const std::function<bool()>& stop);
 
 }  // namespace dtfm

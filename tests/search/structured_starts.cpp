@@ -17,7 +17,7 @@ TEST_CASE("the best structured start is the optimum of the five cases") {
         std::pair{"universities", 16.086839733}, std::pair{"regional", 34.802041017},
         std::pair{"worldwide", 49.218380053}}) {
     CAPTURE(name);
-    CHECK(structured_starts(shipped_model(name), 1).front().cost == Approx(optimum).epsilon(1e-9));
+    CHECK(structured_starts(shipped_model(name), 1, [] { return false; }).front().cost == Approx(optimum).epsilon(1e-9));
   }
 }
 
@@ -29,7 +29,7 @@ TEST_CASE("structured starts are deployed partitions, cheapest first, for any si
       CAPTURE(stages, replicas, static_cast<int>(network));
       Rng rng = Rng::for_task(3, static_cast<std::uint64_t>(network));
       const CommCostModel model = random_model(rng, network, stages, replicas);
-      const auto starts = structured_starts(model, 1);
+      const auto starts = structured_starts(model, 1, [] { return false; });
       REQUIRE_FALSE(starts.empty());
       for (std::size_t i = 0; i < starts.size(); ++i) {
         CHECK(starts[i].placement.stages() == stages);
@@ -48,5 +48,5 @@ TEST_CASE("a start that deals every site over the groups is among them") {
   CommCostModel model = empty_model(2, 3);
   for (int a = 0; a < 6; ++a)
     for (int b = 0; b < 6; ++b) model.hop(a, b) = a / 2 == b / 2 ? 0 : 10;
-  CHECK(structured_starts(model, 1).front().cost == 0);
+  CHECK(structured_starts(model, 1, [] { return false; }).front().cost == 0);
 }
