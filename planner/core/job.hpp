@@ -55,8 +55,9 @@ struct Job {
 
 /// The volumes of a job cut into `stages` equal stages and `replicas` replicas: those the job gives, or an
 /// estimate from the model: gradients are the block parameters 12 h² + 13 h (Narayanan et al., arXiv
-/// 2104.04473) of the fullest stage with its share of embedding and head, activations are batch/replicas ·
-/// sequence · hidden; times the bytes of the precision and the compression ratio.
+/// 2104.04473) of the fullest stage with its share of embedding and (tied) head; activations are sequences ·
+/// tokens · hidden of the pipeline with the most micro-batches; times the bytes of the precision and the
+/// compression ratio.
 CommVolumes comm_volumes(const Job& job, int stages, int replicas);
 
 /// Bytes of one number: 2 for fp16 and bf16, 4 for fp32.

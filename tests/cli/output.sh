@@ -68,6 +68,16 @@ for shape in '1 12' '12 1'; do
   expect_status 0 "$shape"
 done
 
+# A file that is no plan, such as a matrix that the topology reads, is not overwritten; a plan is.
+echo '0,1' >latency.csv
+run "${small[@]}" -o latency.csv
+expect_status 2 '-o over a matrix'
+expect_in "$err" 'latency.csv: cannot write: it exists and is not a plan'
+[[ $(<latency.csv) == 0,1 ]] || fail 'the matrix was overwritten'
+run "${small[@]}" -o again.json
+run "${small[@]}" -o again.json
+expect_status 0 '-o over a plan'
+
 # A result that cannot be printed is no success; the plan file is there all the same.
 status=0
 "$program" "${small[@]}" -o full.json >/dev/full 2>"$err" || status=$?

@@ -329,3 +329,11 @@ TEST_CASE("faster links never cost more, and scaled links scale the cost") {
           Approx(3 * before).epsilon(rounding));
   }
 }
+
+TEST_CASE("a link whose time is beyond all numbers is an error, not an infinite cost") {
+  Eigen::MatrixXd latency = Eigen::MatrixXd::Zero(2, 2);
+  Eigen::MatrixXd bandwidth = Eigen::MatrixXd::Constant(2, 2, 1e-320);
+  const Topology topology = measured_topology(latency, bandwidth);
+  CHECK(error_of([&] { comm_cost_model(topology, gigabits, 2, 1); }) ==
+        "a link is so slow, or a message so large, that its time is beyond all numbers");
+}
