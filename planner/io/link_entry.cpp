@@ -55,16 +55,9 @@ class Ends {
   std::map<std::string, LinkEnd> ends_;
 };
 
-Seconds latency_of(const YamlMap& map) {
-  const auto latency = map.optional("latency"), round_trip = map.optional("rtt");
-  if (latency.has_value() == round_trip.has_value())
-    throw map.error(latency ? "give `latency` (one way) or `rtt` (round trip), not both"
-                            : "missing key `latency` (one way) or `rtt` (round trip)");
-  return latency ? latency->seconds() : round_trip->seconds() / 2;
-}
-
 Link link_of(const YamlMap& map) {
-  Link link{latency_of(map), map.required("bandwidth").rate()};
+  const auto [latency, ways] = latency_or_rtt(map);
+  Link link{latency.seconds() / ways, map.required("bandwidth").rate()};
   if (const auto capacity = map.optional("capacity")) link.capacity = capacity->rate();
   if (const auto shared = map.optional("shared"))
     link.shared_by_sender = shared->choice({"flow", "sender"}) == 1;
@@ -94,6 +87,14 @@ void set_ends(const YamlMap& map, const Ends& ends, LinkEntry& entry) {
 }
 
 }  // namespace
+
+GivenLatency latency_or_rtt(const YamlMap& map) {
+  const auto latency = map.optional("latency"), round_trip = map.optional("rtt");
+  if (latency.has_value() == round_trip.has_value())
+    throw map.error(latency ? "give `latency` (one way) or `rtt` (round trip), not both"
+                            : "missing key `latency` (one way) or `rtt` (round trip)");
+  return latency ? GivenLatency{*latency, 1} : GivenLatency{*round_trip, 2};
+}
 
 int LinkEntry::rank() const {
   const auto place = [](LinkLevel high, LinkLevel low) {

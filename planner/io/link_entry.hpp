@@ -34,6 +34,14 @@ struct LinkEntry {
   int rank() const;
 };
 
+/// What a map says of the delay: `latency` is one way, `rtt` two.
+struct GivenLatency {
+  YamlValue value;
+  int ways;
+};
+/// Throws Error unless the map has exactly one of the two keys.
+GivenLatency latency_or_rtt(const YamlMap& map);
+
 std::vector<LinkEntry> read_link_entries(const YamlValue& links, const Fleet& fleet);
 
 }  // namespace dtfm

@@ -4,6 +4,7 @@
 
 #include "planner/io/csv_matrix.hpp"
 #include "planner/io/fleet_reader.hpp"
+#include "planner/io/link_entry.hpp"
 #include "planner/io/link_rules.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
@@ -48,16 +49,12 @@ Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path&
 
 MeasuredLinks read_measured(const YamlValue& value, const Fleet& fleet, const std::filesystem::path& folder) {
   const YamlMap map = value.map({"latency", "rtt", "bandwidth"});
-  const auto latency = map.optional("latency"), round_trip = map.optional("rtt");
-  if (latency.has_value() == round_trip.has_value())
-    throw map.error(latency ? "give `latency` (one way) or `rtt` (round trip), not both"
-                            : "missing key `latency` (one way) or `rtt` (round trip)");
+  const auto [latency, ways] = latency_or_rtt(map);
   std::vector<std::string> ids;
   for (const Device& device : fleet.devices) ids.push_back(device.id);
   const Unit unit{"", 0};
   MeasuredLinks links;
-  links.latency = read_matrix(latency ? *latency : *round_trip, folder, {ids, unit, true}, time_unit);
-  if (round_trip) links.latency /= 2;
+  links.latency = read_matrix(latency, folder, {ids, unit, true}, time_unit) / ways;
   links.bandwidth = read_matrix(map.required("bandwidth"), folder, {ids, unit, false}, rate_unit);
   return links;
 }
