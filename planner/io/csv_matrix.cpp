@@ -29,14 +29,13 @@ Cell trimmed_cell(std::string_view line, std::size_t begin, std::size_t end) {
   return {line.substr(begin, end - begin), begin + 1};
 }
 
-/// Calls visit(index, cell) for each cell of a line and returns how many there are.
+/// Calls visit(index, cell) for each cell of a line.
 template <class Visit>
-std::size_t for_each_cell(std::string_view line, const Visit& visit) {
-  std::size_t count = 0;
-  for (std::size_t begin = 0;; ++count) {
+void for_each_cell(std::string_view line, const Visit& visit) {
+  std::size_t begin = 0;
+  for (std::size_t index = 0; begin <= line.size(); ++index) {
     const std::size_t end = std::min(line.find(',', begin), line.size());
-    visit(count, trimmed_cell(line, begin, end));
-    if (end == line.size()) return count + 1;
+    visit(index, trimmed_cell(line, begin, end));
     begin = end + 1;
   }
 }
@@ -85,18 +84,22 @@ class MatrixReader {
     return Error(position(file_, line + 1, column), message);
   }
 
-  /// A first line with anything but numbers is a header.
+  /// A first line of words is a header; one with a number or a gap is a row, with what is wrong in it. A cell
+  /// more than devices is a corner, which may hold anything.
   void read_header() {
     if (lines_.empty()) return;
-    bool has_words = false, are_ids = true;
-    const std::size_t cells = for_each_cell(lines_[0], [&](std::size_t index, const Cell& cell) {
-      if (index > 0 || size_ == 1) has_words = has_words || !is_number_or_unmeasured(cell.text);
-      are_ids = are_ids && index < size_ && cell.text == format_.ids[index];
+    const std::size_t cells = count_cells(0);
+    const std::size_t corner = cells == size_ + 1 ? 1 : 0;
+    bool are_words = true, are_ids = true;
+    for_each_cell(lines_[0], [&](std::size_t index, const Cell& cell) {
+      if (index < corner || index > size_) return;
+      are_words = are_words && !is_number_or_unmeasured(cell.text);
+      are_ids = are_ids && index - corner < size_ && cell.text == format_.ids[index - corner];
     });
-    if (!are_ids && !has_words) return;
+    if (!are_ids && !are_words) return;
     header_lines_ = 1;
-    id_cells_ = cells == size_ + 1 ? 1 : 0;
-    check_cell_count(0, cells);
+    id_cells_ = corner;
+    check_cell_count(0);
     for_each_cell(lines_[0], [&](std::size_t index, const Cell& cell) {
       if (index >= id_cells_) check_id(0, cell, index - id_cells_);
     });
@@ -117,8 +120,13 @@ class MatrixReader {
                 fmt::format("expected {0} rows, as the topology has {0} devices; found {1}", size_, rows));
   }
 
-  void check_cell_count(std::size_t line, std::size_t cells) const {
-    const std::size_t expected = size_ + id_cells_;
+  std::size_t count_cells(std::size_t line) const {
+    const auto commas = std::count(lines_[line].begin(), lines_[line].end(), ',');
+    return static_cast<std::size_t>(commas) + 1;
+  }
+
+  void check_cell_count(std::size_t line) const {
+    const std::size_t cells = count_cells(line), expected = size_ + id_cells_;
     if (cells != expected)
       throw error(
           line, 1,
@@ -127,8 +135,7 @@ class MatrixReader {
 
   void read_row(std::size_t row, Eigen::MatrixXd& matrix) const {
     const std::size_t line = header_lines_ + row;
-    const auto commas = std::count(lines_[line].begin(), lines_[line].end(), ',');
-    check_cell_count(line, static_cast<std::size_t>(commas) + 1);
+    check_cell_count(line);
     for_each_cell(lines_[line], [&](std::size_t index, const Cell& cell) {
       if (index < id_cells_) return check_id(line, cell, row);
       const std::size_t column = index - id_cells_;

@@ -81,6 +81,19 @@ TEST_CASE("a cell that is no measurement is refused") {
   CHECK(cell("\x01") == "m.csv:2:6: control character in a text file: byte 0x01");
 }
 
+TEST_CASE("a bad cell in the first line is told as a cell, not as a header") {
+  const auto first = [](const std::string& line) { return complaint(line + "\n1,0,1\n1,1,0\n"); };
+  CHECK(first("0,1x0,5") == "m.csv:1:3: expected a decimal number; found `1x0`");
+  CHECK(first("1x0,fast,5") == "m.csv:1:5: expected a decimal number; found `fast`");
+  CHECK(first("-,fast,slow") == "m.csv:1:3: expected a decimal number; found `fast`");
+  CHECK(first("0,1,+inf") == "m.csv:1:5: expected a decimal number; found `+inf`");
+  CHECK(first("0,1x0,5,7") == "m.csv:1:1: expected 3 cells, as the topology has 3 devices; found 4");
+  CHECK(complaint("oregon/0,fast,slow\n0,1,1\n1,0,1\n1,1,0\n") ==
+        "m.csv:1:10: expected `ohio/0`, the id of device 2 of the topology; found `fast`");
+  CHECK(read("0,oregon/0,ohio/0,ohio/1\noregon/0,0,67,49\nohio/0,11,0,5\nohio/1,1.5,2,0\n") ==
+        read("0,67,49\n11,0,5\n1.5,2,0\n"));
+}
+
 TEST_CASE("a large matrix and ten megabytes of garbage are read in one pass") {
   constexpr std::size_t size = 1024;
   std::vector<std::string> many;
