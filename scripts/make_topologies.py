@@ -60,31 +60,28 @@ ISENKO = [
 ]
 
 
+def eight_t4_a_site(name, head, names, rows):
+    return [*head, "# Made by scripts/make_topologies.py.", "version: 1", f"name: {name}", "devices:",
+            *(f"  - {{site: {site}, count: 8, gpu: T4}}" for site in names.values()),
+            "links:", *(one_flow(row, names) for row in rows)]
+
+
 def four_continents(data):
     names = {"US": "us", "EU": "eu", "ASIA": "asia", "AUS": "australia"}
-    lines = ["# Four continents in one cloud (Google), 32 T4.", *ISENKO,
-             "# Not known, so not limited here: what many flows of a pair get together. Eight GPUs a continent, each a host of its own:",
-             "# chosen here.",
-             "# Made by scripts/make_topologies.py.",
-             "version: 1", "name: four-continents", "devices:"]
-    lines += [f"  - {{site: {name}, count: 8, gpu: T4}}" for name in names.values()]
-    lines += ["links:"]
-    lines += [one_flow(row, names) for row in rows_of(data / "multicloud/gc4_links.csv")]
-    return lines
+    head = ["# Four continents in one cloud (Google), 32 T4.", *ISENKO,
+            "# Not known, so not limited here: what many flows of a pair get together. Eight GPUs a continent, each a host of its own:",
+            "# chosen here."]
+    return eight_t4_a_site("four-continents", head, names, rows_of(data / "multicloud/gc4_links.csv"))
 
 
 def three_clouds(data):
     names = {"GC": "google", "AWS": "aws", "Azure": "azure"}
     rows = rows_of(data / "multicloud/multicloud_links.csv")
     assumed = {(row["dst"], row["src"]): row for row in rows if {row["src"], row["dst"]} == {"GC", "Azure"}}
-    lines = ["# Three clouds, 24 T4.", *ISENKO,
-             "# Assumed: AWS and Azure, which were not measured, as Google and Azure, the other pair of Azure.",
-             "# Not known, so not limited here: what many flows of a pair get together. Eight GPUs a cloud, each a host of its own: chosen here.",
-             "# Made by scripts/make_topologies.py.",
-             "version: 1", "name: three-clouds", "devices:"]
-    lines += [f"  - {{site: {name}, count: 8, gpu: T4}}" for name in names.values()]
-    lines += ["links:"]
-    lines += [one_flow(row, names) for row in rows]
+    head = ["# Three clouds, 24 T4.", *ISENKO,
+            "# Assumed: AWS and Azure, which were not measured, as Google and Azure, the other pair of Azure.",
+            "# Not known, so not limited here: what many flows of a pair get together. Eight GPUs a cloud, each a host of its own: chosen here."]
+    lines = eight_t4_a_site("three-clouds", head, names, rows)
     lines += ["  # assumed:"]
     for src, dst in (("GC", "Azure"), ("Azure", "GC")):
         row = dict(assumed[(dst, src)])
