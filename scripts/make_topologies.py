@@ -96,7 +96,8 @@ def onprem_cloud(data):
     hybrid = rows_of(data / "multicloud/hybrid_links.csv")
     continents = {(row["src"], row["dst"]): row for row in rows_of(data / "multicloud/gc4_links.csv")}
     clouds = {(row["src"], row["dst"]): row for row in rows_of(data / "multicloud/multicloud_links.csv")}
-    lines = ["# Two machines on premises in Europe and rented GPUs in Europe and the United States, 33 GPUs.", *ISENKO,
+    lines = ["# Two machines on premises in Europe and rented GPUs in Europe and the United States, 33 GPUs.",
+             "# Stages that divide 33 devices: 1, 3, 11 or 33, so for example `dtfm-plan onprem-cloud.yaml --pipeline 3`.", *ISENKO,
              "# Measured for this setting: from each machine on premises to each cloud. The way back is given the same figures.",
              "# Assumed, since no one measured them: all below `assumed`, each by the figure of the same authors that is nearest,",
              "# and the inside of the DGX-2 by its data sheet (six NVLink lanes of 25 GB/s a GPU).",
