@@ -137,12 +137,13 @@ std::vector<std::string_view> names_of(const Dimension& dimension) {
   return names;
 }
 
-Error without_unit(const Dimension& dimension, std::string_view text) {
+Error no_quantity(const Dimension& dimension, std::string_view text, bool has_number) {
   std::string names;
   for (const std::string_view name : names_of(dimension))
     names += (names.empty() ? "" : ", ") + std::string(name);
-  return Error("", fmt::format("expected {} with its unit ({}) such as `{}`; found {}", dimension.what, names,
-                               dimension.example, text.empty() ? "nothing" : in_quotes(text)));
+  return Error("", fmt::format("expected {}{} with its unit ({}) such as `{}`; found {}", dimension.what,
+                               has_number ? "" : ", a finite decimal number", names, dimension.example,
+                               text.empty() ? "nothing" : in_quotes(text)));
 }
 
 const Unit* find_unit(const Dimension& dimension, std::string_view name) {
@@ -170,7 +171,7 @@ double parse_quantity(const Dimension& dimension, std::string_view untrimmed) {
   const std::string_view text = trimmed(untrimmed);
   const Decimal decimal = leading_decimal(text);
   const std::string_view name = trimmed(text.substr(decimal.length));
-  if (decimal.length == 0 || name.empty()) throw without_unit(dimension, text);
+  if (decimal.length == 0 || name.empty()) throw no_quantity(dimension, text, decimal.length > 0);
   return value_in(unit_of(dimension, name), decimal, text);
 }
 

@@ -50,14 +50,20 @@ TEST_CASE("a quantity is the double nearest to what was written") {
 TEST_CASE("a number without a unit is refused with the units there are") {
   CHECK(complaint(parse_seconds, "67") ==
         "expected a time with its unit (ns, us, ms, s, min, h) such as `67 ms`; found `67`");
-  CHECK(
-      complaint(parse_rate, "") ==
-      "expected a data rate with its unit (bps, kbps, Mbps, Gbps, Tbps, B/s, kB/s, MB/s, GB/s, TB/s) such as "
-      "`0.79 Gbps`; found nothing");
+  CHECK(complaint(parse_rate, "") ==
+        "expected a data rate, a finite decimal number with its unit (bps, kbps, Mbps, Gbps, Tbps, B/s, "
+        "kB/s, MB/s, GB/s, TB/s) such as "
+        "`0.79 Gbps`; found nothing");
   CHECK(complaint(parse_bytes, "Gb") ==
-        "expected a size with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB) such as `16 GB`; found `Gb`");
+        "expected a size, a finite decimal number with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB) such "
+        "as `16 GB`; found `Gb`");
   CHECK(complaint(parse_price, "2.1") ==
         "expected a price with its unit (USD/h) such as `2.1 USD/h`; found `2.1`");
+  for (const char* text : {"inf ms", "+inf ms", "-inf s", ".inf", "nan ms", "NaN", "infinity", "+5 ms"})
+    CHECK(complaint(parse_seconds, text) ==
+          std::string("expected a time, a finite decimal number with its unit (ns, us, ms, s, min, h) such "
+                      "as `67 ms`; found `") +
+              text + "`");
 }
 
 TEST_CASE("an unknown unit is refused with the nearest one") {
