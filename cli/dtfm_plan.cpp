@@ -44,14 +44,14 @@ Integer whole_number(const std::string& option, const std::string& text, Integer
 }
 
 double seconds_above_zero(const std::string& option, const std::string& text) {
-  const std::string expected =
-      fmt::format("expected a number of seconds above zero; found {}", in_quotes(text));
+  constexpr int most = 1'000'000'000;  // 31 years
   try {
     const double value = parse_decimal(text);
-    if (value > 0) return value;
+    if (value > 0 && value <= most) return value;
   } catch (const Error&) {
   }
-  throw Error(option, expected);
+  throw Error(option, fmt::format("expected a number of seconds above zero, at most {}; found {}", most,
+                                  in_quotes(text)));
 }
 
 void set_objective(const std::string& name, PlanOptions& options) {
@@ -139,6 +139,12 @@ std::string unexpected_arguments(const CLI::App& app) {
   return text + "; " + suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
 }
 
+/// A score is not searched for: an option of the search beside it is a mistake.
+void refuse_search_options(const CLI::App& app) {
+  for (const char* name : {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove"})
+    if (app.count(name) > 0) throw Error(name, "is of the search, and --score does not search");
+}
+
 PlanOptions default_options() {
   PlanOptions options;
   options.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
@@ -163,6 +169,7 @@ int run(int argc, char** argv) {
   }
   if (options.topology.empty() && !options.list_strategies)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
+  if (options.score) refuse_search_options(app);
   return run_plan_command(options);
 }
 

@@ -45,6 +45,12 @@ for stage, device in zip(pipelines[0]["stages"], ["tokyo/0", "oregon/0", "ohio/0
 
 expect_refused '--pipeline: 4, but the plan has 3 stages' "${small[@]}" --score plan.json --pipeline 4
 expect_refused '--data: 3, but the plan has 4 pipelines' "${small[@]}" --score plan.json --data 3
+for option in '--strategy random' '--seed 0' '--evaluations 5' '--time-limit 5' --prove; do
+  # shellcheck disable=SC2086 # an option and its value
+  expect_refused "${option% *}: is of the search, and --score does not search" "${small[@]}" --score plan.json $option
+done
+run "${small[@]}" --score plan.json --threads 2 --quiet --format json
+expect_status 0 '--score with options that are not of the search'
 printf '{"pipelines":\n [}' >changed.json
 expect_refused "changed.json:2:3: syntax error while parsing value - unexpected '}'; expected '[', '{', or a literal" \
   "${small[@]}" --score changed.json

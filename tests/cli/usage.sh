@@ -27,8 +27,8 @@ for number in -1 18446744073709551616; do
 done
 expect_refused '--threads: expected a whole number from 1 to 1024; found `1025`' net.yaml --threads 1025
 expect_refused '--evaluations: expected a whole number from 1 to 1000000000000; found `1e3`' net.yaml --evaluations 1e3
-for seconds in 0 -1 nan inf 1e999 2h; do
-  expect_refused "--time-limit: expected a number of seconds above zero; found \`$seconds\`" net.yaml --time-limit $seconds
+for seconds in 0 -1 nan inf +inf 1e999 1e300 1000000001 2h; do
+  expect_refused "--time-limit: expected a number of seconds above zero, at most 1000000000; found \`$seconds\`" net.yaml --time-limit $seconds
 done
 expect_refused '--format: expected text or json; found `xml`' net.yaml --format xml
 expect_refused '--objective: unknown `com-cost`; did you mean `comm-cost`?' net.yaml --objective com-cost
