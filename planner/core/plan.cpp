@@ -1,5 +1,7 @@
 #include "planner/core/plan.hpp"
 
+#include <algorithm>
+
 #include "planner/core/job.hpp"
 
 namespace dtfm {
@@ -11,7 +13,38 @@ int part_begin(int count, int parts, int part) {
   return static_cast<int>(static_cast<long long>(count) * part / parts);
 }
 
+void append(std::vector<int>& list, const std::vector<int>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
 }  // namespace
+
+int depth(const Plan& plan) {
+  std::size_t most = 0;
+  for (const Pipeline& pipeline : plan.pipelines) most = std::max(most, pipeline.stages.size());
+  return static_cast<int>(most);
+}
+
+std::vector<std::vector<int>> stage_groups(const Plan& plan) {
+  std::vector<std::vector<int>> groups(static_cast<std::size_t>(depth(plan)));
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
+      append(groups[stage], pipeline.stages[stage].devices);
+  return groups;
+}
+
+std::vector<int> pipeline_major(const Plan& plan) {
+  std::vector<int> devices;
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages) append(devices, stage.devices);
+  return devices;
+}
+
+std::vector<int> stage_major(const Plan& plan) {
+  std::vector<int> devices;
+  for (const auto& group : stage_groups(plan)) append(devices, group);
+  return devices;
+}
 
 std::pair<int, int> even_split(int layers, int stages, int stage) {
   return {part_begin(layers, stages, stage), part_begin(layers, stages, stage + 1)};

@@ -25,6 +25,14 @@ struct Plan {
   std::vector<Pipeline> pipelines;
 };
 
+/// Stages of the deepest pipeline.
+int depth(const Plan& plan);
+/// By stage: its devices in every pipeline that is so deep, which exchange gradients.
+std::vector<std::vector<int>> stage_groups(const Plan& plan);
+/// The device of each rank, pipeline by pipeline and stage by stage.
+std::vector<int> pipeline_major(const Plan& plan);
+std::vector<int> stage_major(const Plan& plan);
+
 /// A balanced placement of stages × replicas devices: `at(s, r)` computes stage s of pipeline r. The devices
 /// of stage s are the group s, which exchanges gradients.
 class Placement {

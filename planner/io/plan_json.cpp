@@ -1,7 +1,5 @@
 #include "planner/io/plan_json.hpp"
 
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 #include "planner/io/json_text.hpp"
@@ -10,13 +8,6 @@ namespace dtfm {
 namespace {
 
 using nlohmann::ordered_json;
-
-/// Stages of the deepest pipeline.
-int depth(const Plan& plan) {
-  std::size_t most = 0;
-  for (const Pipeline& pipeline : plan.pipelines) most = std::max(most, pipeline.stages.size());
-  return static_cast<int>(most);
-}
 
 class PlanWriter {
  public:
@@ -36,23 +27,17 @@ class PlanWriter {
 
   ordered_json groups() const {
     ordered_json json = ordered_json::array();
-    for (int stage = 0; stage < depth(plan_); ++stage) json.push_back(ids(group(stage)));
+    for (const auto& group : stage_groups(plan_)) json.push_back(ids(group));
     return json;
   }
 
   ordered_json ranks() const {
-    std::vector<int> pipeline_major, stage_major;
-    for (const Pipeline& pipeline : plan_.pipelines)
-      for (const Stage& stage : pipeline.stages) append(pipeline_major, stage.devices);
-    for (int stage = 0; stage < depth(plan_); ++stage) append(stage_major, group(stage));
-    return {{"pipeline_major", ids(pipeline_major)}, {"stage_major", ids(stage_major)}};
+    return {{"pipeline_major", ids(pipeline_major(plan_))}, {"stage_major", ids(stage_major(plan_))}};
   }
 
   ordered_json unused() const {
     std::vector<bool> used(topology_.devices.size());
-    for (const Pipeline& pipeline : plan_.pipelines)
-      for (const Stage& stage : pipeline.stages)
-        for (const int device : stage.devices) used[static_cast<std::size_t>(device)] = true;
+    for (const int device : pipeline_major(plan_)) used[static_cast<std::size_t>(device)] = true;
     ordered_json json = ordered_json::array();
     for (std::size_t device = 0; device < used.size(); ++device)
       if (!used[device]) json.push_back(topology_.devices[device].id);
@@ -68,18 +53,6 @@ class PlanWriter {
   }
 
  private:
-  static void append(std::vector<int>& list, const std::vector<int>& more) {
-    list.insert(list.end(), more.begin(), more.end());
-  }
-
-  std::vector<int> group(int stage) const {
-    const auto index = static_cast<std::size_t>(stage);
-    std::vector<int> devices;
-    for (const Pipeline& pipeline : plan_.pipelines)
-      if (index < pipeline.stages.size()) append(devices, pipeline.stages[index].devices);
-    return devices;
-  }
-
   ordered_json ids(const std::vector<int>& devices) const {
     ordered_json json = ordered_json::array();
     for (const int device : devices) json.push_back(topology_.devices[static_cast<std::size_t>(device)].id);

@@ -1,6 +1,7 @@
 #include "planner/io/plan_reader.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -42,6 +43,10 @@ class PlanReader {
     for (const Pipeline& pipeline : plan.pipelines)
       for (const Stage& stage : pipeline.stages)
         plan.tensor = std::max(plan.tensor, static_cast<int>(stage.devices.size()));
+    check_parallelism(file, plan);
+    check_groups(file, plan);
+    check_ranks(file, plan);
+    check_unused(file);
     return plan;
   }
 
@@ -103,16 +108,23 @@ class PlanReader {
     return {begin, end};
   }
 
-  int device(const JsonCursor& cursor) {
+  int known_device(const JsonCursor& cursor) const {
     const std::string& id = cursor.as_string();
     const auto found = index_of_.find(id);
     if (found == index_of_.end())
       cursor.fail(fmt::format("topology {} has no device {}; {}", topology_.name, in_quotes(id),
                               suggestion(id, ids())));
-    const auto [first, fresh] = first_use_.emplace(found->second, cursor.path());
-    if (!fresh) cursor.fail(fmt::format("device {} is used twice, first at {}", id, first->second));
     return found->second;
   }
+
+  int device(const JsonCursor& cursor) {
+    const int device = known_device(cursor);
+    const auto [first, fresh] = first_use_.emplace(device, cursor.path());
+    if (!fresh) cursor.fail(fmt::format("device {} is used twice, first at {}", id(device), first->second));
+    return device;
+  }
+
+  const std::string& id(int device) const { return topology_.devices[static_cast<std::size_t>(device)].id; }
 
   std::vector<std::string_view> ids() const {
     std::vector<std::string_view> ids;
@@ -133,6 +145,74 @@ class PlanReader {
       plan.pipelines[static_cast<std::size_t>(i)].micro_batches =
           given ? micro_batches->as_int(0, most) : end - begin;
     }
+  }
+
+  // What else a plan file says follows from its pipelines: where it is there, it must say the same.
+
+  static void check_parallelism(const JsonCursor& file, const Plan& plan) {
+    const auto given = file.optional("parallelism");
+    if (!given) return;
+    const auto check = [&](const char* key, int expected) {
+      const auto number = given->optional(key);
+      if (number && number->as_int(1, most) != expected)
+        number->fail(fmt::format("{}, but the pipelines make it {}", number->as_int(1, most), expected));
+    };
+    check("pipeline", depth(plan));
+    check("data", static_cast<int>(plan.pipelines.size()));
+    check("tensor", plan.tensor);
+  }
+
+  std::vector<int> known_devices(const JsonCursor& list, std::size_t expected) const {
+    const std::size_t count = list.array_size("devices");
+    std::vector<int> devices;
+    for (std::size_t i = 0; i < count; ++i) devices.push_back(known_device(list.at(i)));
+    if (count != expected)
+      list.fail(fmt::format("expected as many devices as in the pipelines, {}; found {}", expected, count));
+    return devices;
+  }
+
+  /// The order within a group means nothing.
+  void check_groups(const JsonCursor& file, const Plan& plan) const {
+    const auto list = file.optional("groups");
+    if (!list) return;
+    auto groups = stage_groups(plan);
+    if (const std::size_t count = list->array_size("groups"); count != groups.size())
+      list->fail(fmt::format("expected one group for each of {} stages; found {}", groups.size(), count));
+    for (std::size_t stage = 0; stage < groups.size(); ++stage) {
+      auto given = known_devices(list->at(stage), groups[stage].size());
+      std::sort(given.begin(), given.end());
+      std::sort(groups[stage].begin(), groups[stage].end());
+      std::vector<int> missing;
+      std::set_difference(groups[stage].begin(), groups[stage].end(), given.begin(), given.end(),
+                          std::back_inserter(missing));
+      if (!missing.empty())
+        list->at(stage).fail(fmt::format("lacks device {}, which is in stage {} of the pipelines",
+                                         id(missing.front()), stage));
+    }
+  }
+
+  void check_ranks(const JsonCursor& file, const Plan& plan) const {
+    const auto ranks = file.optional("ranks");
+    if (!ranks) return;
+    const auto check = [&](const char* key, const std::vector<int>& expected) {
+      const auto list = ranks->optional(key);
+      if (!list) return;
+      const auto given = known_devices(*list, expected.size());
+      for (std::size_t rank = 0; rank < given.size(); ++rank)
+        if (given[rank] != expected[rank])
+          list->at(rank).fail(
+              fmt::format("{}, but the pipelines make it {}", id(given[rank]), id(expected[rank])));
+    };
+    check("pipeline_major", pipeline_major(plan));
+    check("stage_major", stage_major(plan));
+  }
+
+  void check_unused(const JsonCursor& file) const {
+    const auto list = file.optional("unused");
+    const std::size_t count = list ? list->array_size("devices") : 0;
+    for (std::size_t i = 0; i < count; ++i)
+      if (const auto used = first_use_.find(known_device(list->at(i))); used != first_use_.end())
+        list->at(i).fail(fmt::format("device {} is used at {}", id(used->first), used->second));
   }
 
   const Topology& topology_;

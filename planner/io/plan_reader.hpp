@@ -11,10 +11,11 @@
 
 namespace dtfm {
 
-/// Reads a plan file; only `pipelines` is needed. Missing micro-batches are dealt out as evenly as possible,
-/// schedule and gradient sync are the job's. Throws Error: file:line:column for what is not JSON, else the
-/// JSON pointer to a device that is unknown or there twice, to layers that are not covered exactly once, to a
-/// pipeline without stages, to a fingerprint of another topology.
+/// Reads a plan file; only `pipelines` is needed, and what follows from it (`parallelism`'s degrees,
+/// `groups`, `ranks`, `unused`) must agree with it where it is given. Missing micro-batches are dealt out as
+/// evenly as possible, schedule and gradient sync are the job's. Throws Error: file:line:column for what is
+/// not JSON, else the JSON pointer to a device that is unknown or there twice, to layers that are not covered
+/// exactly once, to a pipeline without stages, to a fingerprint of another topology.
 Plan read_plan(const std::filesystem::path& file, const Topology& topology, const Job& job);
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
 

@@ -37,10 +37,19 @@ first=$(python3 -c 'import json; print(json.load(open("plan.json"))["pipelines"]
 expect_refused_plan "/pipelines/1/stages/0/devices/0: device $first is used twice, first at /pipelines/0/stages/0/devices/0" \
   "stages[0]['devices'] = ['$first']"
 expect_refused_plan '/pipelines/1/stages/1/layers: layer 4 is in no stage' 'stages[1]["layers"] = [5, 8]'
+expect_refused_plan "/groups/0: lacks device $first, which is in stage 0 of the pipelines" \
+  'plan["groups"][0][0] = plan["groups"][1][0]'
+second=$(python3 -c 'import json; print(json.load(open("plan.json"))["groups"][0][1])')
+expect_refused_plan "/ranks/stage_major/0: $second, but the pipelines make it $first" \
+  'ranks = plan["ranks"]["stage_major"]; ranks[0], ranks[1] = ranks[1], ranks[0]'
+expect_refused_plan '/parallelism/pipeline: 2, but the pipelines make it 3' 'plan["parallelism"]["pipeline"] = 2'
+alone='for key in "parallelism", "groups", "ranks": del plan[key]'
 expect_refused_plan '/pipelines/1: 2 stages where /pipelines/0 has 3: the groups would be of unequal size, and comm-cost needs them equal' \
-  'stages.pop(); stages[1]["layers"] = [4, 12]'
+  "$alone"'
+stages.pop(); stages[1]["layers"] = [4, 12]'
 expect_refused_plan '/pipelines: comm-cost needs every device, and 9 of 12 are in no pipeline: oregon/1, oregon/2, oregon/3, ohio/1, ohio/2, …' \
-  'del pipelines[1:]
+  "$alone"'
+del pipelines[1:]
 for stage, device in zip(pipelines[0]["stages"], ["tokyo/0", "oregon/0", "ohio/0"]): stage["devices"] = [device]'
 
 expect_refused '--pipeline: 4, but the plan has 3 stages' "${small[@]}" --score plan.json --pipeline 4

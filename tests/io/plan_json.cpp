@@ -205,6 +205,39 @@ TEST_CASE("a plan that cannot be is told with the place in it") {
   for (const auto& [text, message] : cases) CHECK(error_in(text) == "plan.json: " + message);
 }
 
+TEST_CASE("what follows from the pipelines must agree with them") {
+  const auto given = [](const std::string& sections) {
+    return plan_of(pipeline_of(stage_of("[0, 2]", R"(["a/3"])") + "," + stage_of("[2, 5]", R"(["a/1"])")) +
+                   "," + pipeline_of(stage_of("[0, 5]", R"(["a/0"])")))
+        .insert(1, sections + ", ");
+  };
+  CHECK_NOTHROW(parsed(given(
+      R"("parallelism": {"pipeline": 2, "data": 2, "tensor": 1}, "groups": [["a/0", "a/3"], ["a/1"]], )"
+      R"("ranks": {"pipeline_major": ["a/3", "a/1", "a/0"], "stage_major": ["a/3", "a/0", "a/1"]}, "unused": ["a/2"])")));
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("parallelism": {"pipeline": 3})", "/parallelism/pipeline: 3, but the pipelines make it 2"},
+      {R"("parallelism": {"data": 1})", "/parallelism/data: 1, but the pipelines make it 2"},
+      {R"("parallelism": {"tensor": 2})", "/parallelism/tensor: 2, but the pipelines make it 1"},
+      {R"("groups": [["a/0", "a/3"]])", "/groups: expected one group for each of 2 stages; found 1"},
+      {R"("groups": [["a/0", "a/3"], []])",
+       "/groups/1: expected as many devices as in the pipelines, 1; found 0"},
+      {R"("groups": [["a/0", "a/1"], ["a/3"]])",
+       "/groups/0: lacks device a/3, which is in stage 0 of the pipelines"},
+      {R"("groups": [["a/3", "a/3"], ["a/1"]])",
+       "/groups/0: lacks device a/0, which is in stage 0 of the pipelines"},
+      {R"("groups": [["a/3", "a/9"], ["a/1"]])",
+       "/groups/0/1: topology four has no device `a/9`; did you mean `a/0`?"},
+      {R"("ranks": {"pipeline_major": ["a/3", "a/0", "a/1"]})",
+       "/ranks/pipeline_major/1: a/0, but the pipelines make it a/1"},
+      {R"("ranks": {"stage_major": ["a/3", "a/1", "a/0"]})",
+       "/ranks/stage_major/1: a/1, but the pipelines make it a/0"},
+      {R"("ranks": {"stage_major": ["a/3"]})",
+       "/ranks/stage_major: expected as many devices as in the pipelines, 3; found 1"},
+      {R"("unused": ["a/2", "a/1"])", "/unused/1: device a/1 is used at /pipelines/0/stages/1/devices/0"},
+  };
+  for (const auto& [sections, message] : cases) CHECK(error_in(given(sections)) == "plan.json: " + message);
+}
+
 TEST_CASE("micro-batches are given for every pipeline or for none") {
   CHECK(error_in(plan_of(pipeline_of(stage_of("[0, 5]", R"(["a/0"])")) +
                          R"(,{"micro_batches": 3, "stages": [{"layers": [0, 5], "devices": ["a/1"]}]})")) ==
