@@ -10,7 +10,9 @@
 namespace dtfm {
 namespace {
 
-/// FNV-1a over 64-bit words: a checksum against mix-ups, not against forgery.
+/// Made after FNV-1a, with its basis and prime, but of 64-bit words instead of bytes; their high bits, which a
+/// multiplication never brings down, are folded into the low ones. A checksum against mix-ups, not against
+/// forgery.
 class Hash {
  public:
   void add(std::uint64_t word) { state_ = (state_ ^ word ^ (word >> 29)) * 0x100000001B3u; }
