@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <string>
 
 #include "planner/core/error.hpp"
 #include "planner/cost/bottleneck_matching.hpp"
-#include "planner/io/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/exhaustive.hpp"
 #include "tests/support/networks.hpp"
+#include "tests/support/shipped_model.hpp"
 
 using namespace dtfm;
 
@@ -49,11 +48,6 @@ Placement placement_of(int stages, int replicas, const std::vector<int>& devices
   for (std::size_t i = 0; i < devices.size(); ++i)
     placement.at(static_cast<int>(i) / replicas, static_cast<int>(i) % replicas) = devices[i];
   return placement;
-}
-
-CommCostModel shipped_model(const std::string& name) {
-  const auto file = std::filesystem::path(DTFM_SOURCE_DIR) / "topologies" / (name + ".yaml");
-  return comm_cost_model(read_topology(file), {Bytes(0.65e9), Bytes(0.47124922275543213e9)}, 8, 8);
 }
 
 double deployed_total(const CommCostModel& model, const Placement& placement) {

@@ -27,6 +27,14 @@ bool places_at_once(std::string_view strategy) {
   return strategy == "identity" || strategy == "megatron";
 }
 
+/// A strategy that goes on is stopped, one that places at once is complete.
+void check_cut_short(std::string_view strategy, const SearchOptions& options, Stopped stopped) {
+  const CommCostModel model = long_search(strategy);
+  const SearchResult result = search(model, strategy, options);
+  check_result(model, result);
+  CHECK(result.stopped == (places_at_once(strategy) ? Stopped::complete : stopped));
+}
+
 }  // namespace
 
 TEST_CASE("interrupted before it begins, every strategy still returns a placement") {
@@ -37,10 +45,7 @@ TEST_CASE("interrupted before it begins, every strategy still returns a placemen
     for (const bool prove : {false, true}) {
       INFO(strategy.name << ", prove " << prove);
       options.prove = prove;
-      const CommCostModel model = long_search(strategy.name);
-      const SearchResult result = search(model, strategy.name, options);
-      check_result(model, result);
-      CHECK(result.stopped == (places_at_once(strategy.name) ? Stopped::complete : Stopped::interrupted));
+      check_cut_short(strategy.name, options, Stopped::interrupted);
     }
   }
 }
@@ -86,10 +91,7 @@ TEST_CASE("a time limit ends every strategy that goes on") {
     for (const int threads : {1, 2}) {
       INFO(strategy.name << ", threads " << threads);
       options.threads = threads;
-      const CommCostModel model = long_search(strategy.name);
-      const SearchResult result = search(model, strategy.name, options);
-      check_result(model, result);
-      CHECK(result.stopped == (places_at_once(strategy.name) ? Stopped::complete : Stopped::time_limit));
+      check_cut_short(strategy.name, options, Stopped::time_limit);
     }
   }
 }

@@ -1,24 +1,18 @@
 #include "planner/search/device_classes.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <numeric>
 #include <set>
 #include <string>
 
-#include "planner/io/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/networks.hpp"
+#include "tests/support/shipped_model.hpp"
 
 using namespace dtfm;
 
 namespace {
-
-CommCostModel shipped_model(const std::string& name) {
-  const auto file = std::filesystem::path(DTFM_SOURCE_DIR) / "topologies" / (name + ".yaml");
-  return comm_cost_model(read_topology(file), {Bytes(0.65e9), Bytes(0.47124922275543213e9)}, 8, 8);
-}
 
 /// Swapping the two leaves both tables as they are.
 bool are_interchangeable(const CommCostModel& model, int a, int b) {
