@@ -5,6 +5,8 @@
 #include <exception>
 #include <vector>
 
+#include "planner/core/index.hpp"
+
 namespace dtfm {
 
 /// {task(0), …, task(count − 1)}, computed on at most `threads` threads. Tasks must not share mutable state.
@@ -12,11 +14,11 @@ namespace dtfm {
 template <class Task>
 auto parallel_map(int count, int threads, const Task& task) {
   using Result = decltype(task(0));
-  std::vector<Result> results(static_cast<std::size_t>(count));
-  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(count));
+  std::vector<Result> results(at(count));
+  std::vector<std::exception_ptr> failures(at(count));
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
   for (int i = 0; i < count; ++i) {
-    const auto index = static_cast<std::size_t>(i);
+    const auto index = at(i);
     try {
       results[index] = task(i);
     } catch (...) {

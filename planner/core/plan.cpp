@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/core/index.hpp"
 #include "planner/core/job.hpp"
 
 namespace dtfm {
@@ -26,7 +27,7 @@ int depth(const Plan& plan) {
 }
 
 std::vector<std::vector<int>> stage_groups(const Plan& plan) {
-  std::vector<std::vector<int>> groups(static_cast<std::size_t>(depth(plan)));
+  std::vector<std::vector<int>> groups(at(depth(plan)));
   for (const Pipeline& pipeline : plan.pipelines)
     for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
       append(groups[stage], pipeline.stages[stage].devices);

@@ -6,12 +6,13 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 
 namespace dtfm {
 namespace {
 
-/// Made after FNV-1a, with its basis and prime, but of 64-bit words instead of bytes; their high bits, which a
-/// multiplication never brings down, are folded into the low ones. A checksum against mix-ups, not against
+/// Made after FNV-1a, with its basis and prime, but of 64-bit words instead of bytes; their high bits, which
+/// a multiplication never brings down, are folded into the low ones. A checksum against mix-ups, not against
 /// forgery.
 class Hash {
  public:
@@ -30,9 +31,9 @@ class Hash {
 void add_devices(const Topology& topology, Hash& hash) {
   for (const Device& device : topology.devices) {
     hash.add(device.id);
-    hash.add(topology.sites[static_cast<std::size_t>(device.site)].name);
+    hash.add(topology.sites[at(device.site)].name);
     hash.add(static_cast<std::uint64_t>(device.host));
-    const Gpu gpu = device.gpu < 0 ? Gpu{} : topology.gpus[static_cast<std::size_t>(device.gpu)];
+    const Gpu gpu = device.gpu < 0 ? Gpu{} : topology.gpus[at(device.gpu)];
     hash.add(gpu.name);
     hash.add(gpu.memory.value());
     hash.add(device.speed);
@@ -49,11 +50,11 @@ Link Topology::link(int from, int to) const {
   if (const auto* measured = std::get_if<MeasuredLinks>(&links))
     return {Seconds(measured->latency(from, to)), BitsPerSecond(measured->bandwidth(from, to))};
   const auto& rules = std::get<RuleLinks>(links);
-  const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
+  const auto a = at(from), b = at(to);
   const auto& table = devices[a].host == devices[b].host ? rules.same_host : rules.table;
   const int index = table(rules.port[a], rules.port[b]);
   DTFM_ASSERT(index >= 0);
-  return rules.links[static_cast<std::size_t>(index)];
+  return rules.links[at(index)];
 }
 
 std::string Topology::fingerprint() const {

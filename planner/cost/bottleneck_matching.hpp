@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "planner/core/index.hpp"
+
 namespace dtfm {
 
 /// Solves bottleneck assignment problems of one size again and again, without allocating.
@@ -30,7 +32,6 @@ class BottleneckMatcher {
   int slowest_row() const;
 
  private:
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   double lower_bound();
   void match_within(double threshold);
   void augment_within(int row);

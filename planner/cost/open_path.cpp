@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 
 namespace dtfm {
 namespace {
@@ -50,16 +51,15 @@ std::vector<int> held_karp(const Eigen::MatrixXd& weights) {
 std::vector<int> greedy_path(const Eigen::MatrixXd& weights, int start) {
   const int n = static_cast<int>(weights.rows());
   std::vector<int> order{start};
-  std::vector<char> visited(static_cast<std::size_t>(n));
-  visited[static_cast<std::size_t>(start)] = true;
+  std::vector<char> visited(at(n));
+  visited[at(start)] = true;
   while (static_cast<int>(order.size()) < n) {
     int nearest = -1;
     for (int node = 0; node < n; ++node)
-      if (!visited[static_cast<std::size_t>(node)] &&
-          (nearest < 0 || weights(order.back(), node) < weights(order.back(), nearest)))
+      if (!visited[at(node)] && (nearest < 0 || weights(order.back(), node) < weights(order.back(), nearest)))
         nearest = node;
     order.push_back(nearest);
-    visited[static_cast<std::size_t>(nearest)] = true;
+    visited[at(nearest)] = true;
   }
   return order;
 }
@@ -73,11 +73,7 @@ class PathMoves {
   bool improve_once(double least) { return reverse_some_segment(least) || move_some_segment(least); }
 
  private:
-  double edge(int a, int b) const {
-    return a < 0 || b >= n_
-               ? 0
-               : weights_(order_[static_cast<std::size_t>(a)], order_[static_cast<std::size_t>(b)]);
-  }
+  double edge(int a, int b) const { return a < 0 || b >= n_ ? 0 : weights_(order_[at(a)], order_[at(b)]); }
 
   bool reverse_some_segment(double least) {
     bool improved = false;
@@ -125,7 +121,7 @@ class PathMoves {
 
   double joint(int a, int b) const {
     if (a < 0 || b < 0 || a >= n_ || b >= n_) return 0;
-    return weights_(order_[static_cast<std::size_t>(a)], order_[static_cast<std::size_t>(b)]);
+    return weights_(order_[at(a)], order_[at(b)]);
   }
 
   const Eigen::MatrixXd& weights_;
@@ -155,7 +151,7 @@ std::vector<int> shortest_open_path(const Eigen::MatrixXd& weights, std::span<co
   if (n <= max_exact_path_nodes) return held_karp(weights);
   std::vector<int> best(start.begin(), start.end());
   if (best.empty()) {
-    best.resize(static_cast<std::size_t>(n));
+    best.resize(at(n));
     std::iota(best.begin(), best.end(), 0);
   }
   best = improved_open_path(weights, std::move(best));

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/core/index.hpp"
 #include "planner/io/gpu_catalogue.hpp"
 #include "planner/io/suggest.hpp"
 
@@ -140,7 +141,7 @@ class FleetReader {
   }
 
   void add_host(Device device, const Machines& machines) {
-    const auto site = static_cast<std::size_t>(device.site);
+    const auto site = at(device.site);
     const std::string host = machines.name
                                  ? machine_name(*machines.name)
                                  : fmt::format("{}/{}", fleet_.sites[site].name, next_host_[site]++);

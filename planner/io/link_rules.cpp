@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/core/index.hpp"
 #include "planner/io/link_entry.hpp"
 #include "planner/io/suggest.hpp"
 
@@ -15,10 +16,6 @@ namespace {
 
 constexpr int no_pair = -1, no_entry = -2;        // in tables whose other values are indices of entries
 constexpr std::int64_t most_steps = 500'000'000;  // of filling the tables: some seconds
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Sets of devices that no entry tells apart.
 struct Ports {
@@ -37,8 +34,8 @@ Ports ports_of(const Fleet& fleet, const std::vector<LinkEntry>& entries) {
   std::vector<char> host_is_named(fleet.hosts.size()), device_is_named(fleet.devices.size());
   for (const LinkEntry& entry : entries)
     for (const LinkEnd& end : {entry.from, entry.to}) {
-      if (end.level == LinkLevel::host) host_is_named[index(end.index)] = 1;
-      if (end.level == LinkLevel::device) device_is_named[index(end.index)] = 1;
+      if (end.level == LinkLevel::host) host_is_named[at(end.index)] = 1;
+      if (end.level == LinkLevel::device) device_is_named[at(end.index)] = 1;
     }
   Ports ports{{},
               std::vector<std::vector<int>>(fleet.sites.size()),
@@ -48,18 +45,18 @@ Ports ports_of(const Fleet& fleet, const std::vector<LinkEntry>& entries) {
   std::map<std::tuple<int, int, int>, int> numbers;
   for (std::size_t i = 0; i < fleet.devices.size(); ++i) {
     const Device& device = fleet.devices[i];
-    const std::tuple key(device.site, host_is_named[index(device.host)] ? device.host : -1,
+    const std::tuple key(device.site, host_is_named[at(device.host)] ? device.host : -1,
                          device_is_named[i] ? static_cast<int>(i) : -1);
     const auto [entry, is_new] = numbers.emplace(key, static_cast<int>(numbers.size()));
     const int port = entry->second;
     ports.of_device.push_back(port);
-    add_once(ports.of_site[index(device.site)], port);
-    add_once(ports.of_host[index(device.host)], port);
+    add_once(ports.of_site[at(device.site)], port);
+    add_once(ports.of_host[at(device.host)], port);
     if (is_new) {
       ports.all.push_back(port);
       ports.only_host.push_back(device.host);
-    } else if (ports.only_host[index(port)] != device.host) {
-      ports.only_host[index(port)] = -1;
+    } else if (ports.only_host[at(port)] != device.host) {
+      ports.only_host[at(port)] = -1;
     }
   }
   return ports;
@@ -77,7 +74,7 @@ class Resolver {
     std::vector<int> order(entries_.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return entries_[index(a)].rank() > entries_[index(b)].rank(); });
+                     [&](int a, int b) { return entries_[at(a)].rank() > entries_[at(b)].rank(); });
     for (const int entry : order) apply(entry);
     if ((table_.array() == no_entry).any() || (same_host_.array() == no_entry).any()) throw missing(links);
     RuleLinks result{{}, std::move(ports_.of_device), std::move(table_), std::move(same_host_)};
@@ -92,12 +89,12 @@ class Resolver {
     same_host_ = Eigen::MatrixXi::Constant(size, size, no_pair);
     for (const int p : ports_.all)
       for (const int q : ports_.all) {
-        const int host = ports_.only_host[index(p)];
-        if (host >= 0 && host == ports_.only_host[index(q)]) table_(p, q) = no_pair;
+        const int host = ports_.only_host[at(p)];
+        if (host >= 0 && host == ports_.only_host[at(q)]) table_(p, q) = no_pair;
       }
     std::vector<std::vector<int>> devices_of_host(fleet_.hosts.size());
     for (std::size_t i = 0; i < fleet_.devices.size(); ++i)
-      devices_of_host[index(fleet_.devices[i].host)].push_back(static_cast<int>(i));
+      devices_of_host[at(fleet_.devices[i].host)].push_back(static_cast<int>(i));
     for (std::size_t host = 0; host < devices_of_host.size(); ++host)
       mark_host(devices_of_host[host], ports_.of_host[host]);
   }
@@ -105,7 +102,7 @@ class Resolver {
   /// The ports which two devices of one host have.
   void mark_host(const std::vector<int>& devices, const std::vector<int>& ports) {
     std::map<int, int> count;
-    for (const int device : devices) ++count[ports_.of_device[index(device)]];
+    for (const int device : devices) ++count[ports_.of_device[at(device)]];
     for (const int p : ports)
       for (const int q : ports)
         if (p != q || count[p] > 1) same_host_(p, q) = no_entry;
@@ -116,17 +113,17 @@ class Resolver {
       case LinkLevel::any:
         return ports_.all;
       case LinkLevel::site:
-        return ports_.of_site[index(end.index)];
+        return ports_.of_site[at(end.index)];
       case LinkLevel::host:
-        return ports_.of_host[index(end.index)];
+        return ports_.of_host[at(end.index)];
       case LinkLevel::device:
-        return {ports_.of_device[index(end.index)]};
+        return {ports_.of_device[at(end.index)]};
     }
     return {};
   }
 
   void apply(int entry) {
-    const LinkEntry& rule = entries_[index(entry)];
+    const LinkEntry& rule = entries_[at(entry)];
     if (rule.within == LinkWithin::host) {
       for (const auto& ports : ports_.of_host) apply(entry, ports, ports, false);
     } else if (rule.within == LinkWithin::any_site) {
@@ -141,11 +138,11 @@ class Resolver {
   void apply(int entry, const std::vector<int>& from, const std::vector<int>& to, bool between_hosts) {
     steps_ += static_cast<std::int64_t>(from.size()) * static_cast<std::int64_t>(to.size());
     if (steps_ > most_steps)
-      throw Error(entries_[index(entry)].where,
+      throw Error(entries_[at(entry)].where,
                   "the entries of `links` match too many pairs; give them as `measured`");
     for (const int q : to)  // the tables lie in memory column by column
       for (const int p : from) {
-        const int host = ports_.only_host[index(p)], other_host = ports_.only_host[index(q)];
+        const int host = ports_.only_host[at(p)], other_host = ports_.only_host[at(q)];
         if (host == other_host || host < 0 || other_host < 0) set(same_host_(p, q), entry, p, q, true);
         if (between_hosts && (host != other_host || host < 0)) set(table_(p, q), entry, p, q, false);
       }
@@ -154,22 +151,22 @@ class Resolver {
   void set(int& cell, int entry, int p, int q, bool same_host) const {
     if (cell == no_entry) cell = entry;
     if (cell == no_pair || cell == entry) return;
-    const LinkEntry &chosen = entries_[index(cell)], &other = entries_[index(entry)];
+    const LinkEntry &chosen = entries_[at(cell)], &other = entries_[at(entry)];
     if (chosen.rank() != other.rank()) return;
     const auto [first, second] = std::minmax(chosen.line, other.line);
     const std::string& where = chosen.line > other.line ? chosen.where : other.where;
     const auto [a, b] = example(p, q, same_host);
     throw Error(where, fmt::format("the entries of lines {} and {} are equally specific for {} → {}", first,
-                                   second, fleet_.devices[index(a)].id, fleet_.devices[index(b)].id));
+                                   second, fleet_.devices[at(a)].id, fleet_.devices[at(b)].id));
   }
 
   /// The first two devices of these ports.
   std::pair<int, int> example(int p, int q, bool same_host) const {
     const int size = static_cast<int>(fleet_.devices.size());
     for (int a = 0; a < size; ++a)
-      for (int b = 0; ports_.of_device[index(a)] == p && b < size; ++b)
-        if (a != b && ports_.of_device[index(b)] == q &&
-            same_host == (fleet_.devices[index(a)].host == fleet_.devices[index(b)].host))
+      for (int b = 0; ports_.of_device[at(a)] == p && b < size; ++b)
+        if (a != b && ports_.of_device[at(b)] == q &&
+            same_host == (fleet_.devices[at(a)].host == fleet_.devices[at(b)].host))
           return {a, b};
     throw BrokenInvariant("a pair of ports without devices");
   }
@@ -180,9 +177,9 @@ class Resolver {
     std::string first;
     for (int a = 0; a < size; ++a)
       for (int b = 0; b < size; ++b) {
-        const Device &from = fleet_.devices[index(a)], &to = fleet_.devices[index(b)];
+        const Device &from = fleet_.devices[at(a)], &to = fleet_.devices[at(b)];
         const auto& table = from.host == to.host ? same_host_ : table_;
-        if (a == b || table(ports_.of_device[index(a)], ports_.of_device[index(b)]) != no_entry) continue;
+        if (a == b || table(ports_.of_device[at(a)], ports_.of_device[at(b)]) != no_entry) continue;
         if (count++ == 0) first = fmt::format("{} → {}", from.id, to.id);
       }
     return links.value_error(fmt::format(

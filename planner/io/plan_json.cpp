@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "planner/core/index.hpp"
 #include "planner/io/json_text.hpp"
 
 namespace dtfm {
@@ -37,7 +38,7 @@ class PlanWriter {
 
   ordered_json unused() const {
     std::vector<bool> used(topology_.devices.size());
-    for (const int device : pipeline_major(plan_)) used[static_cast<std::size_t>(device)] = true;
+    for (const int device : pipeline_major(plan_)) used[at(device)] = true;
     ordered_json json = ordered_json::array();
     for (std::size_t device = 0; device < used.size(); ++device)
       if (!used[device]) json.push_back(topology_.devices[device].id);
@@ -55,7 +56,7 @@ class PlanWriter {
  private:
   ordered_json ids(const std::vector<int>& devices) const {
     ordered_json json = ordered_json::array();
-    for (const int device : devices) json.push_back(topology_.devices[static_cast<std::size_t>(device)].id);
+    for (const int device : devices) json.push_back(topology_.devices[at(device)].id);
     return json;
   }
 

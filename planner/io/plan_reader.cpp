@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 #include "planner/io/json_reader.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
@@ -28,7 +29,7 @@ class PlanReader {
  public:
   PlanReader(const Topology& topology, const Job& job) : topology_(topology), job_(job) {
     for (int device = 0; device < topology.size(); ++device)
-      index_of_.emplace(topology.devices[static_cast<std::size_t>(device)].id, device);
+      index_of_.emplace(topology.devices[at(device)].id, device);
   }
 
   Plan plan(const JsonCursor& file) {
@@ -124,7 +125,7 @@ class PlanReader {
     return device;
   }
 
-  const std::string& id(int device) const { return topology_.devices[static_cast<std::size_t>(device)].id; }
+  const std::string& id(int device) const { return topology_.devices[at(device)].id; }
 
   std::vector<std::string_view> ids() const {
     std::vector<std::string_view> ids;
@@ -137,13 +138,12 @@ class PlanReader {
     const int all = job_.training.global_batch / job_.training.micro_batch;
     const int count = static_cast<int>(plan.pipelines.size());
     for (int i = 0; i < count; ++i) {
-      const JsonCursor pipeline = list.at(static_cast<std::size_t>(i));
+      const JsonCursor pipeline = list.at(at(i));
       const auto micro_batches = pipeline.optional("micro_batches");
       if (micro_batches.has_value() != given)
         pipeline.fail("micro_batches must be given for every pipeline or for none");
       const auto [begin, end] = even_split(all, count, i);
-      plan.pipelines[static_cast<std::size_t>(i)].micro_batches =
-          given ? micro_batches->as_int(0, most) : end - begin;
+      plan.pipelines[at(i)].micro_batches = given ? micro_batches->as_int(0, most) : end - begin;
     }
   }
 
@@ -249,7 +249,7 @@ void check_stages(const Plan& plan, const std::string& file) {
 
 void check_all_used(const Placement& placement, const Topology& topology, const std::string& file) {
   std::vector<bool> used(topology.devices.size());
-  for (const int device : placement.devices()) used[static_cast<std::size_t>(device)] = true;
+  for (const int device : placement.devices()) used[at(device)] = true;
   std::vector<std::string> unused;
   for (std::size_t device = 0; device < used.size(); ++device)
     if (!used[device]) unused.push_back(topology.devices[device].id);
@@ -280,9 +280,7 @@ Placement balanced_placement(const Plan& plan, const Topology& topology, const s
                       static_cast<int>(plan.pipelines.size()));
   for (int stage = 0; stage < placement.stages(); ++stage)
     for (int replica = 0; replica < placement.replicas(); ++replica)
-      placement.at(stage, replica) = plan.pipelines[static_cast<std::size_t>(replica)]
-                                         .stages[static_cast<std::size_t>(stage)]
-                                         .devices.front();
+      placement.at(stage, replica) = plan.pipelines[at(replica)].stages[at(stage)].devices.front();
   check_all_used(placement, topology, file);
   return placement;
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
@@ -116,7 +117,7 @@ TEST_CASE("a shuffle is a permutation, and each value comes first about equally 
     std::vector<int> values(5);
     std::iota(values.begin(), values.end(), 0);
     rng.shuffle(std::span(values));
-    ++first[static_cast<std::size_t>(values.front())];
+    ++first[at(values.front())];
     std::sort(values.begin(), values.end());
     REQUIRE(values == std::vector<int>{0, 1, 2, 3, 4});
   }

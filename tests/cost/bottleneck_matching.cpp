@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
 
@@ -35,7 +36,7 @@ Table graded_table(std::size_t size) {
 BottleneckMatcher matcher_of(const Table& table) {
   BottleneckMatcher matcher(static_cast<int>(table.size()));
   for (int i = 0; i < static_cast<int>(table.size()); ++i) {
-    matcher.set_row(i, table[static_cast<std::size_t>(i)].data());
+    matcher.set_row(i, table[at(i)].data());
     matcher.set_column(i, i);
   }
   return matcher;
@@ -50,7 +51,7 @@ std::vector<int> identity(std::size_t size) {
 double slowest_pair(const Table& table, std::span<const int> column_of_row) {
   double slowest = -std::numeric_limits<double>::infinity();
   for (std::size_t row = 0; row < table.size(); ++row)
-    slowest = std::max(slowest, table[row][static_cast<std::size_t>(column_of_row[row])]);
+    slowest = std::max(slowest, table[row][at(column_of_row[row])]);
   return slowest;
 }
 
@@ -71,7 +72,7 @@ bool has_matching_within(const Table& table, double threshold) {
     for (std::size_t column = 0; column < n; ++column) {
       if (table[row][column] > threshold || seen[column]) continue;
       seen[column] = true;
-      if (row_of[column] >= 0 && !augment(static_cast<std::size_t>(row_of[column]))) continue;
+      if (row_of[column] >= 0 && !augment(at(row_of[column]))) continue;
       row_of[column] = static_cast<int>(row);
       return true;
     }
@@ -98,8 +99,8 @@ void check_matching(const Table& table, const BottleneckMatcher& matcher, double
   const auto matching = matcher.column_of_row();
   std::vector<int> columns(matching.begin(), matching.end());
   REQUIRE(slowest_pair(table, matching) == value);
-  const auto row = static_cast<std::size_t>(matcher.slowest_row());
-  REQUIRE(table[row][static_cast<std::size_t>(matching[row])] == value);
+  const auto row = at(matcher.slowest_row());
+  REQUIRE(table[row][at(matching[row])] == value);
   std::sort(columns.begin(), columns.end());
   REQUIRE(columns == identity(table.size()));
 }
@@ -177,10 +178,9 @@ TEST_CASE("a matcher is used again for other rows and columns of one table") {
     rng.shuffle(std::span(columns));
     Table part(4, std::vector<double>(4));
     for (std::size_t r = 0; r < 4; ++r) {
-      matcher.set_row(static_cast<int>(r), table[static_cast<std::size_t>(rows[r])].data());
+      matcher.set_row(static_cast<int>(r), table[at(rows[r])].data());
       matcher.set_column(static_cast<int>(r), columns[r]);
-      for (std::size_t c = 0; c < 4; ++c)
-        part[r][c] = table[static_cast<std::size_t>(rows[r])][static_cast<std::size_t>(columns[c])];
+      for (std::size_t c = 0; c < 4; ++c) part[r][c] = table[at(rows[r])][at(columns[c])];
     }
     const double value = brute_force(part);
     REQUIRE(matcher.solve() == value);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 #include "planner/cost/bottleneck_matching.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
@@ -282,14 +283,13 @@ TEST_CASE("other names for the devices change nothing") {
     Eigen::MatrixXd latency(24, 24), bandwidth(24, 24);
     for (int a = 0; a < 24; ++a) {
       for (int b = 0; b < 24; ++b) {
-        latency(name[static_cast<std::size_t>(a)], name[static_cast<std::size_t>(b)]) = links.latency(a, b);
-        bandwidth(name[static_cast<std::size_t>(a)], name[static_cast<std::size_t>(b)]) =
-            links.bandwidth(a, b);
+        latency(name[at(a)], name[at(b)]) = links.latency(a, b);
+        bandwidth(name[at(a)], name[at(b)]) = links.bandwidth(a, b);
       }
     }
     const Placement placement = random_placement(rng, 6, 4);
     std::vector<int> renamed;
-    for (const int device : placement.devices()) renamed.push_back(name[static_cast<std::size_t>(device)]);
+    for (const int device : placement.devices()) renamed.push_back(name[at(device)]);
     const auto model = comm_cost_model(topology, gigabits, 6, 4);
     const auto other = comm_cost_model(measured_topology(latency, bandwidth), gigabits, 6, 4);
     REQUIRE(comm_cost(other, placement_of(6, 4, renamed)).total() ==

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/exhaustive.hpp"
 #include "tests/support/networks.hpp"
@@ -61,10 +62,10 @@ std::pair<int, int> random_swap(Rng& rng, const CommCostState& state, const Comm
 }
 
 void check_groups(const CommCostState& state, const CommCostModel& model) {
-  std::vector<int> times(static_cast<std::size_t>(model.devices()));
+  std::vector<int> times(at(model.devices()));
   for (int stage = 0; stage < model.stages; ++stage) {
     for (const int device : state.group(stage)) {
-      ++times[static_cast<std::size_t>(device)];
+      ++times[at(device)];
       REQUIRE(state.group_of(device) == stage);
     }
   }

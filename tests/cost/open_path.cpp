@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
 
@@ -13,7 +14,7 @@ using namespace dtfm;
 namespace {
 
 std::vector<int> identity(int nodes) {
-  std::vector<int> order(static_cast<std::size_t>(nodes));
+  std::vector<int> order(at(nodes));
   std::iota(order.begin(), order.end(), 0);
   return order;
 }
@@ -120,8 +121,7 @@ TEST_CASE("sixteen nodes on a line are walked along") {
   const auto where = random_order(rng, max_exact_path_nodes);
   Eigen::MatrixXd weights(max_exact_path_nodes, max_exact_path_nodes);
   for (int a = 0; a < max_exact_path_nodes; ++a)
-    for (int b = 0; b < max_exact_path_nodes; ++b)
-      weights(a, b) = std::abs(where[static_cast<std::size_t>(a)] - where[static_cast<std::size_t>(b)]);
+    for (int b = 0; b < max_exact_path_nodes; ++b) weights(a, b) = std::abs(where[at(a)] - where[at(b)]);
   const auto order = shortest_open_path(weights);
   CHECK(is_permutation_of_all(order, max_exact_path_nodes));
   CHECK(length_of(weights, order) == max_exact_path_nodes - 1);

@@ -7,6 +7,7 @@
 #include <Eigen/Core>
 #include <nlohmann/json.hpp>
 
+#include "planner/core/index.hpp"
 #include "planner/io/json_text.hpp"
 #include "planner/io/plan_reader.hpp"
 #include "tests/support/catch.hpp"
@@ -26,8 +27,8 @@ Topology four_devices() {
   topology.sites[0].name = "a";
   topology.devices.resize(4);
   for (int i = 0; i < 4; ++i) {
-    topology.devices[static_cast<std::size_t>(i)].id = "a/" + std::to_string(i);
-    topology.devices[static_cast<std::size_t>(i)].host = i;
+    topology.devices[at(i)].id = "a/" + std::to_string(i);
+    topology.devices[at(i)].host = i;
   }
   topology.links = MeasuredLinks{Eigen::MatrixXd::Constant(4, 4, 1e-3), Eigen::MatrixXd::Constant(4, 4, 1e9)};
   return topology;

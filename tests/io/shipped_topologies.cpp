@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 
@@ -21,7 +22,7 @@ Topology shipped(const std::string& name) {
 
 int first_device(const Topology& topology, const std::string& site) {
   for (int i = 0; i < topology.size(); ++i) {
-    const auto index = static_cast<std::size_t>(topology.devices[static_cast<std::size_t>(i)].site);
+    const auto index = at(topology.devices[at(i)].site);
     if (topology.sites[index].name == site) return i;
   }
   FAIL("no site " << site);
@@ -74,8 +75,7 @@ TEST_CASE("the five cases have 64 V100 and the published links") {
   for (const char* name : {"datacenter", "spot", "universities", "regional", "worldwide"}) {
     const Topology topology = shipped(name);
     CHECK(topology.size() == 64);
-    for (const Device& device : topology.devices)
-      CHECK(topology.gpus[static_cast<std::size_t>(device.gpu)].name == "V100-16GB");
+    for (const Device& device : topology.devices) CHECK(topology.gpus[at(device.gpu)].name == "V100-16GB");
   }
   const Topology datacenter = shipped("datacenter");
   CHECK(datacenter.link(0, 7).bandwidth.value() == 100e9);

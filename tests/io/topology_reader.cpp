@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
@@ -97,8 +98,8 @@ TEST_CASE("a device has what its entry says") {
   CHECK(topology.sites[1].downlink.value() == 2e9);
   const Device& first = topology.devices[0];
   CHECK(first.site == 1);
-  CHECK(topology.gpus[static_cast<std::size_t>(first.gpu)].name == "X1");
-  CHECK(topology.gpus[static_cast<std::size_t>(topology.devices[1].gpu)].memory.value() == 15e9);
+  CHECK(topology.gpus[at(first.gpu)].name == "X1");
+  CHECK(topology.gpus[at(topology.devices[1].gpu)].memory.value() == 15e9);
   CHECK(topology.devices[2].gpu == -1);
   CHECK(first.price->value() == 2.1);
   CHECK(first.uplink.value() == 40e6);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/shipped_model.hpp"
@@ -39,9 +40,8 @@ void check_numbering(const DeviceClasses& classes, int devices) {
   REQUIRE(static_cast<int>(members.size()) == classes.count);
   std::size_t sum = 0;
   for (int c = 0; c < classes.count; ++c) {
-    for (const int device : members[static_cast<std::size_t>(c)])
-      REQUIRE(classes.of[static_cast<std::size_t>(device)] == c);
-    sum += members[static_cast<std::size_t>(c)].size();
+    for (const int device : members[at(c)]) REQUIRE(classes.of[at(device)] == c);
+    sum += members[at(c)].size();
   }
   REQUIRE(static_cast<int>(sum) == devices);
 }
@@ -52,9 +52,7 @@ CommCostModel clustered_model(Rng& rng, const std::vector<int>& cluster) {
   CommCostModel model = empty_model(1, n);
   for (int a = 0; a < n; ++a)
     for (int b = 0; b < a; ++b)
-      model.hop(a, b) = model.hop(b, a) =
-          (cluster[static_cast<std::size_t>(a)] == cluster[static_cast<std::size_t>(b)] ? 1 : 10) *
-          (1 + rng.uniform());
+      model.hop(a, b) = model.hop(b, a) = (cluster[at(a)] == cluster[at(b)] ? 1 : 10) * (1 + rng.uniform());
   return model;
 }
 
@@ -80,7 +78,7 @@ void check_cuts(const Dendrogram& tree, int devices) {
 void check_leaf_order(const Dendrogram& tree, int devices) {
   auto order = tree.leaf_order();
   std::sort(order.begin(), order.end());
-  std::vector<int> all(static_cast<std::size_t>(devices));
+  std::vector<int> all(at(devices));
   std::iota(all.begin(), all.end(), 0);
   REQUIRE(order == all);
 }
@@ -92,8 +90,7 @@ void check_contiguous(const Dendrogram& tree, int devices) {
     const DeviceClasses classes = tree.cut(count);
     int changes = 1;
     for (std::size_t i = 1; i < order.size(); ++i)
-      changes += classes.of[static_cast<std::size_t>(order[i])] !=
-                 classes.of[static_cast<std::size_t>(order[i - 1])];
+      changes += classes.of[at(order[i])] != classes.of[at(order[i - 1])];
     CAPTURE(count);
     REQUIRE(changes == count);
   }
@@ -104,11 +101,11 @@ void check_tree(const CommCostModel& model) {
   REQUIRE(tree.devices == model.devices());
   REQUIRE(static_cast<int>(tree.merges.size()) == model.devices() - 1);
   for (int i = 0; i + 1 < model.devices(); ++i) {
-    const auto& merge = tree.merges[static_cast<std::size_t>(i)];
+    const auto& merge = tree.merges[at(i)];
     for (const int half : {merge.left, merge.right}) {
       REQUIRE(half < model.devices() + i);
       if (half < model.devices()) continue;
-      REQUIRE(tree.merges[static_cast<std::size_t>(half - model.devices())].distance <= merge.distance);
+      REQUIRE(tree.merges[at(half - model.devices())].distance <= merge.distance);
     }
   }
   check_cuts(tree, model.devices());
@@ -149,8 +146,7 @@ TEST_CASE("devices are in one class exactly when swapping them changes nothing")
       check_numbering(classes, 12);
       for (int a = 0; a < 12; ++a)
         for (int b = 0; b < a; ++b)
-          REQUIRE((classes.of[static_cast<std::size_t>(a)] == classes.of[static_cast<std::size_t>(b)]) ==
-                  are_interchangeable(model, a, b));
+          REQUIRE((classes.of[at(a)] == classes.of[at(b)]) == are_interchangeable(model, a, b));
     }
   }
 }
@@ -232,8 +228,7 @@ TEST_CASE("tight clusters are found and are contiguous") {
     int changes = 0;
     const auto order = tree.leaf_order();
     for (std::size_t i = 1; i < order.size(); ++i)
-      changes +=
-          cluster[static_cast<std::size_t>(order[i])] != cluster[static_cast<std::size_t>(order[i - 1])];
+      changes += cluster[at(order[i])] != cluster[at(order[i - 1])];
     CHECK(changes == 4);
   }
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "planner/core/index.hpp"
 #include "planner/cost/comm_cost.hpp"
 
 namespace dtfm {
@@ -75,7 +76,7 @@ inline double exhaustive_comm_cost(const CommCostModel& model, const Groups& gro
 
 /// Calls `visit` with every partition of the devices into `stages` groups of `replicas`, once each.
 inline void for_each_partition(int stages, int replicas, const std::function<void(const Groups&)>& visit) {
-  Groups groups(static_cast<std::size_t>(stages));
+  Groups groups(at(stages));
   const std::function<void(int)> place = [&](int device) {
     if (device == stages * replicas) return visit(groups);
     for (auto& group : groups) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
 #include "planner/cost/comm_cost.hpp"
 
@@ -69,15 +70,13 @@ Eigen::MatrixXd symmetric_table(int size, const Draw& draw) {
 /// What every pair of devices has according to the table between their sites; nothing on the diagonal.
 inline Eigen::MatrixXd by_site(const std::vector<int>& site, const Eigen::MatrixXd& between) {
   const int n = static_cast<int>(site.size());
-  return symmetric_table(n, [&](int a, int b) {
-    return a == b ? 0 : between(site[static_cast<std::size_t>(a)], site[static_cast<std::size_t>(b)]);
-  });
+  return symmetric_table(n, [&](int a, int b) { return a == b ? 0 : between(site[at(a)], site[at(b)]); });
 }
 
 /// The site of each device, in a random order of the devices.
 inline std::vector<int> random_sites(Rng& rng, int devices, bool even) {
   const int sites = 2 + static_cast<int>(rng.below(static_cast<std::uint32_t>(std::max(1, devices - 2))));
-  std::vector<int> site(static_cast<std::size_t>(devices));
+  std::vector<int> site(at(devices));
   for (std::size_t i = 0; i < site.size(); ++i)
     site[i] =
         even ? static_cast<int>(i) % sites : static_cast<int>(rng.below(static_cast<std::uint32_t>(sites)));
@@ -88,8 +87,8 @@ inline std::vector<int> random_sites(Rng& rng, int devices, bool even) {
 inline CommCostModel region_model(Rng& rng, int stages, int replicas) {
   const int n = stages * replicas;
   const int sites = std::min(n, 3 + static_cast<int>(rng.below(3)));
-  std::vector<int> site(static_cast<std::size_t>(n));
-  for (int i = 0; i < n; ++i) site[static_cast<std::size_t>(i)] = i * sites / n;
+  std::vector<int> site(at(n));
+  for (int i = 0; i < n; ++i) site[at(i)] = i * sites / n;
   const auto one_in = [&](std::uint32_t n_th) { return rng.below(n_th) == 0; };
   const auto same_region = [&](int a, int b) { return a * 2 / sites == b * 2 / sites; };
   CommCostModel model = empty_model(stages, replicas);
@@ -111,7 +110,7 @@ inline CommCostModel random_model(Rng& rng, Network network, int stages, int rep
     const CommVolumes volumes{Bytes(1e8 * (1 + rng.uniform())), Bytes(1e8 * (1 + rng.uniform()))};
     return comm_cost_model(directed_topology(rng, n), volumes, stages, replicas);
   }
-  std::vector<int> site(static_cast<std::size_t>(n));
+  std::vector<int> site(at(n));
   std::iota(site.begin(), site.end(), 0);
   if (network != Network::smooth && network != Network::ties)
     site = random_sites(rng, n, network == Network::even_sites);
@@ -128,13 +127,13 @@ inline CommCostModel random_model(Rng& rng, Network network, int stages, int rep
 }
 
 inline Placement random_placement(Rng& rng, int stages, int replicas) {
-  std::vector<int> devices(static_cast<std::size_t>(stages) * static_cast<std::size_t>(replicas));
+  std::vector<int> devices(at(stages) * at(replicas));
   std::iota(devices.begin(), devices.end(), 0);
   rng.shuffle(std::span(devices));
   Placement placement(stages, replicas);
   for (int stage = 0; stage < stages; ++stage)
     for (int replica = 0; replica < replicas; ++replica)
-      placement.at(stage, replica) = devices[static_cast<std::size_t>(stage * replicas + replica)];
+      placement.at(stage, replica) = devices[at(stage * replicas + replica)];
   return placement;
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "planner/core/index.hpp"
 #include "planner/search/strategy.hpp"
 #include "tests/support/catch.hpp"
 
@@ -12,7 +13,7 @@ namespace dtfm {
 
 /// Every device once.
 inline bool is_permutation_of_devices(const Placement& placement, int devices) {
-  std::vector<int> sorted = placement.devices(), all(static_cast<std::size_t>(devices));
+  std::vector<int> sorted = placement.devices(), all(at(devices));
   std::sort(sorted.begin(), sorted.end());
   std::iota(all.begin(), all.end(), 0);
   return sorted == all;

@@ -1,0 +1,13 @@
+// Devices, stages and ports are counted by int, containers by std::size_t.
+#pragma once
+
+#include <cstddef>
+
+namespace dtfm {
+
+/// A number that is not negative as an index or a size: `values[at(device)]`.
+constexpr std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+}  // namespace dtfm
