@@ -1,5 +1,5 @@
-// Ctrl-C (SIGINT) and SIGTERM: once there is something to keep, the first asks for the best plan so far and the
-// second quits at once; before, the first quits.
+// Ctrl-C (SIGINT) and SIGTERM: once there is something to keep, the first asks for the best plan so far and
+// the second quits at once; before, the first quits.
 #pragma once
 
 #include <atomic>

@@ -151,8 +151,7 @@ PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
 }
 
 SearchResult search_with_progress(const PlanOptions& options, const CommCostModel& model,
-                                  std::chrono::steady_clock::time_point begin,
-                                  const InterruptWatch& watch) {
+                                  std::chrono::steady_clock::time_point begin, const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet);
   SearchOptions search_options;
   search_options.seed = options.seed;

@@ -117,9 +117,9 @@ class CompositionSearch {
   std::vector<double> sync_ranges_;        // range i is [sync_ranges_[i], sync_ranges_[i + 1])
   std::vector<State> open_;                // a heap: the least bound first
   std::map<std::pair<Counts, Counts>, std::vector<std::pair<double, double>>>
-      seen_;                       // (sync, path) not dominated
-  std::size_t known_points_ = 0;   // that the values of `seen_` have room for
-  std::vector<double> entry_;      // scratch
+      seen_;                      // (sync, path) not dominated
+  std::size_t known_points_ = 0;  // that the values of `seen_` have room for
+  std::vector<double> entry_;     // scratch
   std::vector<int> rest_, now_, share_;
   std::vector<OpenRange> open_ranges_;
   long long effort_ = 0;  // continuations priced
@@ -151,8 +151,7 @@ void CompositionSearch::find_levels() {
       if (network_.hop(a, b) < infinity) costs.insert(network_.hop(a, b));
   for (auto cost = costs.begin(); cost != costs.end() && std::next(cost) != costs.end(); ++cost)
     add_level(*cost, *std::next(cost));
-  for (std::size_t i = 0; i < levels_.size(); ++i)
-    levels_[i].extra = levels_[i].beyond - levels_[i].cost;
+  for (std::size_t i = 0; i < levels_.size(); ++i) levels_[i].extra = levels_[i].beyond - levels_[i].cost;
 }
 
 void CompositionSearch::add_level(double cost, double beyond) {
@@ -223,8 +222,8 @@ int CompositionSearch::longest_run(const Level& level, const Counts& counts) {
 /// ranges drop out early.
 void CompositionSearch::find_sync_ranges() {
   const auto work = static_cast<long long>(compositions_.size() * levels_.size() * at(network_.classes()));
-  const auto most = static_cast<std::size_t>(std::clamp<long long>(
-      max_effort_ * 2 * work_of_effort / std::max(work, 1LL), 1, most_sync_ranges));
+  const auto most = static_cast<std::size_t>(
+      std::clamp<long long>(max_effort_ * 2 * work_of_effort / std::max(work, 1LL), 1, most_sync_ranges));
   std::set<double> distinct;
   for (const Composition& composition : compositions_) distinct.insert(composition.sync);
   const std::vector<double> all(distinct.begin(), distinct.end());
@@ -427,12 +426,8 @@ bool CompositionSearch::expand(const State& state) {
     const bool available = std::equal(next.counts.begin(), next.counts.end(), state.remaining.begin(),
                                       [](auto needed, auto left) { return needed <= left; });
     if (!available) continue;
-    State child{state.bound,
-                sync,
-                state.path + least_hop(state.last, next.counts),
-                state.left - 1,
-                state.remaining,
-                next.counts};
+    State child{state.bound,     sync,       state.path + least_hop(state.last, next.counts), state.left - 1,
+                state.remaining, next.counts};
     for (std::size_t c = 0; c < child.remaining.size(); ++c)
       child.remaining[c] = static_cast<std::int16_t>(child.remaining[c] - next.counts[c]);
     ++effort_;

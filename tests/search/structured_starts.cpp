@@ -17,7 +17,8 @@ TEST_CASE("the best structured start is the optimum of the five cases") {
         std::pair{"universities", 16.086839733}, std::pair{"regional", 34.802041017},
         std::pair{"worldwide", 49.218380053}}) {
     CAPTURE(name);
-    CHECK(structured_starts(shipped_model(name), 1, [] { return false; }).front().cost == Approx(optimum).epsilon(1e-9));
+    CHECK(structured_starts(shipped_model(name), 1, [] { return false; }).front().cost ==
+          Approx(optimum).epsilon(1e-9));
   }
 }
 
