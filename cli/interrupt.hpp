@@ -1,4 +1,5 @@
-// Ctrl-C (SIGINT) and SIGTERM: the first asks for the best plan so far, the second quits at once.
+// Ctrl-C (SIGINT) and SIGTERM: once there is something to keep, the first asks for the best plan so far and
+// the second quits at once; before, the first quits.
 #pragma once
 
 #include <atomic>
@@ -7,7 +8,7 @@
 
 namespace dtfm {
 
-/// While it lives, the signals set a flag instead of ending the program. One at a time.
+/// While it lives, the signals end the program with `exit_code::interrupted` or set a flag. One at a time.
 class InterruptWatch {
  public:
   InterruptWatch();
@@ -15,6 +16,8 @@ class InterruptWatch {
   InterruptWatch& operator=(const InterruptWatch&) = delete;
   ~InterruptWatch();
 
+  /// From now on the first signal sets the flag: work has begun that gives a result whenever it ends.
+  void keep_result();
   const std::atomic<bool>& interrupted() const;
 
  private:

@@ -1,4 +1,5 @@
 // dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -104,7 +105,10 @@ void check_output(const PlanOptions& options) {
   for (const std::string& input : {options.topology, options.job.value_or(""), options.score.value_or("")})
     if (!input.empty() && std::filesystem::equivalent(input, *options.output, code))
       throw Error(*options.output, "cannot write: it is an input");
-  check_can_write(*options.output);
+  {
+    const InterruptHold hold;
+    check_can_write(*options.output);
+  }
   // Matrices and other people's files, mistaken for an output, are not overwritten.
   if (std::filesystem::is_regular_file(*options.output, code) && !is_empty_or_json(*options.output))
     throw Error(*options.output, "cannot write: it exists and is not a plan");
@@ -147,32 +151,35 @@ PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
 }
 
 SearchResult search_with_progress(const PlanOptions& options, const CommCostModel& model,
-                                  const InterruptWatch& watch) {
+                                  std::chrono::steady_clock::time_point begin, const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet);
   SearchOptions search_options;
   search_options.seed = options.seed;
   search_options.threads = options.threads;
   search_options.evaluations = options.evaluations;
   search_options.time_limit = options.time_limit;
+  search_options.begin = begin;
   search_options.prove = options.prove;
   search_options.interrupted = &watch.interrupted();
   search_options.on_progress = [&](const Progress& progress) { printer.show(progress); };
   return search(model, options.strategy, search_options);
 }
 
-int plan(const PlanOptions& options, const Topology& topology, Job job) {
+int plan(const PlanOptions& options, const Topology& topology, Job job, InterruptWatch& watch) {
+  const auto begin = std::chrono::steady_clock::now();
   const Shape shape = shape_of(options, job, topology.size());
   set_shape(job, shape);
   const CommVolumes volumes = comm_volumes(job, shape.stages, shape.replicas);
   const CommCostModel model = comm_cost_model(topology, volumes, shape.stages, shape.replicas);
 
-  InterruptWatch watch;
-  const SearchResult result = search_with_progress(options, model, watch);
+  watch.keep_result();
+  const SearchResult result = search_with_progress(options, model, begin, watch);
   PlanRecord record = record_of(result, options);
   for (const std::string& warning : shape_warnings(job, shape)) record.warnings.push_back(warning);
   const Plan found = deployed_plan(result.placement, job);
   put_out(options, {topology, job, volumes, model, result.placement, found, record, {}});
-  return result.stopped == Stopped::interrupted ? exit_code::interrupted : exit_code::done;
+  // Whoever interrupts is told so, even where the search ended by itself just then.
+  return watch.interrupted() ? exit_code::interrupted : exit_code::done;
 }
 
 /// What --pipeline and --data say of a plan that was made elsewhere.
@@ -232,10 +239,11 @@ int list_strategies() {
 
 int run_plan_command(const PlanOptions& options) {
   if (options.list_strategies) return list_strategies();
+  InterruptWatch watch;
   const Topology topology = read_topology(options.topology);
   const Job job = effective_job(options);
   check_output(options);
-  return options.score ? score(options, topology, job) : plan(options, topology, job);
+  return options.score ? score(options, topology, job) : plan(options, topology, job, watch);
 }
 
 }  // namespace dtfm

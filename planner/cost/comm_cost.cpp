@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -84,18 +85,26 @@ double matching_cost(const CommCostModel& model, std::span<const int> group, std
   return matcher.solve();
 }
 
-Eigen::MatrixXd coarsened_graph(const CommCostModel& model, const Placement& placement) {
+Eigen::MatrixXd coarsened_graph(const CommCostModel& model, const Placement& placement,
+                                const std::function<bool()>& stop) {
   const int n = placement.stages();
   BottleneckMatcher matcher(placement.replicas());
   Eigen::MatrixXd weights = Eigen::MatrixXd::Zero(n, n);
-  for (int a = 0; a < n; ++a)
+  for (int a = 0; a < n && !(stop && stop()); ++a)
     for (int b = a + 1; b < n; ++b)
       weights(a, b) = weights(b, a) = matching_cost(model, placement.group(a), placement.group(b), matcher);
   return weights;
 }
 
-Placement best_deployment(const CommCostModel& model, const Placement& placement) {
-  const auto order = shortest_open_path(coarsened_graph(model, placement));
+Placement best_deployment(const CommCostModel& model, const Placement& placement,
+                          const std::function<bool()>& stop) {
+  // Once told to stop, it stays so: half a graph must not be taken for a whole one.
+  bool stopped = false;
+  const auto must_stop = [&] { return stopped = stopped || (stop && stop()); };
+  const Eigen::MatrixXd graph = coarsened_graph(model, placement, must_stop);
+  std::vector<int> order(static_cast<std::size_t>(placement.stages()));
+  std::iota(order.begin(), order.end(), 0);
+  if (!stopped) order = shortest_open_path(graph, order, must_stop);
   BottleneckMatcher matcher(placement.replicas());
   Placement deployed(placement.stages(), placement.replicas());
   std::vector<int> group;

@@ -2,6 +2,7 @@
 // links that may differ by direction.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include <Eigen/Core>
@@ -48,10 +49,14 @@ CommCost comm_cost(const CommCostModel& model, const Placement& placement);
 
 /// The cheapest deployment of the groups (rows) of `placement`: the order of the stages is the shortest open
 /// path (exact up to `max_exact_path_nodes` groups) and consecutive stages are joined by bottleneck perfect
-/// matchings. Its comm_cost is the COMM-COST of the partition.
-Placement best_deployment(const CommCostModel& model, const Placement& placement);
+/// matchings. Its comm_cost is the COMM-COST of the partition. When `stop` says so, the order stays as it is
+/// by then, and only the matchings are made.
+Placement best_deployment(const CommCostModel& model, const Placement& placement,
+                          const std::function<bool()>& stop = {});
 
 /// groups × groups, symmetric: w(C, C'), the bottleneck perfect matching between the groups of `placement`.
-Eigen::MatrixXd coarsened_graph(const CommCostModel& model, const Placement& placement);
+/// When `stop` says so, the rows not reached are zero.
+Eigen::MatrixXd coarsened_graph(const CommCostModel& model, const Placement& placement,
+                                const std::function<bool()>& stop = {});
 
 }  // namespace dtfm

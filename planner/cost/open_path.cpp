@@ -67,17 +67,21 @@ std::vector<int> greedy_path(const Eigen::MatrixXd& weights, int start) {
 /// Moves on one path. Position −1 and position n stand for the two open ends, which cost nothing.
 class PathMoves {
  public:
-  PathMoves(const Eigen::MatrixXd& weights, std::vector<int>& order)
-      : weights_(weights), order_(order), n_(static_cast<int>(order.size())) {}
+  PathMoves(const Eigen::MatrixXd& weights, std::vector<int>& order, const std::function<bool()>& stop)
+      : weights_(weights), order_(order), stop_(stop), n_(static_cast<int>(order.size())) {}
 
-  bool improve_once(double least) { return reverse_some_segment(least) || move_some_segment(least); }
+  /// False when no move improves the path, or when told to stop.
+  bool improve_once(double least) {
+    return (reverse_some_segment(least) || move_some_segment(least)) && !must_stop();
+  }
 
  private:
+  bool must_stop() const { return stop_ && stop_(); }
   double edge(int a, int b) const { return a < 0 || b >= n_ ? 0 : weights_(order_[at(a)], order_[at(b)]); }
 
   bool reverse_some_segment(double least) {
     bool improved = false;
-    for (int first = 0; first < n_; ++first) {
+    for (int first = 0; first < n_ && !must_stop(); ++first) {
       for (int last = first + 1; last < n_; ++last) {
         if (first == 0 && last == n_ - 1) continue;
         const double before = edge(first - 1, first) + edge(last, last + 1);
@@ -94,7 +98,8 @@ class PathMoves {
   bool move_some_segment(double least) {
     bool improved = false;
     for (int length = 1; length <= 3 && length < n_; ++length)
-      for (int first = 0; first + length <= n_; ++first) improved |= move_segment(first, length, least);
+      for (int first = 0; first + length <= n_ && !must_stop(); ++first)
+        improved |= move_segment(first, length, least);
     return improved;
   }
 
@@ -126,6 +131,7 @@ class PathMoves {
 
   const Eigen::MatrixXd& weights_;
   std::vector<int>& order_;
+  const std::function<bool()>& stop_;
   int n_;
 };
 
@@ -137,15 +143,17 @@ double open_path_length(const Eigen::MatrixXd& weights, std::span<const int> ord
   return length;
 }
 
-std::vector<int> improved_open_path(const Eigen::MatrixXd& weights, std::vector<int> order) {
+std::vector<int> improved_open_path(const Eigen::MatrixXd& weights, std::vector<int> order,
+                                    const std::function<bool()>& stop) {
   const double least = least_gain * open_path_length(weights, order);
-  PathMoves moves(weights, order);
+  PathMoves moves(weights, order, stop);
   while (moves.improve_once(least)) {
   }
   return order;
 }
 
-std::vector<int> shortest_open_path(const Eigen::MatrixXd& weights, std::span<const int> start) {
+std::vector<int> shortest_open_path(const Eigen::MatrixXd& weights, std::span<const int> start,
+                                    const std::function<bool()>& stop) {
   const int n = static_cast<int>(weights.rows());
   DTFM_ASSERT(weights.cols() == n);
   if (n <= max_exact_path_nodes) return held_karp(weights);
@@ -154,10 +162,10 @@ std::vector<int> shortest_open_path(const Eigen::MatrixXd& weights, std::span<co
     best.resize(at(n));
     std::iota(best.begin(), best.end(), 0);
   }
-  best = improved_open_path(weights, std::move(best));
+  best = improved_open_path(weights, std::move(best), stop);
   const int greedy_starts = std::clamp(65536 / (n * n), 1, 16);  // a local search takes n² steps and more
-  for (int i = 0; i < greedy_starts; ++i) {
-    auto path = improved_open_path(weights, greedy_path(weights, i * n / greedy_starts));
+  for (int i = 0; i < greedy_starts && !(stop && stop()); ++i) {
+    auto path = improved_open_path(weights, greedy_path(weights, i * n / greedy_starts), stop);
     if (open_path_length(weights, path) < open_path_length(weights, best)) best = std::move(path);
   }
   return best;

@@ -12,20 +12,25 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-void ClassNetwork::measure_hops() {
+bool ClassNetwork::measure_hops(const std::function<bool()>& stop) {
   hop_ = Eigen::MatrixXd::Constant(count_, count_, infinity);
-  for (int a = 0; a < count_; ++a)
-    for (int b = 0; b < count_; ++b)
+  for (int a = 0; a < count_; ++a) {
+    for (int b = 0; b < count_; ++b) {
+      if (stop()) return false;
       for (const int device : members_[at(a)])
         for (const int peer : members_[at(b)])
           if (device != peer) hop_(b, a) = std::min(hop_(b, a), model_.hop(peer, device));
+    }
+  }
   for (int c = 0; c < count_; ++c) least_hop_.push_back(hop_.col(c).minCoeff());
+  return true;
 }
 
-void ClassNetwork::measure_sync(const DeviceClasses& classes) {
+bool ClassNetwork::measure_sync(const DeviceClasses& classes, const std::function<bool()>& stop) {
   const int n = model_.devices();
   sync_prefix_.resize(at(count_) * at(n));
   for (int device = 0; device < n; ++device) {
+    if (stop()) return false;
     for (int peer = 0; peer < n; ++peer)
       if (peer != device)
         sync_prefix_[at(classes.of[at(peer)]) * at(n) + at(device)].push_back(model_.sync(peer, device));
@@ -37,6 +42,7 @@ void ClassNetwork::measure_sync(const DeviceClasses& classes) {
       std::partial_sum(sums.begin(), sums.end(), sums.begin());
     }
   }
+  return true;
 }
 
 // A member of class c exchanges no faster than with the fastest members of each class; and of the k members

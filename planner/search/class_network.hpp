@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "planner/cost/bottleneck_matching.hpp"
@@ -20,14 +21,13 @@ struct Composition {
   double least_hop = 0;  // s, no hop into or out of it is faster
 };
 
-/// The classes with their least costs.
+/// The classes with their least costs. When `stop` said so half-way they are not known, and nothing but
+/// `classes` may be asked.
 class ClassNetwork {
  public:
-  ClassNetwork(const CommCostModel& model, const DeviceClasses& classes)
+  ClassNetwork(const CommCostModel& model, const DeviceClasses& classes, const std::function<bool()>& stop)
       : model_(model), members_(classes.members()), count_(classes.count), matcher_(model.replicas) {
-    measure_hops();
-    measure_sync(classes);
-    find_twins();
+    if (measure_hops(stop) && measure_sync(classes, stop)) find_twins();
   }
 
   int classes() const { return count_; }
@@ -46,8 +46,8 @@ class ClassNetwork {
 
  private:
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  void measure_hops();
-  void measure_sync(const DeviceClasses& classes);
+  bool measure_hops(const std::function<bool()>& stop);
+  bool measure_sync(const DeviceClasses& classes, const std::function<bool()>& stop);
   void find_twins();
   bool twins(int a, int b) const;
 

@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <queue>
 #include <set>
 
 #include "planner/core/error.hpp"
@@ -16,12 +15,17 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t most_states = 20'000'000;  // held at a time: some 4 GB
-constexpr long long work_of_effort = 1000;       // see `is_spent`; some microseconds
+constexpr long long work_of_effort = 1000;  // see `is_spent`; some microseconds
+constexpr long long most_sync_ranges = 64;
 constexpr double rounding = 1e-12;  // relative: sums are added up in another order than in comm_cost
 
 std::size_t at(int i) {
   return static_cast<std::size_t>(i);
+}
+
+/// What an allocation takes: a header, and a multiple of 16.
+std::size_t on_heap(std::size_t bytes) {
+  return std::max<std::size_t>(32, (bytes + 8 + 15) / 16 * 16);
 }
 
 /// A beginning of a pipeline: the stages so far, of which only the last one and what is left over matter.
@@ -42,21 +46,15 @@ struct LaterBound {
 class CompositionSearch {
  public:
   CompositionSearch(const CommCostModel& model, const DeviceClasses& classes, double upper_bound,
-                    long long max_effort, const std::function<bool()>& stop)
+                    long long max_effort, const std::function<bool()>& stop, std::size_t max_bytes)
       : stages_(model.stages),
         replicas_(model.replicas),
-        network_(model, classes),
+        stop_(stop),
+        network_(model, classes, [this] { return must_stop(); }),
+        counts_bytes_(on_heap(at(classes.count) * sizeof(std::int16_t))),
         upper_bound_(upper_bound),
         max_effort_(max_effort),
-        stop_(stop) {
-    find_levels();
-    Counts counts(at(network_.classes()));
-    enumerate(counts, 0, replicas_);
-    std::stable_sort(compositions_.begin(), compositions_.end(),
-                     [](const Composition& a, const Composition& b) { return a.sync < b.sync; });
-    find_sync_ranges();
-    for (Level& level : levels_) set_run_shares(level);
-  }
+        max_bytes_(max_bytes) {}
 
   CompositionBound run();
 
@@ -66,9 +64,10 @@ class CompositionSearch {
     std::vector<double> largest;  // of each component: the largest share of its classes
   };
 
-  /// Hops of at most some cost connect classes to components; slower ones cost at least `extra` more.
+  /// Hops of at most `cost` connect classes to components; slower ones cost `beyond` or more, which is
+  /// `extra` more than what the levels below account for.
   struct Level {
-    double cost = 0, extra = 0;
+    double cost = 0, beyond = 0, extra = 0;
     std::vector<int> component;  // of each class
     int components = 0;
     std::vector<int> size;        // of each component, in devices
@@ -80,16 +79,23 @@ class CompositionSearch {
     double sync, path;
   };
 
+  bool prepare();
   void find_levels();
-  void enumerate(Counts& counts, int c, int left);
+  void add_level(double cost, double beyond);
+  bool is_like(const Level& a, const Level& b) const;
+  bool enumerate(Counts& counts, int c, int left);
   void find_sync_ranges();
-  void set_run_shares(Level& level);
-  int longest_run(const Level& level, const Counts& counts) const;
-  bool must_stop() const { return stop_ && stop_(); }
+  bool set_run_shares(Level& level);
+  void join_equal_ranges();
+  int longest_run(const Level& level, const Counts& counts);
+  /// Once told to stop, it stays so.
+  bool must_stop() { return stopped_ = stopped_ || (stop_ && stop_()); }
+  std::size_t bytes() const;
   bool is_spent() const;
   bool start();
   bool expand(const State& state);
   void push(State state);
+  State take_first();
   double least_hop(const Counts& from, const Counts& to);
   double least_total(const State& state);
   double entries(const State& state);
@@ -99,84 +105,125 @@ class CompositionSearch {
   void sum_components(const Level& level, const State& state);
 
   int stages_, replicas_;
+  const std::function<bool()>& stop_;
+  bool stopped_ = false;
   ClassNetwork network_;
+  std::size_t counts_bytes_;  // that one Counts has on the heap
   double upper_bound_;
   long long max_effort_;
-  const std::function<bool()>& stop_;
+  std::size_t max_bytes_;
   std::vector<Level> levels_;              // by cost
   std::vector<Composition> compositions_;  // by sync
   std::vector<double> sync_ranges_;        // range i is [sync_ranges_[i], sync_ranges_[i + 1])
-  std::priority_queue<State, std::vector<State>, LaterBound> open_;
+  std::vector<State> open_;                // a heap: the least bound first
   std::map<std::pair<Counts, Counts>, std::vector<std::pair<double, double>>>
-      seen_;                   // (sync, path) not dominated
-  std::vector<double> entry_;  // scratch
-  std::vector<int> rest_, now_;
+      seen_;                      // (sync, path) not dominated
+  std::size_t known_points_ = 0;  // that the values of `seen_` have room for
+  std::vector<double> entry_;     // scratch
+  std::vector<int> rest_, now_, share_;
   std::vector<OpenRange> open_ranges_;
   long long effort_ = 0;  // continuations priced
   long long work_ = 0;    // on them: classes looked at, for every level and range
 };
 
+/// False when told to stop: then nothing may be asked.
+bool CompositionSearch::prepare() {
+  if (must_stop()) return false;
+  find_levels();
+  Counts counts(at(network_.classes()));
+  if (!enumerate(counts, 0, replicas_)) return false;
+  std::stable_sort(compositions_.begin(), compositions_.end(),
+                   [](const Composition& a, const Composition& b) { return a.sync < b.sync; });
+  find_sync_ranges();
+  for (Level& level : levels_)
+    if (!set_run_shares(level)) return false;
+  join_equal_ranges();
+  return true;
+}
+
+/// One level for each cost at which the components change. That is at most twice as many as classes; the
+/// costs between need no levels of their own, for the runs at all of them are the same.
 void CompositionSearch::find_levels() {
   const int n = network_.classes();
   std::set<double> costs;
   for (int a = 0; a < n; ++a)
     for (int b = 0; b <= a; ++b)
       if (network_.hop(a, b) < infinity) costs.insert(network_.hop(a, b));
-  for (auto cost = costs.begin(); cost != costs.end() && std::next(cost) != costs.end(); ++cost) {
-    Level level{*cost, *std::next(cost) - *cost, std::vector<int>(at(n)), 0, {}, {}};
-    std::iota(level.component.begin(), level.component.end(), 0);
-    for (int a = 0; a < n; ++a)
-      for (int b = 0; b < a; ++b)
-        if (network_.hop(a, b) <= *cost)
-          std::replace(level.component.begin(), level.component.end(), level.component[at(a)],
-                       level.component[at(b)]);
-    std::vector<int> number(at(n), -1);
-    for (int c = 0; c < n; ++c) {
-      int& index = number[at(level.component[at(c)])];
-      if (index < 0) {
-        index = level.components++;
-        level.size.push_back(0);
-      }
-      level.component[at(c)] = index;
-      level.size[at(index)] += network_.size(c);
-    }
-    levels_.push_back(std::move(level));
-  }
+  for (auto cost = costs.begin(); cost != costs.end() && std::next(cost) != costs.end(); ++cost)
+    add_level(*cost, *std::next(cost));
+  for (std::size_t i = 0; i < levels_.size(); ++i) levels_[i].extra = levels_[i].beyond - levels_[i].cost;
 }
 
-void CompositionSearch::enumerate(Counts& counts, int c, int left) {
+void CompositionSearch::add_level(double cost, double beyond) {
+  const int n = network_.classes();
+  Level level{cost, beyond, 0, std::vector<int>(at(n)), 0, {}, {}};
+  std::iota(level.component.begin(), level.component.end(), 0);
+  for (int a = 0; a < n; ++a)
+    for (int b = 0; b < a; ++b)
+      if (network_.hop(a, b) <= cost)
+        std::replace(level.component.begin(), level.component.end(), level.component[at(a)],
+                     level.component[at(b)]);
+  std::vector<int> number(at(n), -1);
+  for (int c = 0; c < n; ++c) {
+    int& index = number[at(level.component[at(c)])];
+    if (index < 0) {
+      index = level.components++;
+      level.size.push_back(0);
+    }
+    level.component[at(c)] = index;
+    level.size[at(index)] += network_.size(c);
+  }
+  if (!levels_.empty() && is_like(levels_.back(), level))
+    levels_.back().beyond = beyond;
+  else
+    levels_.push_back(std::move(level));
+}
+
+/// The same components, of which the same classes can be left within the level.
+bool CompositionSearch::is_like(const Level& a, const Level& b) const {
+  for (int c = 0; c < network_.classes(); ++c)
+    if ((network_.least_hop(c) > a.cost) != (network_.least_hop(c) > b.cost)) return false;
+  return a.component == b.component;
+}
+
+bool CompositionSearch::enumerate(Counts& counts, int c, int left) {
   if (c == network_.classes()) {
-    if (left > 0) return;
+    if (left > 0) return true;
+    if (must_stop()) return false;
     Composition composition = network_.measured(counts);
     if (composition.sync + (stages_ - 1) * network_.fastest_hop() < upper_bound_)
       compositions_.push_back(std::move(composition));
-    return;
+    return true;
   }
   for (int taken = std::min(left, network_.size(c)); taken >= 0; --taken) {
     counts[at(c)] = static_cast<std::int16_t>(taken);
-    enumerate(counts, c + 1, left - taken);
+    if (!enumerate(counts, c + 1, left - taken)) return false;
   }
   counts[at(c)] = 0;
+  return true;
 }
 
 /// At most so many consecutive groups can hold as much of each component as `counts` does.
-int CompositionSearch::longest_run(const Level& level, const Counts& counts) const {
-  std::vector<int> share(at(level.components));
+int CompositionSearch::longest_run(const Level& level, const Counts& counts) {
+  share_.assign(at(level.components), 0);
   for (int c = 0; c < network_.classes(); ++c) {
     if (counts[at(c)] > 0 && network_.least_hop(c) > level.cost)
       return 1;  // no hop within the level touches it
-    share[at(level.component[at(c)])] += counts[at(c)];
+    share_[at(level.component[at(c)])] += counts[at(c)];
   }
   int longest = stages_;
   for (int k = 0; k < level.components; ++k)
-    if (share[at(k)] > 0) longest = std::min(longest, level.size[at(k)] / share[at(k)]);
+    if (share_[at(k)] > 0) longest = std::min(longest, level.size[at(k)] / share_[at(k)]);
   return longest;
 }
 
 /// Splits the exchange costs that groups may have into ranges, within which the bound takes the best of each
-/// end.
+/// end: into as many as the work allows for the beginnings of one group, most of whose
+/// ranges drop out early.
 void CompositionSearch::find_sync_ranges() {
-  constexpr std::size_t most = 64;
+  const auto work = static_cast<long long>(compositions_.size() * levels_.size() * at(network_.classes()));
+  const auto most = static_cast<std::size_t>(
+      std::clamp<long long>(max_effort_ * 2 * work_of_effort / std::max(work, 1LL), 1, most_sync_ranges));
   std::set<double> distinct;
   for (const Composition& composition : compositions_) distinct.insert(composition.sync);
   const std::vector<double> all(distinct.begin(), distinct.end());
@@ -189,11 +236,12 @@ void CompositionSearch::find_sync_ranges() {
 // devices of each component. If groups may exchange up to some time, a device of class c is in a run of at
 // most l groups, the longest run of any such composition with c; so it accounts for at least 1 / (l ·
 // replicas) of a run, and the devices left over for at least the sum of their shares.
-void CompositionSearch::set_run_shares(Level& level) {
+bool CompositionSearch::set_run_shares(Level& level) {
   const std::size_t n = at(network_.classes());
   std::vector<int> longest(n, 0);
   std::size_t next = 0;
   for (std::size_t range = 0; range + 1 < sync_ranges_.size(); ++range) {
+    if (must_stop()) return false;
     for (; next < compositions_.size() && compositions_[next].sync < sync_ranges_[range + 1]; ++next) {
       const Counts& counts = compositions_[next].counts;
       const int run = longest_run(level, counts);
@@ -207,6 +255,20 @@ void CompositionSearch::set_run_shares(Level& level) {
       if (longest[c] > 0) largest = std::max(largest, shares.of_class[c]);
     }
     level.runs.push_back(std::move(shares));
+  }
+  return true;
+}
+
+/// Slower exchanges that make no runs longer are no gain: the bound is the one with faster exchanges.
+void CompositionSearch::join_equal_ranges() {
+  for (std::size_t range = sync_ranges_.size() - 1; range-- > 1;) {
+    const auto equal = [&](const Level& level) {
+      return level.runs[range].of_class == level.runs[range - 1].of_class;
+    };
+    if (!std::all_of(levels_.begin(), levels_.end(), equal)) continue;
+    const auto index = static_cast<std::ptrdiff_t>(range);
+    sync_ranges_.erase(sync_ranges_.begin() + index);
+    for (Level& level : levels_) level.runs.erase(level.runs.begin() + index);
   }
 }
 
@@ -294,10 +356,11 @@ double CompositionSearch::least_total(const State& state) {
 }
 
 void CompositionSearch::push(State state) {
-  state.bound = least_total(state);
+  state.bound = std::max(state.bound, least_total(state));  // no less than what it goes on from
   if (state.bound >= upper_bound_ * (1 - rounding)) return;
   network_.make_canonical(state.remaining, state.last);
   auto& known = seen_[{state.remaining, state.last}];
+  const std::size_t room = known.capacity();
   const auto dominates = [&](const auto& other) {
     return other.first <= state.sync && other.second <= state.path;
   };
@@ -305,13 +368,32 @@ void CompositionSearch::push(State state) {
   std::erase_if(known,
                 [&](const auto& other) { return state.sync <= other.first && state.path <= other.second; });
   known.emplace_back(state.sync, state.path);
-  open_.push(std::move(state));
+  known_points_ += known.capacity() - room;
+  open_.push_back(std::move(state));
+  std::push_heap(open_.begin(), open_.end(), LaterBound());
 }
 
-/// Irregular networks have a level for every pair of devices, and price a continuation a thousand times as
-/// long as regular ones: there the work counts, and ends an expansion half-way.
+State CompositionSearch::take_first() {
+  std::pop_heap(open_.begin(), open_.end(), LaterBound());
+  State first = std::move(open_.back());
+  open_.pop_back();
+  return first;
+}
+
+/// Of all that grows with the search, allocations rounded up as malloc does.
+std::size_t CompositionSearch::bytes() const {
+  using Entry = decltype(seen_)::value_type;
+  constexpr std::size_t links = 4 * sizeof(void*);  // of a node of a map
+  const std::size_t entry = on_heap(links + sizeof(Entry)) + 2 * counts_bytes_ + on_heap(0);
+  return compositions_.size() * (sizeof(Composition) + counts_bytes_) + open_.capacity() * sizeof(State) +
+         open_.size() * 2 * counts_bytes_ + seen_.size() * entry +
+         known_points_ * sizeof(std::pair<double, double>);
+}
+
+/// Irregular networks have many levels, and price a continuation a thousand times as long as regular ones:
+/// there the work counts, and ends an expansion half-way. So does memory.
 bool CompositionSearch::is_spent() const {
-  return work_ / work_of_effort >= max_effort_;
+  return work_ / work_of_effort >= max_effort_ || bytes() > max_bytes_;
 }
 
 /// False when stopped half-way: then nothing is known.
@@ -323,7 +405,7 @@ bool CompositionSearch::start() {
     for (std::size_t c = 0; c < all.size(); ++c)
       state.remaining[c] = static_cast<std::int16_t>(state.remaining[c] - first.counts[c]);
     push(std::move(state));
-    if (must_stop()) return false;
+    if (bytes() > max_bytes_ || must_stop()) return false;
   }
   return true;
 }
@@ -344,15 +426,15 @@ bool CompositionSearch::expand(const State& state) {
     const bool available = std::equal(next.counts.begin(), next.counts.end(), state.remaining.begin(),
                                       [](auto needed, auto left) { return needed <= left; });
     if (!available) continue;
-    State child{
-        0,          sync, state.path + least_hop(state.last, next.counts), state.left - 1, state.remaining,
-        next.counts};
+    State child{state.bound,     sync,       state.path + least_hop(state.last, next.counts), state.left - 1,
+                state.remaining, next.counts};
     for (std::size_t c = 0; c < child.remaining.size(); ++c)
       child.remaining[c] = static_cast<std::int16_t>(child.remaining[c] - next.counts[c]);
     ++effort_;
     if (is_spent() || must_stop()) return false;
     if (least_total(child) >= upper_bound_) continue;
     child.path = state.path + network_.hop_between(state.last, next.counts);
+    work_ += 4LL * replicas_ * replicas_;
     push(std::move(child));
   }
   return true;
@@ -365,24 +447,22 @@ double CompositionSearch::least_hop(const Counts& from, const Counts& to) {
     rest_.assign(at(level.components), 0);
     for (std::size_t c = 0; c < from.size(); ++c) rest_[at(level.component[c])] += from[c] - to[c];
     if (std::all_of(rest_.begin(), rest_.end(), [](int difference) { return difference == 0; })) break;
-    least = level.cost + level.extra;
+    least = level.beyond;
   }
   return least;
 }
 
 CompositionBound CompositionSearch::run() {
   CompositionBound result;
-  if (!start()) return result;
+  if (!prepare() || !start()) return result;
   while (!open_.empty()) {
-    const State state = open_.top();
-    result.value = state.bound * (1 - rounding);
-    if (state.left == 0) {
+    result.value = open_.front().bound * (1 - rounding);
+    if (open_.front().left == 0) {
       result.complete = true;
       return result;
     }
-    if (effort_ >= max_effort_ || open_.size() + seen_.size() > most_states || must_stop()) return result;
-    open_.pop();
-    if (!expand(state)) return result;
+    if (effort_ >= max_effort_ || is_spent() || must_stop()) return result;
+    if (!expand(take_first())) return result;
   }
   result.value = upper_bound_;
   result.complete = true;
@@ -393,8 +473,8 @@ CompositionBound CompositionSearch::run() {
 
 CompositionBound composition_bound(const CommCostModel& model, const DeviceClasses& classes,
                                    double upper_bound, long long max_effort,
-                                   const std::function<bool()>& stop) {
-  return CompositionSearch(model, classes, upper_bound, max_effort, stop).run();
+                                   const std::function<bool()>& stop, std::size_t max_bytes) {
+  return CompositionSearch(model, classes, upper_bound, max_effort, stop, max_bytes).run();
 }
 
 long long count_compositions(int replicas, int classes, long long limit) {

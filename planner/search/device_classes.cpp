@@ -59,24 +59,27 @@ std::vector<std::vector<int>> DeviceClasses::members() const {
   return result;
 }
 
-DeviceClasses interchangeable_devices(const CommCostModel& model) {
+DeviceClasses interchangeable_devices(const CommCostModel& model, const std::function<bool()>& stop) {
   std::map<std::uint64_t, std::vector<int>> representatives;
   std::vector<int> label(at(model.devices()));
-  for (int device = 0; device < model.devices(); ++device) {
+  std::iota(label.begin(), label.end(), 0);
+  for (int device = 0; device < model.devices() && !(stop && stop()); ++device) {
     auto& candidates = representatives[signature(model, device)];
     const auto same = std::find_if(candidates.begin(), candidates.end(), [&](int representative) {
       return interchangeable(model, representative, device);
     });
     const bool is_new = same == candidates.end();
-    label[at(device)] = is_new ? device : *same;
-    if (is_new) candidates.push_back(device);
+    if (is_new)
+      candidates.push_back(device);
+    else
+      label[at(device)] = *same;
   }
   return numbered(label);
 }
 
 // Nearest-neighbour chain (Murtagh, 1983) with the Lance-Williams update for the average: O(n²). It relies on
 // a merged cluster being no closer to any other than the nearer of its two halves, to the last bit.
-Dendrogram cluster_devices(const CommCostModel& model) {
+Dendrogram cluster_devices(const CommCostModel& model, const std::function<bool()>& stop) {
   const int n = model.devices();
   Eigen::MatrixXf distance = model.hop.cast<float>();
   std::vector<int> size(at(n), 1), id(at(n)), active(at(n)), chain;
@@ -84,6 +87,7 @@ Dendrogram cluster_devices(const CommCostModel& model) {
   std::iota(active.begin(), active.end(), 0);
   Dendrogram tree{n, {}};
   while (active.size() > 1) {
+    if (stop && stop()) break;
     if (chain.empty()) chain.push_back(active.front());
     const int top = chain.back();
     const int before = chain.size() > 1 ? chain[chain.size() - 2] : -1;
@@ -108,6 +112,10 @@ Dendrogram cluster_devices(const CommCostModel& model) {
       distance(other, kept) = distance(kept, other) = std::max(near, average);
     }
     size[at(kept)] += size[at(gone)];
+  }
+  for (std::size_t i = 1; i < active.size(); ++i) {
+    tree.merges.push_back({id[at(active[0])], id[at(active[i])], std::numeric_limits<double>::infinity()});
+    id[at(active[0])] = n + static_cast<int>(tree.merges.size()) - 1;
   }
   return tree;
 }

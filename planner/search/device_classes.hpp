@@ -1,6 +1,7 @@
 // Which devices may be treated alike: interchangeable ones, and clusters of similar ones.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "planner/cost/comm_cost.hpp"
@@ -17,8 +18,9 @@ struct DeviceClasses {
 };
 
 /// Two devices are interchangeable when swapping them changes no cost: equal sync and hop to every third
-/// device. That is an equivalence relation, and all pairs inside a class are equal too.
-DeviceClasses interchangeable_devices(const CommCostModel& model);
+/// device. That is an equivalence relation, and all pairs inside a class are equal too. When `stop` says so
+/// half-way, the devices not looked at are classes of their own.
+DeviceClasses interchangeable_devices(const CommCostModel& model, const std::function<bool()>& stop = {});
 
 /// A binary tree of clusters by average linkage over the hop cost.
 struct Dendrogram {
@@ -36,6 +38,8 @@ struct Dendrogram {
   DeviceClasses cut(int count) const;
 };
 
-Dendrogram cluster_devices(const CommCostModel& model);
+/// When `stop` says so half-way, what is left is joined at infinite distance, in no order that means
+/// anything.
+Dendrogram cluster_devices(const CommCostModel& model, const std::function<bool()>& stop = {});
 
 }  // namespace dtfm

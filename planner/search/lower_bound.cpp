@@ -29,7 +29,10 @@ LowerBound device_bound(const CommCostModel& model) {
       row.push_back(model.sync(peer, device));
       hop = std::min(hop, model.hop(peer, device));
     }
-    std::partial_sort(row.begin(), row.begin() + (model.replicas - 1), row.end());
+    // The rest of a row is of no interest, and rows of thousands are not sorted for it.
+    if (model.replicas < model.devices())
+      std::nth_element(row.begin(), row.begin() + (model.replicas - 1), row.end());
+    std::sort(row.begin(), row.begin() + (model.replicas - 1));
     sync = std::max(sync, std::accumulate(row.begin(), row.begin() + (model.replicas - 1), 0.0));
     fastest_hop.push_back(hop);
   }
@@ -71,10 +74,11 @@ LowerBound quick_lower_bound(const CommCostModel& model, double upper_bound,
   best.value = std::min(best.value, upper_bound);
   if (model.stages == 1 || model.replicas == 1) return best;
   const long long most = most_compositions(model, 1'300'000);
-  DeviceClasses classes = interchangeable_devices(model);
+  DeviceClasses classes = interchangeable_devices(model, stop);
   const bool exact =
       classes.count <= most_classes && count_compositions(model.replicas, classes.count, most) <= most;
-  if (!exact) classes = cluster_devices(model).cut(finest_cut(model, most));
+  if (!exact) classes = cluster_devices(model, stop).cut(finest_cut(model, most));
+  if (stop()) return best;
   const auto found = composition_bound(model, classes, upper_bound, quick_effort, stop);
   if (found.value > best.value) best = named(found, classes, exact, upper_bound);
   return best;
@@ -82,9 +86,10 @@ LowerBound quick_lower_bound(const CommCostModel& model, double upper_bound,
 
 void prove_lower_bound(const CommCostModel& model, double upper_bound, const std::function<bool()>& stop,
                        const std::function<void(LowerBound)>& found) {
-  constexpr long long all_that_memory_holds = 200'000'000;
-  const DeviceClasses exact = interchangeable_devices(model);
-  const Dendrogram tree = cluster_devices(model);
+  constexpr long long all_that_memory_holds = 1'000'000'000'000;
+  const DeviceClasses exact = interchangeable_devices(model, stop);
+  const Dendrogram tree = cluster_devices(model, stop);
+  if (stop()) return;
   double best = 0;
   for (long long work = 1'300'000;; work *= 4) {
     const long long most = most_compositions(model, work);

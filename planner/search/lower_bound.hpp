@@ -7,13 +7,15 @@
 
 namespace dtfm {
 
-/// A valid bound in well under a second. `upper_bound` is the cost of a known placement: the bound never
-/// exceeds it, and equals it only if nothing is cheaper.
+/// A valid bound, for which work of at most some half a second is done, and on thousands of devices some
+/// passes over all pairs of them, seconds at 8,192; when `stop` says so, only the first of these passes. No
+/// less than the bound by every device's fastest links. `upper_bound` is the cost of a known placement: the
+/// bound never exceeds it, and equals it only if nothing is cheaper.
 LowerBound quick_lower_bound(const CommCostModel& model, double upper_bound,
                              const std::function<bool()>& stop);
 
-/// Works, with finer and finer classes of devices, until the bound meets `upper_bound`, memory is short or
-/// `stop` says so; calls `found` with every better bound.
+/// Works, with finer and finer classes of devices, until the bound meets `upper_bound`, the search would hold
+/// more than `most_search_bytes` or `stop` says so; calls `found` with every better bound.
 void prove_lower_bound(const CommCostModel& model, double upper_bound, const std::function<bool()>& stop,
                        const std::function<void(LowerBound)>& found);
 

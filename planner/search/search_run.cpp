@@ -9,11 +9,17 @@
 namespace dtfm {
 
 SearchRun::SearchRun(const CommCostModel& model, const SearchOptions& options)
-    : model_(model), options_(options), begin_(Clock::now()) {}
+    : model_(model),
+      options_(options),
+      begin_(options.begin.value_or(Clock::now())),
+      time_limit_(options.time_limit) {
+  constexpr double share_for_search = 0.5;
+  if (time_limit_ && options.prove) *time_limit_ *= share_for_search;
+}
 
 double SearchRun::time_share() const {
-  if (!options_.time_limit) return 0;
-  return std::chrono::duration<double>(Clock::now() - begin_).count() / *options_.time_limit;
+  if (!time_limit_) return 0;
+  return std::chrono::duration<double>(Clock::now() - begin_).count() / *time_limit_;
 }
 
 bool SearchRun::must_stop() const {
@@ -69,8 +75,8 @@ SearchResult SearchRun::result(Stopped stopped) const {
   return result;
 }
 
-Deployed deployed(const CommCostModel& model, const Placement& placement) {
-  Deployed result{best_deployment(model, placement), 0};
+Deployed deployed(const CommCostModel& model, const Placement& placement, const std::function<bool()>& stop) {
+  Deployed result{best_deployment(model, placement, stop), 0};
   result.cost = comm_cost(model, result.placement).total();
   return result;
 }

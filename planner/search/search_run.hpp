@@ -20,8 +20,11 @@ class SearchRun {
   bool must_stop() const;
   /// Which of the two; only after `must_stop`.
   Stopped reason_to_stop() const;
-  /// Share of the time limit that is over; 0 without one.
+  /// Share of the time limit that is over; 0 without one. It is the strategy's own limit: of a search that is
+  /// to be proven, half of what was asked for, until `grant_all_time`.
   double time_share() const;
+  /// The strategy is done.
+  void grant_all_time() { time_limit_ = options_.time_limit; }
   /// Evaluations that are asked for: the option, or `fallback`; without end under a time limit alone.
   /// Progress is told against it.
   long long budget(long long fallback);
@@ -51,6 +54,7 @@ class SearchRun {
   const CommCostModel& model_;
   const SearchOptions& options_;
   Clock::time_point begin_;
+  std::optional<double> time_limit_;  // s
   Placement best_;
   double best_cost_ = 0;
   long long evaluations_ = 0;
@@ -66,7 +70,9 @@ struct Deployed {
   Placement placement;
   double cost = 0;  // s
 };
-Deployed deployed(const CommCostModel& model, const Placement& placement);
+/// When `stop` says so half-way, the order is the one found by then.
+Deployed deployed(const CommCostModel& model, const Placement& placement,
+                  const std::function<bool()>& stop = {});
 
 // One function for each row of the table of strategies.
 Stopped run_identity(SearchRun& run);

@@ -60,6 +60,7 @@ std::span<const Strategy> strategies() {
 SearchResult search(const CommCostModel& model, std::string_view strategy, const SearchOptions& options) {
   SearchRun run(model, options);
   Stopped stopped = strategy_named(strategy).run(run);
+  run.grant_all_time();
   const auto stop = [&] { return run.must_stop(); };
   if (run.lower_bound().method.empty()) run.set_lower_bound(quick_lower_bound(model, run.best_cost(), stop));
   if (options.prove && !run.is_optimal() && !run.must_stop()) {
@@ -67,8 +68,9 @@ SearchResult search(const CommCostModel& model, std::string_view strategy, const
       run.set_lower_bound(std::move(bound));
       run.report_progress();
     });
-    if (!run.is_optimal() && run.must_stop()) stopped = run.reason_to_stop();
   }
+  const bool ended_by_itself = stopped == Stopped::evaluations || stopped == Stopped::converged;
+  if (ended_by_itself && run.must_stop()) stopped = run.reason_to_stop();
   if (run.is_optimal() && stopped != Stopped::complete) stopped = Stopped::optimal;
   return run.result(stopped);
 }

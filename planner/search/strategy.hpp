@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -26,7 +27,8 @@ struct SearchOptions {
   int threads = 1;
   std::optional<long long> evaluations;  // candidate placements to price; nothing: the strategy's own default
   std::optional<double> time_limit;      // s; gives up determinism
-  bool prove = false;                    // then work on until the lower bound meets the cost
+  std::optional<std::chrono::steady_clock::time_point> begin;  // that `time_limit` counts from; nothing: now
+  bool prove = false;  // then work on until the lower bound meets the cost; half of a time limit is for that
   const std::atomic<bool>* interrupted = nullptr;    // set from outside: return the best so far
   std::function<void(const Progress&)> on_progress;  // called from one thread, now and then
 };
@@ -66,6 +68,7 @@ inline constexpr std::string_view default_strategy = "evolutionary";
 
 std::span<const Strategy> strategies();
 /// Runs the strategy of that name, then bounds its result from below. Throws Error for an unknown name.
+/// `stopped` says what ended the search or, where that came first, the work on the bound.
 SearchResult search(const CommCostModel& model, std::string_view strategy, const SearchOptions& options);
 
 }  // namespace dtfm

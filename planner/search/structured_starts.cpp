@@ -16,9 +16,10 @@ struct Pattern {
 };
 
 /// Neighbours as in the tree of clusters, but those with the fastest nearest neighbour first.
-std::vector<int> by_fastest_link(const CommCostModel& model, const std::vector<int>& leaves) {
+std::vector<int> by_fastest_link(const CommCostModel& model, const std::vector<int>& leaves,
+                                 const std::function<bool()>& stop) {
   std::vector<double> fastest(leaves.size(), std::numeric_limits<double>::infinity());
-  for (int device = 0; device < model.devices(); ++device)
+  for (int device = 0; device < model.devices() && !stop(); ++device)
     for (int peer = 0; peer < model.devices(); ++peer)
       if (peer != device)
         fastest[static_cast<std::size_t>(device)] =
@@ -64,8 +65,8 @@ std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
                                         const std::function<bool()>& stop) {
   std::vector<int> file_order(static_cast<std::size_t>(model.devices()));
   std::iota(file_order.begin(), file_order.end(), 0);
-  const std::vector<int> leaves = cluster_devices(model).leaf_order();
-  const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves)};
+  const std::vector<int> leaves = cluster_devices(model, stop).leaf_order();
+  const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, stop)};
   std::vector<Pattern> patterns;
   for (int order = 0; order < static_cast<int>(orders.size()); ++order)
     for (const int segment : doubling(model.stages))
@@ -74,8 +75,8 @@ std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
   auto starts = parallel_map(static_cast<int>(patterns.size()), threads, [&](int i) {
     if (i > 0 && stop()) return Deployed{};
     const Pattern& pattern = patterns[static_cast<std::size_t>(i)];
-    return deployed(
-        model, dealt(model, orders[static_cast<std::size_t>(pattern.order)], pattern.segment, pattern.block));
+    const auto& order = orders[static_cast<std::size_t>(pattern.order)];
+    return deployed(model, dealt(model, order, pattern.segment, pattern.block), stop);
   });
   std::erase_if(starts, [](const Deployed& start) { return start.placement.stages() == 0; });
   const auto by_cost = [](const Deployed& a, const Deployed& b) { return a.cost < b.cost; };

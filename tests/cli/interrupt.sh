@@ -28,6 +28,23 @@ for signal in INT TERM; do
   expect_status 0 "score what SIG$signal left"
 done
 
+# A topology that is never all there: the program waits for the rest of it.
+mkfifo endless.yaml
+for signal in INT TERM; do
+  rm -f early.json
+  "$program" endless.yaml -o early.json >"$out" 2>"$err" &
+  search=$!
+  exec 3>endless.yaml # opens when the program reads
+  kill -s $signal $search
+  status=0
+  wait $search || status=$?
+  exec 3>&-
+  expect_status 130 "SIG$signal before there is a plan"
+  expect_no_stdout "SIG$signal before there is a plan"
+  expect_in "$err" 'interrupted before there was a plan'
+  [[ ! -e early.json ]] || fail "SIG$signal before there is a plan: wrote a file"
+done
+
 run big.yaml --time-limit 0.2 --evaluations 1000000000 -o timed.json
 expect_status 0 --time-limit
 expect_in timed.json 'stopped by --time-limit: another run may give another plan'

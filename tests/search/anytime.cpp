@@ -1,8 +1,10 @@
 // A search that is cut short has a result all the same.
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include "planner/search/search_run.hpp"
 #include "planner/search/strategy.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/networks.hpp"
@@ -136,4 +138,31 @@ TEST_CASE("under a time limit alone the budget is told as open-ended") {
   };
   search(model, "random", options);
   CHECK(reports > 0);
+}
+
+TEST_CASE("half of a time limit is for the proof, and time before the search counts") {
+  const CommCostModel model = irregular_model(6, 6);
+  SearchOptions options;
+  options.time_limit = 100'000;
+  options.begin = std::chrono::steady_clock::now() - std::chrono::seconds(60'000);
+  CHECK_FALSE(SearchRun(model, options).must_stop());
+  options.prove = true;
+  SearchRun run(model, options);
+  CHECK(run.must_stop());
+  run.grant_all_time();
+  CHECK_FALSE(run.must_stop());
+}
+
+TEST_CASE("an interrupt that comes while the bound is worked on is told") {
+  const CommCostModel model = irregular_model(6, 6);
+  std::atomic<bool> interrupted = false;
+  SearchOptions options;
+  options.interrupted = &interrupted;
+  options.evaluations = 64;
+  options.prove = true;
+  options.on_progress = [&](const Progress& progress) { interrupted = progress.evaluations >= 64; };
+  const SearchResult result = search(model, "random", options);
+  check_result(model, result);
+  CHECK(result.evaluations == 64);
+  CHECK(result.stopped == Stopped::interrupted);
 }

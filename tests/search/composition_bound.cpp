@@ -81,3 +81,55 @@ TEST_CASE("a run of alike groups may go on with devices that are in shorter runs
   CHECK(interchangeable_devices(model).count == 4);
   check_bounds(model);
 }
+
+TEST_CASE("more effort never gives a lower bound") {
+  for (const Network network : all_networks) {
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      CAPTURE(static_cast<int>(network), seed);
+      Rng rng = Rng::for_task(seed, 31);
+      const CommCostModel model = random_model(rng, network, 4, 2);
+      const DeviceClasses classes = cluster_devices(model).cut(4);
+      // From 200 units on, the bound looks at all ranges of exchange.
+      double last = 0;
+      for (long long effort = 200; effort < 400; ++effort) {
+        const double value = composition_bound(model, classes, infinity, effort, {}).value;
+        REQUIRE(value >= last);
+        last = value;
+      }
+    }
+  }
+}
+
+TEST_CASE("a search that is short of memory gives the bound reached by then") {
+  Rng rng = Rng::for_task(2, 0);
+  const CommCostModel model = random_model(rng, Network::smooth, 4, 2);
+  const double optimum = exhaustive_optimum(model);
+  const auto exact = interchangeable_devices(model);
+  double last = 0;
+  for (const std::size_t bytes : {0, 20'000, 50'000, 100'000, 10'000'000}) {
+    CAPTURE(bytes);
+    const auto bound = composition_bound(model, exact, infinity, endless, {}, bytes);
+    CHECK(bound.value <= optimum * (1 + 1e-12));
+    CHECK(bound.value >= last);
+    CHECK(bound.complete == (bytes == 10'000'000));
+    last = bound.value;
+  }
+  CHECK(last == Approx(optimum).epsilon(1e-9));
+}
+
+TEST_CASE("stopped anywhere, set-up included, the bound is still one") {
+  Rng rng = Rng::for_task(4, 0);
+  const CommCostModel model = random_model(rng, Network::directed, 3, 3);
+  const double optimum = exhaustive_optimum(model);
+  const auto exact = interchangeable_devices(model);
+  double last = 0;
+  for (int calls = 0; calls < 2'000; ++calls) {
+    int left = calls;
+    // Once and not for ever: what was told to stop stays so.
+    const auto stop = [&] { return left-- == 0; };
+    const double value = composition_bound(model, exact, infinity, endless, stop).value;
+    REQUIRE(value <= optimum * (1 + 1e-12));
+    REQUIRE(value >= last);
+    last = value;
+  }
+}

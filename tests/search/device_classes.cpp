@@ -241,3 +241,26 @@ TEST_CASE("one device is a tree and a class") {
   CHECK(tree.cut(1).of == std::vector<int>{0});
   CHECK(interchangeable_devices(model).of == std::vector<int>{0});
 }
+
+TEST_CASE("stopped half-way, classes and clusters are still partitions") {
+  Rng rng = Rng::for_task(8, 0);
+  const CommCostModel model = random_model(rng, Network::sites, 4, 5);
+  const auto whole = interchangeable_devices(model);
+  for (int calls = 0; calls < 80; ++calls) {
+    CAPTURE(calls);
+    int left = calls;
+    const auto stop = [&] { return left-- <= 0; };
+    const auto classes = interchangeable_devices(model, stop);
+    REQUIRE(classes.of.size() == 20);
+    for (std::size_t a = 0; a < 20; ++a)  // finer, never coarser
+      for (std::size_t b = 0; b < a; ++b)
+        if (classes.of[a] == classes.of[b]) CHECK(whole.of[a] == whole.of[b]);
+    left = calls;
+    const Dendrogram tree = cluster_devices(model, stop);
+    REQUIRE(tree.merges.size() == 19);
+    auto order = tree.leaf_order();
+    std::sort(order.begin(), order.end());
+    for (std::size_t i = 0; i < 20; ++i) CHECK(order[i] == static_cast<int>(i));
+    for (int count = 1; count <= 20; ++count) CHECK(tree.cut(count).count == count);
+  }
+}

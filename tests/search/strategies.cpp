@@ -240,3 +240,22 @@ TEST_CASE("convergence goes down to the cost of the result, whatever swaps have 
     }
   }
 }
+
+TEST_CASE("exhaustive with a budget that is too small proves no more than is true") {
+  for (const Network network : all_networks) {
+    const CommCostModel model = model_of(1, network, {4, 2});  // 105 partitions
+    const double optimum = exhaustive_optimum(model);
+    for (const long long budget : {1LL, 50LL, 104LL}) {
+      CAPTURE(static_cast<int>(network), budget);
+      SearchOptions options = options_of(0, budget);
+      options.prove = true;
+      const SearchResult result = search(model, "exhaustive", options);
+      check_result(model, result);
+      CHECK(result.evaluations == budget);
+      CHECK(result.stopped != Stopped::complete);
+      CHECK(result.lower_bound.method != "every partition was priced");
+      CHECK(result.lower_bound.value <= optimum * (1 + 1e-12));
+      if (result.stopped == Stopped::optimal) CHECK(result.cost.total() == Approx(optimum).epsilon(1e-9));
+    }
+  }
+}

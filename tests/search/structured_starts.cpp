@@ -17,7 +17,8 @@ TEST_CASE("the best structured start is the optimum of the five cases") {
         std::pair{"universities", 16.086839733}, std::pair{"regional", 34.802041017},
         std::pair{"worldwide", 49.218380053}}) {
     CAPTURE(name);
-    CHECK(structured_starts(shipped_model(name), 1, [] { return false; }).front().cost == Approx(optimum).epsilon(1e-9));
+    CHECK(structured_starts(shipped_model(name), 1, [] { return false; }).front().cost ==
+          Approx(optimum).epsilon(1e-9));
   }
 }
 
@@ -49,4 +50,20 @@ TEST_CASE("a start that deals every site over the groups is among them") {
   for (int a = 0; a < 6; ++a)
     for (int b = 0; b < 6; ++b) model.hop(a, b) = a / 2 == b / 2 ? 0 : 10;
   CHECK(structured_starts(model, 1, [] { return false; }).front().cost == 0);
+}
+
+// 20 groups: their order is a heuristic's, which can be stopped half-way.
+TEST_CASE("stopped anywhere, there is a deployed start") {
+  Rng rng = Rng::for_task(6, 0);
+  const CommCostModel model = random_model(rng, Network::smooth, 20, 2);
+  for (int calls = 0; calls < 400; calls += 7) {
+    CAPTURE(calls);
+    int left = calls;
+    const auto starts = structured_starts(model, 1, [&] { return left-- <= 0; });
+    REQUIRE_FALSE(starts.empty());
+    for (const Deployed& start : starts) {
+      REQUIRE(is_permutation_of_devices(start.placement, model.devices()));
+      CHECK(start.cost == comm_cost(model, start.placement).total());
+    }
+  }
 }
