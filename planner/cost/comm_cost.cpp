@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 #include "planner/cost/bottleneck_matching.hpp"
 #include "planner/cost/open_path.hpp"
 
@@ -27,7 +28,7 @@ std::vector<int> matched_group(const CommCostModel& model, std::span<const int> 
   load(model, previous, group, matcher);
   matcher.solve();
   std::vector<int> matched;
-  for (const int column : matcher.column_of_row()) matched.push_back(group[static_cast<std::size_t>(column)]);
+  for (const int column : matcher.column_of_row()) matched.push_back(group[at(column)]);
   return matched;
 }
 
@@ -96,26 +97,44 @@ Eigen::MatrixXd coarsened_graph(const CommCostModel& model, const Placement& pla
   return weights;
 }
 
-Placement best_deployment(const CommCostModel& model, const Placement& placement,
-                          const std::function<bool()>& stop) {
+namespace {
+
+/// The order of the stages, found in the coarsened graph from the order at hand.
+using FindOrder = std::function<std::vector<int>(const Eigen::MatrixXd& graph, std::vector<int> order,
+                                                 const std::function<bool()>& stop)>;
+
+Placement deployment(const CommCostModel& model, const Placement& placement,
+                     const std::function<bool()>& stop, const FindOrder& find_order) {
   // Once told to stop, it stays so: half a graph must not be taken for a whole one.
   bool stopped = false;
   const auto must_stop = [&] { return stopped = stopped || (stop && stop()); };
   const Eigen::MatrixXd graph = coarsened_graph(model, placement, must_stop);
-  std::vector<int> order(static_cast<std::size_t>(placement.stages()));
+  std::vector<int> order(at(placement.stages()));
   std::iota(order.begin(), order.end(), 0);
-  if (!stopped) order = shortest_open_path(graph, order, must_stop);
+  if (!stopped) order = find_order(graph, order, must_stop);
   BottleneckMatcher matcher(placement.replicas());
   Placement deployed(placement.stages(), placement.replicas());
   std::vector<int> group;
   for (int stage = 0; stage < placement.stages(); ++stage) {
-    const auto members = placement.group(order[static_cast<std::size_t>(stage)]);
+    const auto members = placement.group(order[at(stage)]);
     group = stage == 0 ? std::vector<int>(members.begin(), members.end())
                        : matched_group(model, group, members, matcher);
     for (int replica = 0; replica < placement.replicas(); ++replica)
-      deployed.at(stage, replica) = group[static_cast<std::size_t>(replica)];
+      deployed.at(stage, replica) = group[at(replica)];
   }
   return deployed;
+}
+
+}  // namespace
+
+Placement best_deployment(const CommCostModel& model, const Placement& placement,
+                          const std::function<bool()>& stop) {
+  return deployment(model, placement, stop, shortest_open_path);
+}
+
+Placement improved_deployment(const CommCostModel& model, const Placement& placement,
+                              const std::function<bool()>& stop) {
+  return deployment(model, placement, stop, improved_open_path);
 }
 
 }  // namespace dtfm

@@ -11,8 +11,6 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr int small_group =
-    16;  // replicas up to which the best matching is looked for after every swap: it costs little
 
 double fastest_hop(const CommCostModel& model) {
   double fastest = infinity;
@@ -48,6 +46,7 @@ CommCostState::CommCostState(const CommCostModel& model, const Placement& placem
     load_hop(stage);
     matcher_.solve();
     adopt_matching(stage);
+    set_all_within(stage);
   }
   add_up();
 }
@@ -69,13 +68,17 @@ void CommCostState::enter_stage(int stage) {
   group_total_[at(stage)] = total;
 }
 
+void CommCostState::seat(int stage, int slot, int device) {
+  member_[position(stage, slot)] = device;
+  group_[at(device)] = stage;
+  slot_[at(device)] = slot;
+}
+
 /// `joining` takes the slot of `leaving` in `stage`: O(replicas) instead of adding up every pair.
 void CommCostState::replace(int stage, int slot, int leaving, int joining) {
   const double* lost = &model_->sync(0, leaving);
   const double* gained = &model_->sync(0, joining);
-  member_[position(stage, slot)] = joining;
-  group_[at(joining)] = stage;
-  slot_[at(joining)] = slot;
+  seat(stage, slot, joining);
   double joined = 0, slowest = 0, total = 0;
   for (const int peer : group(stage)) {
     joined += gained[peer];
@@ -87,6 +90,13 @@ void CommCostState::replace(int stage, int slot, int leaving, int joining) {
   exchange_[at(joining)] = joined;
   group_sync_[at(stage)] = std::max(slowest, joined);
   group_total_[at(stage)] = total + joined;
+}
+
+void CommCostState::replace_each_other(int a, int b) {
+  const int stage_a = group_of(a), stage_b = group_of(b);
+  const int slot_a = slot_[at(a)], slot_b = slot_[at(b)];
+  replace(stage_a, slot_a, a, b);
+  replace(stage_b, slot_b, b, a);
 }
 
 void CommCostState::add_up() {
@@ -113,29 +123,39 @@ void CommCostState::load_hop(int stage) {
 }
 
 void CommCostState::adopt_matching(int stage) {
-  for (int slot = 0; slot < replicas_; ++slot) {
-    const int partner_slot = matcher_.column_of_row()[at(slot)];
-    next_[position(stage, slot)] = partner_slot;
-    previous_[position(stage + 1, partner_slot)] = slot;
-  }
-  measure_hop(stage);
+  for (int slot = 0; slot < replicas_; ++slot) join(stage, slot, matcher_.column_of_row()[at(slot)]);
+  measure_pairs(stage);
+}
+
+void CommCostState::join(int stage, int slot, int next_slot) {
+  next_[position(stage, slot)] = next_slot;
+  previous_[position(stage + 1, next_slot)] = slot;
+}
+
+/// The best matching, from the one at hand.
+void CommCostState::improve_matching(int stage) {
+  load_hop(stage);
+  matcher_.solve_from({&next_[position(stage, 0)], at(replicas_)});
+  adopt_matching(stage);
 }
 
 /// After a swap put `a` and `b` into their places: the pairs at hand stay where they are as fast as before,
-/// and with them the hop's cost; otherwise the best matching is looked for.
+/// and with them the hop's cost; otherwise, and where the price was that of the best matching, that is looked
+/// for.
 void CommCostState::settle_hop(int stage, int a, int b) {
   bool as_fast = true;
+  int ends = 0;
   for (const int device : {a, b}) {
     if (group_of(device) != stage && group_of(device) != stage + 1) continue;
+    ++ends;
     const int slot =
         group_of(device) == stage ? slot_[at(device)] : previous_[position(stage + 1, slot_[at(device)])];
     as_fast &= slot != hop_[at(stage)].slowest_slot &&
                model_->hop(partner(device, stage), device) <= hop_[at(stage)].cost;
   }
-  if (!as_fast || replicas_ <= small_group) {
-    load_hop(stage);
-    matcher_.solve_from({&next_[position(stage, 0)], at(replicas_)});
-    adopt_matching(stage);
+  if (!as_fast || ends == 2 || is_small()) {
+    improve_matching(stage);
+    set_all_within(stage);
     return;
   }
   measure_pairs(stage);
@@ -146,8 +166,7 @@ void CommCostState::settle_hop(int stage, int a, int b) {
     }
 }
 
-void CommCostState::measure_hop(int stage) {
-  measure_pairs(stage);
+void CommCostState::set_all_within(int stage) {
   for (int slot = 0; slot < replicas_; ++slot)
     for (int other = 0; other < replicas_; ++other) set_within(stage, slot, other);
 }
@@ -198,23 +217,27 @@ int CommCostState::partner(int device, int stage) const {
                                      : member_[position(stage, previous_[position(stage + 1, slot)])];
 }
 
-double CommCostState::sync_energy_after(int a, int b) const {
+double CommCostState::sync_energy_after(std::span<const std::pair<int, int>> swaps) const {
   double slowest = 0, total = 0;
   for (int stage = 0; stage < stages_; ++stage) {
     total += group_total_[at(stage)];
-    if (stage != group_of(a) && stage != group_of(b)) slowest = std::max(slowest, group_sync_[at(stage)]);
+    const bool changes = std::any_of(swaps.begin(), swaps.end(), [&](const auto& swap) {
+      return stage == group_of(swap.first) || stage == group_of(swap.second);
+    });
+    if (!changes) slowest = std::max(slowest, group_sync_[at(stage)]);
   }
-  for (const auto& [leaving, joining] : {std::pair{a, b}, std::pair{b, a}}) {
-    const double* lost = &model_->sync(0, leaving);
-    const double* gained = &model_->sync(0, joining);
-    double joined = -gained[leaving];
-    for (const int peer : group(group_of(leaving))) {
-      joined += gained[peer];
-      if (peer != leaving) slowest = std::max(slowest, exchange_[at(peer)] - lost[peer] + gained[peer]);
+  for (const auto& [a, b] : swaps)
+    for (const auto& [leaving, joining] : {std::pair{a, b}, std::pair{b, a}}) {
+      const double* lost = &model_->sync(0, leaving);
+      const double* gained = &model_->sync(0, joining);
+      double joined = -gained[leaving];
+      for (const int peer : group(group_of(leaving))) {
+        joined += gained[peer];
+        if (peer != leaving) slowest = std::max(slowest, exchange_[at(peer)] - lost[peer] + gained[peer]);
+      }
+      slowest = std::max(slowest, joined);
+      total += 2 * (joined - exchange_[at(leaving)]);
     }
-    slowest = std::max(slowest, joined);
-    total += 2 * (joined - exchange_[at(leaving)]);
-  }
   return slowest + guidance_ * total / (stages_ * replicas_);
 }
 
@@ -292,18 +315,23 @@ CommCostState::HopAfter CommCostState::hop_after_exchange(int stage, int a, int 
   return after;
 }
 
+/// What hop `stage` could become cheaper by, at most.
+double CommCostState::most_savings(int stage) const {
+  return hop_[at(stage)].energy - (1 + guidance_) * fastest_hop_;
+}
+
 PricedSwap CommCostState::price(int a, int b, double limit) {
   PricedSwap swap{a, b, infinity};
   // What the hops not priced yet may still save: the limit can only be held against what is left after that.
   double savings = 0;
   auto touched = touched_hops(a, b);
   for (const int stage : touched)
-    if (stage >= 0) savings += hop_[at(stage)].energy - (1 + guidance_) * fastest_hop_;
-  double total = energy_ - sync_energy_ + sync_energy_after(a, b);
+    if (stage >= 0) savings += most_savings(stage);
+  double total = energy_ - sync_energy_ + sync_energy_after(std::array{std::pair{a, b}});
   if (total - savings >= limit) return swap;
   for (const int stage : touched) {
     if (stage < 0) continue;
-    savings -= hop_[at(stage)].energy - (1 + guidance_) * fastest_hop_;
+    savings -= most_savings(stage);
     const bool has_a = group_of(a) == stage || group_of(a) == stage + 1;
     const bool has_b = group_of(b) == stage || group_of(b) == stage + 1;
     const HopAfter after = has_a && has_b ? hop_after_exchange(stage, a, b)
@@ -328,10 +356,7 @@ std::array<int, 4> CommCostState::touched_hops(int a, int b) const {
 }
 
 void CommCostState::apply(const PricedSwap& swap) {
-  const int stage_a = group_of(swap.a), stage_b = group_of(swap.b);
-  const int slot_a = slot_[at(swap.a)], slot_b = slot_[at(swap.b)];
-  replace(stage_a, slot_a, swap.a, swap.b);
-  replace(stage_b, slot_b, swap.b, swap.a);
+  replace_each_other(swap.a, swap.b);
   for (const int stage : touched_hops(swap.a, swap.b)) {
     if (stage >= 0) settle_hop(stage, swap.a, swap.b);
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "planner/cost/bottleneck_matching.hpp"
@@ -16,6 +17,11 @@ namespace dtfm {
 struct PricedSwap {
   int a = 0, b = 0;   // devices
   double energy = 0;  // s, after the swap; infinite when it was found to reach the limit
+};
+
+/// A part of a pipeline: from `slot` of `stage` on, along the matchings.
+struct StageRun {
+  int stage = 0, slot = 0;
 };
 
 /// Groups in the order of the stages, and a perfect matching for each hop. The order stays as given; a
@@ -42,6 +48,10 @@ class CommCostState {
   PricedSwap price(int a, int b, double limit);
   void apply(const PricedSwap& swap);
 
+  /// Exchanges the devices of two runs of `length` consecutive stages that share no stage, unless the energy
+  /// would reach `limit`. Returns whether it did.
+  bool exchange_runs(StageRun a, StageRun b, int length, double limit);
+
   /// The placement as deployed: pipelines follow the matchings.
   Placement placement() const;
 
@@ -55,21 +65,29 @@ class CommCostState {
     double cost = 0, total = 0;
   };
 
+  /// So few replicas that the best matching is looked for after every change: it costs little.
+  bool is_small() const { return replicas_ <= 16; }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   std::size_t position(int stage, int slot) const { return at(stage) * at(replicas_) + at(slot); }
   void enter_stage(int stage);
+  void seat(int stage, int slot, int device);
   void replace(int stage, int slot, int leaving, int joining);
+  void replace_each_other(int a, int b);
   void add_up();
   void load_hop(int stage);
   void adopt_matching(int stage);
+  void join(int stage, int slot, int next_slot);
+  void improve_matching(int stage);
   void settle_hop(int stage, int a, int b);
-  void measure_hop(int stage);
+  void set_all_within(int stage);
   void measure_pairs(int stage);
   void set_within(int stage, int slot, int next_slot);
   int partner(int device, int stage) const;
-  double sync_energy_after(int a, int b) const;
+  double sync_energy_after(std::span<const std::pair<int, int>> swaps) const;
   HopAfter hop_after(int stage, int leaving, int joining);
   HopAfter hop_after_exchange(int stage, int a, int b);
+  double most_savings(int stage) const;
+  void exchange_seats(std::span<const std::pair<int, int>> swaps);
   bool can_keep_cost(int stage, int slot, int joining, bool is_first);
   std::array<int, 4> touched_hops(int a, int b) const;
   void check() const;
@@ -88,6 +106,7 @@ class CommCostState {
       within_;  // at position(stage, slot) · words_: partners no slower than the hop is now
   std::vector<std::uint64_t> unvisited_;  // scratch of can_keep_cost
   std::vector<int> queue_;
+  std::vector<int> saved_next_;      // scratch of exchange_runs
   std::vector<double> exchange_;     // of each device: sum of `sync` over its group
   std::vector<double> group_sync_;   // of each stage: max of exchange_
   std::vector<double> group_total_;  // of each stage: sum of exchange_

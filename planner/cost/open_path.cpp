@@ -14,36 +14,31 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double least_gain = 1e-12;  // relative to the length: less is rounding, and could cycle for ever
 
 std::vector<int> held_karp(const Eigen::MatrixXd& weights) {
-  const auto n = static_cast<std::size_t>(weights.rows());
-  const std::size_t sets = std::size_t{1} << n;
-  std::vector<double> length(sets * n, infinity);  // of the shortest path over `set` that ends in `last`
-  for (std::size_t node = 0; node < n; ++node) length[(std::size_t{1} << node) * n + node] = 0;
-  for (std::size_t set = 1; set < sets; ++set) {
-    for (std::size_t last = 0; last < n; ++last) {
-      const double so_far = length[set * n + last];
-      if (so_far == infinity) continue;
-      for (std::size_t next = 0; next < n; ++next) {
-        if (set >> next & 1) continue;
-        double& known = length[(set | std::size_t{1} << next) * n + next];
-        known = std::min(known, so_far + weights(static_cast<int>(last), static_cast<int>(next)));
-      }
+  const int n = static_cast<int>(weights.rows());
+  const int sets = 1 << n;
+  // At (last, set) the length of the shortest path over `set` that ends in `last`.
+  Eigen::ArrayXXd length = Eigen::ArrayXXd::Constant(n, sets, infinity);
+  for (int set = 1; set < sets; ++set)
+    for (int last = 0; last < n; ++last) {
+      const int rest = set & ~(1 << last);
+      if (rest == set) continue;
+      length(last, set) = rest == 0 ? 0 : (length.col(rest) + weights.col(last).array()).minCoeff();
     }
-  }
-  std::vector<int> order(n);
-  std::size_t set = sets - 1;
-  for (std::size_t position = n; position-- > 0;) {
-    std::size_t best = n;
+  std::vector<int> order(at(n));
+  int set = sets - 1;
+  for (int position = n; position-- > 0;) {
+    int best = n;
     double best_length = infinity;
-    for (std::size_t last = 0; last < n; ++last) {
+    for (int last = 0; last < n; ++last) {
       if ((set >> last & 1) == 0) continue;
-      const double onward = position + 1 == n ? 0 : weights(static_cast<int>(last), order[position + 1]);
-      if (const double through = length[set * n + last] + onward; best == n || through < best_length) {
+      const double onward = position + 1 == n ? 0 : weights(last, order[at(position + 1)]);
+      if (const double through = length(last, set) + onward; best == n || through < best_length) {
         best = last;
         best_length = through;
       }
     }
-    order[position] = static_cast<int>(best);
-    set &= ~(std::size_t{1} << best);
+    order[at(position)] = best;
+    set &= ~(1 << best);
   }
   return order;
 }
@@ -77,6 +72,7 @@ class PathMoves {
 
  private:
   bool must_stop() const { return stop_ && stop_(); }
+
   double edge(int a, int b) const { return a < 0 || b >= n_ ? 0 : weights_(order_[at(a)], order_[at(b)]); }
 
   bool reverse_some_segment(double least) {

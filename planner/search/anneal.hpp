@@ -1,4 +1,5 @@
-// Simulated annealing by swaps of two devices: the local search of the evolutionary strategy.
+// Simulated annealing by swaps of two devices and exchanges of two runs of stages: the local search of the
+// evolutionary strategy.
 #pragma once
 
 #include "planner/core/rng.hpp"
@@ -7,15 +8,15 @@
 namespace dtfm {
 
 struct Cooling {
-  long long swaps = 0;              // to price
+  long long moves = 0;              // to try
   double hottest = 0, coldest = 0;  // temperatures in s, geometric in between
   double guidance = 0;              // of CommCostState
-  double time_share = 0;  // > 0: of the run's time limit, which then ends the cooling instead of `swaps`
+  double time_share = 0;  // > 0: of the run's time limit, which then ends the cooling instead of `moves`
 };
 
 struct Annealed {
   Deployed best;
-  long long swaps = 0;  // priced
+  long long moves = 0;  // tried
 };
 
 /// Stops early when `run` must.

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 #include "planner/search/class_network.hpp"
 
 namespace dtfm {
@@ -18,10 +19,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr long long work_of_effort = 1000;  // see `is_spent`; some microseconds
 constexpr long long most_sync_ranges = 64;
 constexpr double rounding = 1e-12;  // relative: sums are added up in another order than in comm_cost
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// What an allocation takes: a header, and a multiple of 16.
 std::size_t on_heap(std::size_t bytes) {

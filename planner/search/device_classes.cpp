@@ -8,13 +8,10 @@
 #include <numeric>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 
 namespace dtfm {
 namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// Equal for devices whose costs to all others are equal but for their order.
 std::uint64_t signature(const CommCostModel& model, int device) {

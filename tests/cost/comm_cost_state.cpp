@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "planner/core/index.hpp"
@@ -152,7 +153,75 @@ void check_random_swaps(Rng& rng, const CommCostModel& model, double guidance, i
   }
 }
 
+/// Two runs of stages of one random length that share no stage, the later one first in every other call.
+std::tuple<StageRun, StageRun, int> random_runs(Rng& rng, const CommCostModel& model) {
+  const auto below = [&rng](int end) { return static_cast<int>(rng.below(static_cast<std::uint32_t>(end))); };
+  const int length = 1 + below(model.stages / 2);
+  const int first = below(model.stages - 2 * length + 1);
+  const int second = first + length + below(model.stages - first - 2 * length + 1);
+  const StageRun one{first, below(model.replicas)}, other{second, below(model.replicas)};
+  if (below(2) == 0) return {one, other, length};
+  return {other, one, length};
+}
+
+/// What the groups become when two runs of stages along the pipelines of `state` change places.
+Groups with_runs_exchanged(const CommCostState& state, StageRun a, StageRun b, int length) {
+  const Placement placement = state.placement();
+  const auto pipeline_of = [&](StageRun run) {
+    const int device = state.group(run.stage)[at(run.slot)];
+    int pipeline = 0;
+    while (placement.at(run.stage, pipeline) != device) ++pipeline;
+    return pipeline;
+  };
+  const int pipeline_a = pipeline_of(a), pipeline_b = pipeline_of(b);
+  Groups groups = groups_of(placement);
+  for (int i = 0; i < length; ++i)
+    std::swap(groups[at(a.stage + i)][at(pipeline_a)], groups[at(b.stage + i)][at(pipeline_b)]);
+  return groups;
+}
+
+void check_random_runs(Rng& rng, const CommCostModel& model, double guidance, int exchanges) {
+  CommCostState state(model, random_placement(rng, model.stages, model.replicas), guidance);
+  for (int i = 0; i < exchanges; ++i) {
+    const auto [a, b, length] = random_runs(rng, model);
+    CAPTURE(i, length, a.stage, b.stage);
+    const Groups after = with_runs_exchanged(state, a, b, length);
+    const double exact = cost_in_order(model, after), energy_before = state.energy();
+    const std::vector<int> before = state.placement().devices();
+    CommCostState made = state;
+    REQUIRE(made.exchange_runs(a, b, length, infinity));
+    check_groups(made, model);
+    REQUIRE(made.energy() == Approx(made.cost() + guidance * mean_cost(model, made.placement())));
+    REQUIRE(made.cost() >= exact * (1 - rounding));
+    if (model.replicas <= 16) check_state(made, model, guidance);
+    if (model.replicas <= 16) REQUIRE(made.cost() == Approx(exact).epsilon(rounding));
+    check_critical(made, model);
+    // Refused at any limit up to its energy, and then nothing has changed.
+    for (const double factor : {0.0, 0.5, 0.9, 1 - rounding}) {
+      REQUIRE_FALSE(state.exchange_runs(a, b, length, factor * made.energy()));
+      REQUIRE(state.placement().devices() == before);
+      REQUIRE(state.energy() == energy_before);
+    }
+    check_critical(state, model);
+    REQUIRE(state.exchange_runs(a, b, length, (1 + rounding) * made.energy()));
+    REQUIRE(state.placement().devices() == made.placement().devices());
+    const auto [x, y] = random_swap(rng, state, model);
+    check_swap(state, model, guidance, x, y);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("runs of stages change places whole, or nothing changes") {
+  const auto [stages, replicas] =
+      GENERATE(table<int, int>({{2, 1}, {5, 1}, {2, 4}, {4, 4}, {6, 2}, {8, 8}, {4, 20}, {5, 70}}));
+  for (const Network network : all_networks)
+    for (const double guidance : {0.0, 0.3}) {
+      CAPTURE(stages, replicas, static_cast<int>(network), guidance);
+      Rng rng = Rng::for_task(4, static_cast<std::uint64_t>(stages * 100 + replicas));
+      check_random_runs(rng, random_model(rng, network, stages, replicas), guidance, 40);
+    }
+}
 
 TEST_CASE("swaps are never priced below their cost, and the state stays what it says") {
   const auto [stages, replicas] =
