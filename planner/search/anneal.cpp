@@ -12,7 +12,7 @@ constexpr long long stride = 256;         // moves between two looks at the cloc
 constexpr long long strides_a_tick = 64;  // between two reports of progress
 constexpr double critical_share = 0.3;    // of swaps that begin with a device on which the cost depends
 constexpr int reorderings = 10;           // times that the order of the stages is made anew
-constexpr double share_of_runs = 0.3;     // of moves; from measurements, as evolutionary.cpp says of its own
+constexpr double share_of_runs = 0.6;     // of moves; from measurements, as evolutionary.cpp says of its own
 constexpr int shortest_run = 2;           // stages: a single one is a swap
 constexpr double least_gain = 1e-12;      // relative: less is rounding
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "planner/core/index.hpp"
 #include "planner/cost/bottleneck_matching.hpp"
 #include "planner/cost/comm_cost.hpp"
 #include "planner/search/device_classes.hpp"
@@ -45,7 +46,6 @@ class ClassNetwork {
   void make_canonical(Counts& a, Counts& b) const;
 
  private:
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   bool measure_hops(const std::function<bool()>& stop);
   bool measure_sync(const DeviceClasses& classes, const std::function<bool()>& stop);
   void find_twins();

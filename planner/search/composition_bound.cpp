@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/search/class_network.hpp"
+#include "planner/search/hop_levels.hpp"
 
 namespace dtfm {
 namespace {
@@ -61,13 +61,7 @@ class CompositionSearch {
     std::vector<double> largest;  // of each component: the largest share of its classes
   };
 
-  /// Hops of at most `cost` connect classes to components; slower ones cost `beyond` or more, which is
-  /// `extra` more than what the levels below account for.
-  struct Level {
-    double cost = 0, beyond = 0, extra = 0;
-    std::vector<int> component;  // of each class
-    int components = 0;
-    std::vector<int> size;        // of each component, in devices
+  struct Level : HopLevel {
     std::vector<RunShares> runs;  // of each sync range: see `set_run_shares`
   };
 
@@ -77,9 +71,6 @@ class CompositionSearch {
   };
 
   bool prepare();
-  void find_levels();
-  void add_level(double cost, double beyond);
-  bool is_like(const Level& a, const Level& b) const;
   bool enumerate(Counts& counts, int c, int left);
   void find_sync_ranges();
   bool set_run_shares(Level& level);
@@ -126,7 +117,7 @@ class CompositionSearch {
 /// False when told to stop: then nothing may be asked.
 bool CompositionSearch::prepare() {
   if (must_stop()) return false;
-  find_levels();
+  for (HopLevel& level : hop_levels(network_)) levels_.push_back({std::move(level), {}});
   Counts counts(at(network_.classes()));
   if (!enumerate(counts, 0, replicas_)) return false;
   std::stable_sort(compositions_.begin(), compositions_.end(),
@@ -136,51 +127,6 @@ bool CompositionSearch::prepare() {
     if (!set_run_shares(level)) return false;
   join_equal_ranges();
   return true;
-}
-
-/// One level for each cost at which the components change. That is at most twice as many as classes; the
-/// costs between need no levels of their own, for the runs at all of them are the same.
-void CompositionSearch::find_levels() {
-  const int n = network_.classes();
-  std::set<double> costs;
-  for (int a = 0; a < n; ++a)
-    for (int b = 0; b <= a; ++b)
-      if (network_.hop(a, b) < infinity) costs.insert(network_.hop(a, b));
-  for (auto cost = costs.begin(); cost != costs.end() && std::next(cost) != costs.end(); ++cost)
-    add_level(*cost, *std::next(cost));
-  for (std::size_t i = 0; i < levels_.size(); ++i) levels_[i].extra = levels_[i].beyond - levels_[i].cost;
-}
-
-void CompositionSearch::add_level(double cost, double beyond) {
-  const int n = network_.classes();
-  Level level{cost, beyond, 0, std::vector<int>(at(n)), 0, {}, {}};
-  std::iota(level.component.begin(), level.component.end(), 0);
-  for (int a = 0; a < n; ++a)
-    for (int b = 0; b < a; ++b)
-      if (network_.hop(a, b) <= cost)
-        std::replace(level.component.begin(), level.component.end(), level.component[at(a)],
-                     level.component[at(b)]);
-  std::vector<int> number(at(n), -1);
-  for (int c = 0; c < n; ++c) {
-    int& index = number[at(level.component[at(c)])];
-    if (index < 0) {
-      index = level.components++;
-      level.size.push_back(0);
-    }
-    level.component[at(c)] = index;
-    level.size[at(index)] += network_.size(c);
-  }
-  if (!levels_.empty() && is_like(levels_.back(), level))
-    levels_.back().beyond = beyond;
-  else
-    levels_.push_back(std::move(level));
-}
-
-/// The same components, of which the same classes can be left within the level.
-bool CompositionSearch::is_like(const Level& a, const Level& b) const {
-  for (int c = 0; c < network_.classes(); ++c)
-    if ((network_.least_hop(c) > a.cost) != (network_.least_hop(c) > b.cost)) return false;
-  return a.component == b.component;
 }
 
 bool CompositionSearch::enumerate(Counts& counts, int c, int left) {
@@ -202,14 +148,14 @@ bool CompositionSearch::enumerate(Counts& counts, int c, int left) {
 
 /// At most so many consecutive groups can hold as much of each component as `counts` does.
 int CompositionSearch::longest_run(const Level& level, const Counts& counts) {
-  share_.assign(at(level.components), 0);
+  share_.assign(at(level.components()), 0);
   for (int c = 0; c < network_.classes(); ++c) {
     if (counts[at(c)] > 0 && network_.least_hop(c) > level.cost)
       return 1;  // no hop within the level touches it
     share_[at(level.component[at(c)])] += counts[at(c)];
   }
   int longest = stages_;
-  for (int k = 0; k < level.components; ++k)
+  for (int k = 0; k < level.components(); ++k)
     if (share_[at(k)] > 0) longest = std::min(longest, level.size[at(k)] / share_[at(k)]);
   return longest;
 }
@@ -245,7 +191,7 @@ bool CompositionSearch::set_run_shares(Level& level) {
       for (std::size_t c = 0; c < n; ++c)
         if (counts[c] > 0) longest[c] = std::max(longest[c], run);
     }
-    RunShares shares{std::vector<double>(n), std::vector<double>(at(level.components))};
+    RunShares shares{std::vector<double>(n), std::vector<double>(at(level.components()))};
     for (std::size_t c = 0; c < n; ++c) {
       shares.of_class[c] = longest[c] > 0 ? 1.0 / (longest[c] * replicas_) : infinity;
       double& largest = shares.largest[at(level.component[c])];
@@ -270,8 +216,8 @@ void CompositionSearch::join_equal_ranges() {
 }
 
 void CompositionSearch::sum_components(const Level& level, const State& state) {
-  rest_.assign(at(level.components), 0);
-  now_.assign(at(level.components), 0);
+  rest_.assign(at(level.components()), 0);
+  now_.assign(at(level.components()), 0);
   for (std::size_t c = 0; c < state.last.size(); ++c) {
     rest_[at(level.component[c])] += state.remaining[c];
     now_[at(level.component[c])] += state.last[c];
@@ -342,7 +288,7 @@ double CompositionSearch::least_total(const State& state) {
     std::erase_if(open_ranges_, [&](OpenRange& open) {
       const double runs = least_runs(level.runs[open.range], alike, state);
       const double crossings = std::clamp(std::ceil(runs - 1e-9), double(least), double(state.left));
-      open.path += level.extra * crossings;
+      open.path += level.extra() * crossings;
       return runs == infinity || open.sync + open.path >= upper_bound_;
     });
   }
@@ -441,7 +387,7 @@ bool CompositionSearch::expand(const State& state) {
 double CompositionSearch::least_hop(const Counts& from, const Counts& to) {
   double least = network_.fastest_hop();
   for (const Level& level : levels_) {
-    rest_.assign(at(level.components), 0);
+    rest_.assign(at(level.components()), 0);
     for (std::size_t c = 0; c < from.size(); ++c) rest_[at(level.component[c])] += from[c] - to[c];
     if (std::all_of(rest_.begin(), rest_.end(), [](int difference) { return difference == 0; })) break;
     least = level.beyond;

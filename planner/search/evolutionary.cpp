@@ -22,12 +22,12 @@ namespace {
 // number.
 constexpr int islands = 4;
 constexpr int structured_islands = 2;    // the others begin at random
-constexpr int generations = 8;           // that a budget is cut into
-constexpr int first_shares = 8;          // the first has to find structure: it gets so many times the moves
+constexpr int generations = 4;           // that a budget is cut into
+constexpr int first_shares = 12;         // the first has to find structure: it gets so many times the moves
 constexpr int patience = 2;              // generations without gain after which islands that agree are done
 constexpr double share_for_bound = 0.1;  // of a time limit
 // Temperatures, as shares of the best cost.
-constexpr double hottest_first = 0.08, hottest_later = 0.03, coldest = 0.0005;
+constexpr double hottest_first = 0.05, hottest_later = 0.03, coldest = 0.0002;
 constexpr double guidance = 0.2;  // of every second island
 
 /// Moves that the default budget has: fewer where many devices are interchangeable, and where a move costs
