@@ -158,4 +158,20 @@ DeviceClasses Dendrogram::cut(int count) const {
   return numbered(label);
 }
 
+int Dendrogram::natural_count() const {
+  std::vector<double> distances;
+  for (const Merge& merge : merges) distances.push_back(merge.distance);
+  std::sort(distances.begin(), distances.end());
+  int count = 1;
+  double widest = 0;
+  for (int clusters = 2; 2 * clusters <= devices; ++clusters) {
+    const double within = distances[at(devices - clusters - 1)], beyond = distances[at(devices - clusters)];
+    const double gap = beyond > 0 ? beyond / std::max(within, 1e-9 * beyond) : 0;
+    if (gap <= widest) continue;
+    widest = gap;
+    count = clusters;
+  }
+  return count;
+}
+
 }  // namespace dtfm

@@ -36,6 +36,9 @@ struct Dendrogram {
   std::vector<int> leaf_order() const;
   /// The partition into `count` clusters.
   DeviceClasses cut(int count) const;
+  /// How many clusters there are where the next merge is so much farther than the one before as nowhere else:
+  /// 2 … half the devices.
+  int natural_count() const;
 };
 
 /// When `stop` says so half-way, what is left is joined at infinite distance, in no order that means

@@ -3,6 +3,7 @@
 // anneals it; the better of child and parent stays. Islands are worked on in parallel and read only what the
 // generation before left, so that the result does not depend on the number of threads.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "planner/core/index.hpp"
@@ -21,14 +22,15 @@ namespace {
 // 512 in 12 and 20. Fewer islands leave each one time to cool slowly, which counts for more than their
 // number.
 constexpr int islands = 4;
-constexpr int structured_islands = 2;    // the others begin at random
+// Temperatures to begin with, as shares of the best cost. The first islands get structured starts, which more
+// heat would melt; the others begin at random.
+constexpr std::array hottest_structured{0.003, 0.01};
+constexpr double hottest_random = 0.05, hottest_later = 0.03, coldest = 0.0002;
 constexpr int generations = 4;           // that a budget is cut into
 constexpr int first_shares = 12;         // the first has to find structure: it gets so many times the moves
 constexpr int patience = 2;              // generations without gain after which islands that agree are done
 constexpr double share_for_bound = 0.1;  // of a time limit
-// Temperatures, as shares of the best cost.
-constexpr double hottest_first = 0.05, hottest_later = 0.03, coldest = 0.0002;
-constexpr double guidance = 0.2;  // of every second island
+constexpr double guidance = 0.2;         // of every second island
 
 /// Moves that the default budget has: fewer where many devices are interchangeable, and where a move costs
 /// more.
@@ -103,7 +105,8 @@ class Evolution {
     for (int i = 0; i < islands; ++i) {
       if (i > 0 && run_.must_stop()) return;
       Rng rng = Rng::for_task(run_.options().seed, static_cast<std::uint64_t>(i));
-      const bool structured = i < structured_islands && at(i) < starts.size();
+      const bool structured = at(i) < std::min(hottest_structured.size(), starts.size());
+      hottest_first_.push_back(structured ? hottest_structured[at(i)] : hottest_random);
       population_.push_back(structured ? starts[at(i)]
                                        : deployed(run_.model(), random_placement(run_.model(), rng),
                                                   [this] { return run_.must_stop(); }));
@@ -111,11 +114,12 @@ class Evolution {
     }
   }
 
-  Cooling cooling(int generation) const {
+  Cooling cooling(int generation, int island) const {
     const bool first = generation == 0;
     const double share = (first ? first_shares : 1.0) / (generations + first_shares - 1);
     const double cost = run_.best_cost();
-    Cooling cooling{0, (first ? hottest_first : hottest_later) * cost, coldest * cost, 0, 0};
+    Cooling cooling{0, (first ? hottest_first_[at(island)] : hottest_later) * cost, coldest * cost, 0, 0};
+    cooling.guidance = island % 2 == 0 ? guidance : 0;
     const long long left = (budget_ - run_.evaluations() + islands - 1) / islands;
     if (run_.options().evaluations || !run_.options().time_limit)
       cooling.moves =
@@ -126,13 +130,11 @@ class Evolution {
   }
 
   void advance(int generation) {
-    const Cooling shared = cooling(generation);
     const auto children = parallel_map(islands, run_.options().threads, [&](int i) {
       Rng rng =
           Rng::for_task(run_.options().seed, static_cast<std::uint64_t>((generation + 1) * islands + i));
-      Cooling own = shared;
-      own.guidance = i % 2 == 0 ? guidance : 0;
-      return annealed(run_, generation == 0 ? population_[at(i)].placement : child(i, rng), own, rng);
+      return annealed(run_, generation == 0 ? population_[at(i)].placement : child(i, rng),
+                      cooling(generation, i), rng);
     });
     const double before = run_.best_cost();
     for (int i = 0; i < islands; ++i) {
@@ -163,6 +165,7 @@ class Evolution {
   int classes_;  // of interchangeable devices
   long long budget_;
   std::vector<Deployed> population_;
+  std::vector<double> hottest_first_;  // of each island
   int last_gain_ = -1;
 };
 

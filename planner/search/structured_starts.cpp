@@ -5,11 +5,14 @@
 #include <numeric>
 
 #include "planner/core/parallel.hpp"
+#include "planner/search/block_starts.hpp"
 #include "planner/search/device_classes.hpp"
 #include "planner/search/random_placement.hpp"
 
 namespace dtfm {
 namespace {
+
+constexpr int most_block_starts = 4;
 
 struct Pattern {
   int order, segment, block;  // segment: groups; block: devices
@@ -65,7 +68,8 @@ std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
                                         const std::function<bool()>& stop) {
   std::vector<int> file_order(static_cast<std::size_t>(model.devices()));
   std::iota(file_order.begin(), file_order.end(), 0);
-  const std::vector<int> leaves = cluster_devices(model, stop).leaf_order();
+  const Dendrogram tree = cluster_devices(model, stop);
+  const std::vector<int> leaves = tree.leaf_order();
   const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, stop)};
   std::vector<Pattern> patterns;
   for (int order = 0; order < static_cast<int>(orders.size()); ++order)
@@ -79,6 +83,9 @@ std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
     return deployed(model, dealt(model, order, pattern.segment, pattern.block), stop);
   });
   std::erase_if(starts, [](const Deployed& start) { return start.placement.stages() == 0; });
+  for (Deployed& start :
+       block_starts(model, tree.cut(tree.natural_count()), most_block_starts, threads, stop))
+    starts.push_back(std::move(start));
   const auto by_cost = [](const Deployed& a, const Deployed& b) { return a.cost < b.cost; };
   std::stable_sort(starts.begin(), starts.end(), by_cost);
   const auto same_cost = [](const Deployed& a, const Deployed& b) { return a.cost == b.cost; };

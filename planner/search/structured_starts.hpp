@@ -12,7 +12,7 @@ namespace dtfm {
 /// similar ones are neighbours, are cut into segments of so many groups; within a segment, blocks of so many
 /// neighbours are dealt to its groups in turn: blocks of one spread every site over the groups, blocks of a
 /// group's size keep sites whole, and segments keep unlike parts of the network apart. All orders, segments
-/// and blocks of powers of two are tried.
+/// and blocks of powers of two are tried; and the `block_starts` of the clusters that stand out most.
 /// The first one always, the others unless `stop` says so; then what is half-way is deployed as it is.
 std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
                                         const std::function<bool()>& stop);
