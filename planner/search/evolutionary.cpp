@@ -33,11 +33,11 @@ constexpr double share_for_bound = 0.1;  // of a time limit
 constexpr double guidance = 0.2;         // of every second island
 
 /// Moves that the default budget has: fewer where many devices are interchangeable, and where a move costs
-/// more.
+/// more: in large groups most of it goes into matchings, of replicas² steps.
 long long default_moves(const CommCostModel& model, int classes) {
   constexpr double most = 16e6;
   const double distinct = std::max(0.125, static_cast<double>(classes) / model.devices());
-  const double effort = std::max(1.0, model.replicas / 8.0);
+  const double effort = std::max(1.0, model.replicas / 8.0) * std::max(1.0, model.replicas / 64.0);
   return std::llround(most * distinct / effort);
 }
 

@@ -1,9 +1,11 @@
 #include "planner/search/structured_starts.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
+#include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/search/block_starts.hpp"
 #include "planner/search/device_classes.hpp"
@@ -13,6 +15,7 @@ namespace dtfm {
 namespace {
 
 constexpr int most_block_starts = 4;
+constexpr double most_work = 8e8;  // of deploying, in pairs of devices that are matched: half a minute
 
 struct Pattern {
   int order, segment, block;  // segment: groups; block: devices
@@ -24,9 +27,7 @@ std::vector<int> by_fastest_link(const CommCostModel& model, const std::vector<i
   std::vector<double> fastest(leaves.size(), std::numeric_limits<double>::infinity());
   for (int device = 0; device < model.devices() && !stop(); ++device)
     for (int peer = 0; peer < model.devices(); ++peer)
-      if (peer != device)
-        fastest[static_cast<std::size_t>(device)] =
-            std::min(fastest[static_cast<std::size_t>(device)], model.hop(peer, device));
+      if (peer != device) fastest[at(device)] = std::min(fastest[at(device)], model.hop(peer, device));
   std::vector<int> order = leaves;
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return fastest[static_cast<std::size_t>(a)] < fastest[static_cast<std::size_t>(b)];
@@ -38,16 +39,15 @@ Placement dealt(const CommCostModel& model, std::span<const int> order, int segm
   Placement placement(model.stages, model.replicas);
   for (int first = 0; first < model.stages; first += segment) {
     const int groups = std::min(segment, model.stages - first);
-    std::vector<int> filled(static_cast<std::size_t>(groups));
-    const auto devices = order.subspan(static_cast<std::size_t>(first * model.replicas),
-                                       static_cast<std::size_t>(groups * model.replicas));
+    std::vector<int> filled(at(groups));
+    const auto devices = order.subspan(at(first * model.replicas), at(groups * model.replicas));
     int group = 0, in_block = 0;
     for (const int device : devices) {
-      while (filled[static_cast<std::size_t>(group)] == model.replicas || in_block == block) {
+      while (filled[at(group)] == model.replicas || in_block == block) {
         group = (group + 1) % groups;
         in_block = 0;
       }
-      placement.at(first + group, filled[static_cast<std::size_t>(group)]++) = device;
+      placement.at(first + group, filled[at(group)]++) = device;
       ++in_block;
     }
   }
@@ -62,30 +62,66 @@ std::vector<int> doubling(int most) {
   return sizes;
 }
 
-}  // namespace
+struct Candidate {
+  Placement placement;  // neither ordered nor matched
+  double exchange;      // s: its slowest group's, and so less than it costs
+};
 
-std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
-                                        const std::function<bool()>& stop) {
-  std::vector<int> file_order(static_cast<std::size_t>(model.devices()));
-  std::iota(file_order.begin(), file_order.end(), 0);
-  const Dendrogram tree = cluster_devices(model, stop);
-  const std::vector<int> leaves = tree.leaf_order();
-  const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, stop)};
+/// By all patterns, the fastest exchange first.
+std::vector<Candidate> dealt_placements(const CommCostModel& model,
+                                        const std::vector<std::vector<int>>& orders, int threads) {
   std::vector<Pattern> patterns;
   for (int order = 0; order < static_cast<int>(orders.size()); ++order)
     for (const int segment : doubling(model.stages))
       for (const int block : doubling(model.replicas))
         if (segment > 1 || block == 1) patterns.push_back({order, segment, block});
-  auto starts = parallel_map(static_cast<int>(patterns.size()), threads, [&](int i) {
-    if (i > 0 && stop()) return Deployed{};
-    const Pattern& pattern = patterns[static_cast<std::size_t>(i)];
-    const auto& order = orders[static_cast<std::size_t>(pattern.order)];
-    return deployed(model, dealt(model, order, pattern.segment, pattern.block), stop);
+  auto candidates = parallel_map(static_cast<int>(patterns.size()), threads, [&](int i) {
+    const Pattern& pattern = patterns[at(i)];
+    Candidate candidate{dealt(model, orders[at(pattern.order)], pattern.segment, pattern.block), 0};
+    for (int stage = 0; stage < model.stages; ++stage)
+      candidate.exchange = std::max(candidate.exchange, sync_cost(model, candidate.placement.group(stage)));
+    return candidate;
   });
-  std::erase_if(starts, [](const Deployed& start) { return start.placement.stages() == 0; });
-  for (Deployed& start :
-       block_starts(model, tree.cut(tree.natural_count()), most_block_starts, threads, stop))
-    starts.push_back(std::move(start));
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.exchange < b.exchange; });
+  return candidates;
+}
+
+/// Deploying takes many matchings: those whose exchange alone costs more than two starts at hand are not
+/// worth it. The first one is deployed always, the others unless `stop` says so.
+void deploy_cheapest(const CommCostModel& model, int threads, const std::function<bool()>& stop,
+                     const std::vector<Candidate>& candidates, std::vector<Deployed>& starts) {
+  constexpr int batch = 8;  // whatever the number of threads, so that the starts do not depend on it
+  const double work = static_cast<double>(model.devices()) * model.devices();  // of one
+  const std::size_t most =
+      std::min(candidates.size(), std::max<std::size_t>(batch, std::lround(most_work / work)));
+  for (std::size_t first = 0; first < most; first += batch) {
+    std::vector<double> costs;
+    for (const Deployed& start : starts) costs.push_back(start.cost);
+    std::sort(costs.begin(), costs.end());
+    if (costs.size() >= 2 && candidates[first].exchange >= costs[1]) return;
+    const int count = std::min(batch, static_cast<int>(most - first));
+    auto deployed_batch = parallel_map(count, threads, [&](int i) {
+      if (first + at(i) > 0 && stop()) return Deployed{};
+      return deployed(model, candidates[first + at(i)].placement, stop);
+    });
+    std::erase_if(deployed_batch, [](const Deployed& start) { return start.placement.stages() == 0; });
+    for (Deployed& start : deployed_batch) starts.push_back(std::move(start));
+  }
+}
+
+}  // namespace
+
+std::vector<Deployed> structured_starts(const CommCostModel& model, int threads,
+                                        const std::function<bool()>& stop) {
+  std::vector<int> file_order(at(model.devices()));
+  std::iota(file_order.begin(), file_order.end(), 0);
+  const Dendrogram tree = cluster_devices(model, stop);
+  const std::vector<int> leaves = tree.leaf_order();
+  const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, stop)};
+  std::vector<Deployed> starts =
+      block_starts(model, tree.cut(tree.natural_count()), most_block_starts, threads, stop);
+  deploy_cheapest(model, threads, stop, dealt_placements(model, orders, threads), starts);
   const auto by_cost = [](const Deployed& a, const Deployed& b) { return a.cost < b.cost; };
   std::stable_sort(starts.begin(), starts.end(), by_cost);
   const auto same_cost = [](const Deployed& a, const Deployed& b) { return a.cost == b.cost; };
