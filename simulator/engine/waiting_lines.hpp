@@ -1,0 +1,71 @@
+// Places where tasks are served one at a time: named queues and fifo hosts.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+
+/// Who is next: the larger priority, then who has been ready for longer, then who comes first in the graph.
+struct Waiting {
+  double priority = 0;
+  double ready = 0;
+  int task = 0;
+};
+
+class WaitingLines {
+ public:
+  explicit WaitingLines(int lines) : lines_(at(lines)) {}
+
+  void join(int line, const Waiting& waiting) {
+    std::vector<Waiting>& heap = lines_[at(line)].heap;
+    heap.push_back(waiting);
+    std::push_heap(heap.begin(), heap.end(), comes_later);
+    notice(line);
+  }
+  /// The task that was served has ended.
+  void leave(int line) {
+    lines_[at(line)].busy = false;
+    notice(line);
+  }
+  bool has_news() const { return !news_.empty(); }
+  /// Serves the next of every line that is free, in the order in which the lines had news.
+  template <class Serve>
+  void serve(const Serve& serve_task) {
+    serving_.swap(news_);
+    for (const int number : serving_) {
+      Line& line = lines_[at(number)];
+      line.noticed = false;
+      if (line.busy || line.heap.empty()) continue;
+      std::pop_heap(line.heap.begin(), line.heap.end(), comes_later);
+      const int task = line.heap.back().task;
+      line.heap.pop_back();
+      line.busy = true;
+      serve_task(task);
+    }
+    serving_.clear();
+  }
+
+ private:
+  struct Line {
+    std::vector<Waiting> heap;
+    bool busy = false, noticed = false;
+  };
+  static bool comes_later(const Waiting& a, const Waiting& b) {
+    if (a.priority != b.priority) return a.priority < b.priority;
+    if (a.ready != b.ready) return a.ready > b.ready;
+    return a.task > b.task;
+  }
+  void notice(int line) {
+    if (lines_[at(line)].noticed) return;
+    lines_[at(line)].noticed = true;
+    news_.push_back(line);
+  }
+
+  std::vector<Line> lines_;
+  std::vector<int> news_, serving_;
+};
+
+}  // namespace dtfm
