@@ -58,7 +58,7 @@ double BottleneckMatcher::solve() {
     match_within(threshold);
     const auto left = std::find(column_of_row_.begin(), column_of_row_.end(), none);
     if (left == column_of_row_.end()) return threshold;
-    threshold = augment(static_cast<int>(left - column_of_row_.begin()), threshold);
+    threshold = augment(static_cast<int>(left - column_of_row_.begin()), threshold, infinity);
   }
 }
 
@@ -104,12 +104,15 @@ double BottleneckMatcher::solve_from(std::span<const int> column_of_row) {
     row_of_column_[at(column_of_row[at(row)])] = row;
   }
   for (;;) {
-    const int row = slowest_row();
-    const double slowest = cost(row, column_of_row_[at(row)]);
-    row_of_column_[at(column_of_row_[at(row)])] = none;
+    const int row = slowest_row(), column = column_of_row_[at(row)];
+    const double slowest = cost(row, column);
+    row_of_column_[at(column)] = none;
     column_of_row_[at(row)] = none;
     const double faster = std::nextafter(slowest, -infinity);
-    if (augment(row, std::min(faster, slowest_pair_but(row))) > faster) return slowest;
+    if (augment(row, std::min(faster, slowest_pair_but(row)), faster) <= faster) continue;
+    column_of_row_[at(row)] = column;
+    row_of_column_[at(column)] = row;
+    return slowest;
   }
 }
 
@@ -128,8 +131,9 @@ double BottleneckMatcher::slowest_pair_but(int row) const {
 }
 
 // Prim's algorithm on the alternating tree from `row`: the column that is reached at the least cost joins
-// next. Returns the larger of `threshold` and the slowest edge of the path.
-double BottleneckMatcher::augment(int row, double threshold) {
+// next. Returns the larger of `threshold` and the slowest edge of the path; once that is sure to exceed
+// `most`, gives up, leaves everything as it is and returns it.
+double BottleneckMatcher::augment(int row, double threshold, double most) {
   std::iota(unvisited_.begin(), unvisited_.end(), 0);
   std::fill(key_.begin(), key_.end(), infinity);
   int left = size_;
@@ -151,6 +155,7 @@ double BottleneckMatcher::augment(int row, double threshold) {
     DTFM_ASSERT(left > 0);
     const int column = unvisited_[at(closest)];
     threshold = std::max(threshold, key_[at(column)]);
+    if (threshold > most) return threshold;
     if (row_of_column_[at(column)] == none) {
       flip_path_to(column);
       return threshold;

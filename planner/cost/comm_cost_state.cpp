@@ -159,16 +159,31 @@ void CommCostState::settle_hop(int stage, int a, int b) {
     return;
   }
   measure_pairs(stage);
-  for (const int device : {a, b})
-    for (int other = 0; other < replicas_; ++other) {
-      if (group_of(device) == stage) set_within(stage, slot_[at(device)], other);
-      if (group_of(device) == stage + 1) set_within(stage, other, slot_[at(device)]);
-    }
+  set_within_of(stage, a);
+  set_within_of(stage, b);
 }
 
 void CommCostState::set_all_within(int stage) {
-  for (int slot = 0; slot < replicas_; ++slot)
-    for (int other = 0; other < replicas_; ++other) set_within(stage, slot, other);
+  const double most = hop_[at(stage)].cost;
+  const int* next = &member_[position(stage + 1, 0)];
+  for (int slot = 0; slot < replicas_; ++slot) {
+    const double* hop = &model_->hop(0, member_[position(stage, slot)]);
+    for (std::size_t word = 0; word < words_; ++word) {
+      const int first = static_cast<int>(word * 64), last = std::min(first + 64, replicas_);
+      std::uint64_t set = 0;
+      for (int other = first; other < last; ++other)
+        set |= static_cast<std::uint64_t>(hop[next[other]] <= most) << (other - first);
+      within_[position(stage, slot) * words_ + word] = set;
+    }
+  }
+}
+
+/// The same where only the slot of `device` has another member than before.
+void CommCostState::set_within_of(int stage, int device) {
+  for (int other = 0; other < replicas_; ++other) {
+    if (group_of(device) == stage) set_within(stage, slot_[at(device)], other);
+    if (group_of(device) == stage + 1) set_within(stage, other, slot_[at(device)]);
+  }
 }
 
 void CommCostState::set_within(int stage, int slot, int next_slot) {
@@ -304,15 +319,25 @@ bool CommCostState::can_keep_cost(int stage, int slot, int joining, bool is_firs
   return false;
 }
 
-/// Hop `stage` when `a` and `b` are its two stages' members and change places.
-CommCostState::HopAfter CommCostState::hop_after_exchange(int stage, int a, int b) {
-  std::swap(member_[position(group_of(a), slot_[at(a)])], member_[position(group_of(b), slot_[at(b)])]);
+/// Hop `stage` when a device of each of its stages is replaced: {leaving, joining} of the first, of the
+/// second.
+CommCostState::HopAfter CommCostState::hop_after_both(int stage, std::pair<int, int> first,
+                                                      std::pair<int, int> second) {
+  int& first_seat = member_[position(stage, slot_[at(first.first)])];
+  int& second_seat = member_[position(stage + 1, slot_[at(second.first)])];
+  first_seat = first.second;
+  second_seat = second.second;
   load_hop(stage);
   HopAfter after{matcher_.solve_from({&next_[position(stage, 0)], at(replicas_)}), 0};
   for (int slot = 0; slot < replicas_; ++slot)
     after.total += matcher_.cost(slot, matcher_.column_of_row()[at(slot)]);
-  std::swap(member_[position(group_of(a), slot_[at(a)])], member_[position(group_of(b), slot_[at(b)])]);
+  first_seat = first.first;
+  second_seat = second.first;
   return after;
+}
+
+double CommCostState::energy_of(const HopAfter& hop) const {
+  return hop.cost + guidance_ * hop.total / replicas_;
 }
 
 /// What hop `stage` could become cheaper by, at most.
@@ -334,10 +359,12 @@ PricedSwap CommCostState::price(int a, int b, double limit) {
     savings -= most_savings(stage);
     const bool has_a = group_of(a) == stage || group_of(a) == stage + 1;
     const bool has_b = group_of(b) == stage || group_of(b) == stage + 1;
-    const HopAfter after = has_a && has_b ? hop_after_exchange(stage, a, b)
-                           : has_a        ? hop_after(stage, a, b)
-                                          : hop_after(stage, b, a);
-    total += after.cost + guidance_ * after.total / replicas_ - hop_[at(stage)].energy;
+    const int in_first = group_of(a) == stage ? a : b, in_second = in_first == a ? b : a;
+    const HopAfter after = has_a && has_b
+                               ? hop_after_both(stage, {in_first, in_second}, {in_second, in_first})
+                           : has_a ? hop_after(stage, a, b)
+                                   : hop_after(stage, b, a);
+    total += energy_of(after) - hop_[at(stage)].energy;
     if (total - savings >= limit) return swap;
   }
   swap.energy = total;

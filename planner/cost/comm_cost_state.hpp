@@ -48,9 +48,10 @@ class CommCostState {
   PricedSwap price(int a, int b, double limit);
   void apply(const PricedSwap& swap);
 
-  /// Exchanges the devices of two runs of `length` consecutive stages that share no stage, unless the energy
-  /// would reach `limit`. Returns whether it did.
-  bool exchange_runs(StageRun a, StageRun b, int length, double limit);
+  /// The energy, in s, once the devices of two runs of `length` consecutive stages, which share no stage,
+  /// have changed places; infinite when it was found to reach `limit`.
+  double price_runs(StageRun a, StageRun b, int length, double limit);
+  void exchange_runs(StageRun a, StageRun b, int length);
 
   /// The placement as deployed: pipelines follow the matchings.
   Placement placement() const;
@@ -80,14 +81,21 @@ class CommCostState {
   void improve_matching(int stage);
   void settle_hop(int stage, int a, int b);
   void set_all_within(int stage);
+  void set_within_of(int stage, int device);
   void measure_pairs(int stage);
   void set_within(int stage, int slot, int next_slot);
   int partner(int device, int stage) const;
   double sync_energy_after(std::span<const std::pair<int, int>> swaps) const;
   HopAfter hop_after(int stage, int leaving, int joining);
-  HopAfter hop_after_exchange(int stage, int a, int b);
+  HopAfter hop_after_both(int stage, std::pair<int, int> first, std::pair<int, int> second);
+  double energy_of(const HopAfter& hop) const;
+  void follow_runs(StageRun a, StageRun b, int length);
+  std::array<int, 4> ends_of_runs(int a, int b, int length) const;
+  double pair_of(int device) const;
+  HopAfter hop_with_pair(int stage, int slot, double pair) const;
+  HopAfter hop_after_runs(int stage, int a, int b, int length);
+  void settle_hop_after_runs(int stage, bool is_between);
   double most_savings(int stage) const;
-  void exchange_seats(std::span<const std::pair<int, int>> swaps);
   bool can_keep_cost(int stage, int slot, int joining, bool is_first);
   std::array<int, 4> touched_hops(int a, int b) const;
   void check() const;
@@ -106,11 +114,11 @@ class CommCostState {
       within_;  // at position(stage, slot) · words_: partners no slower than the hop is now
   std::vector<std::uint64_t> unvisited_;  // scratch of can_keep_cost
   std::vector<int> queue_;
-  std::vector<int> saved_next_;      // scratch of exchange_runs
-  std::vector<double> exchange_;     // of each device: sum of `sync` over its group
-  std::vector<double> group_sync_;   // of each stage: max of exchange_
-  std::vector<double> group_total_;  // of each stage: sum of exchange_
-  std::vector<Hop> hop_;             // stages − 1
+  std::vector<std::pair<int, int>> exchanged_;  // scratch of follow_runs
+  std::vector<double> exchange_;                // of each device: sum of `sync` over its group
+  std::vector<double> group_sync_;              // of each stage: max of exchange_
+  std::vector<double> group_total_;             // of each stage: sum of exchange_
+  std::vector<Hop> hop_;                        // stages − 1
   double cost_ = 0, energy_ = 0, sync_energy_ = 0;
   BottleneckMatcher matcher_;
 };

@@ -84,7 +84,10 @@ class Annealing {
     int first = below(model().stages - 2 * length + 1), second = below(model().stages - 2 * length + 1);
     if (first > second) std::swap(first, second);
     const StageRun a{first, below(model().replicas)}, b{second + length, below(model().replicas)};
-    if (state_.exchange_runs(a, b, length, drawn_limit(temperature))) keep_if_best();
+    const double limit = drawn_limit(temperature);
+    if (state_.price_runs(a, b, length, limit) >= limit) return;
+    state_.exchange_runs(a, b, length);
+    keep_if_best();
   }
 
   void swap_some(double temperature) {
