@@ -21,7 +21,7 @@
 namespace dtfm {
 namespace {
 
-using Counts = std::array<long long, 3>;  // of tasks, by state
+using Counts = std::array<long long, 4>;  // of tasks, by state
 
 double cpu_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;

@@ -80,9 +80,17 @@ int GraphNetwork::add(const Task& task, double weight, double ceiling, double no
   return fluid_.add(uses_of(task), task.amount, weight, ceiling, now);
 }
 
-void GraphNetwork::set_bandwidth(int link, double value) {
-  bandwidth_[at(link)] = value;
-  fluid_.set_capacity(link, value * graph_.model.bandwidth_factor);
+void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
+  switch (quantity) {
+    case Profile::Quantity::bandwidth:
+      bandwidth_[at(number)] = value;
+      return fluid_.set_capacity(number, value * graph_.model.bandwidth_factor);
+    case Profile::Quantity::latency:
+      latency_[at(number)] = value;
+      return;
+    case Profile::Quantity::speed:
+      return fluid_.set_capacity(static_cast<int>(graph_.links.size()) + number, value);
+  }
 }
 
 void GraphNetwork::set_down(const Failure& failure, bool down) {

@@ -28,8 +28,8 @@ class GraphNetwork {
   int add(const Task& task, double weight, double ceiling, double now);
   FluidNetwork& fluid() { return fluid_; }
 
-  void set_bandwidth(int link, double value);
-  void set_latency(int link, double value) { latency_[at(link)] = value; }
+  /// Of a link or, for the speed, a host.
+  void set(Profile::Quantity quantity, int index, double value);
 
   void set_down(const Failure& failure, bool down);
   /// Whether something that the task uses is down.

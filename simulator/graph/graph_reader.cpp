@@ -1,6 +1,7 @@
 #include "simulator/graph/graph_reader.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +19,9 @@ namespace {
 
 /// The links of all routes that flows take, together: a bound on what a small file can ask for.
 constexpr std::size_t most_route_links = 100'000'000;
+/// As the words bw, lat, speed.
+constexpr std::array quantities = {Profile::Quantity::bandwidth, Profile::Quantity::latency,
+                                   Profile::Quantity::speed};
 
 class GraphReader {
  public:
@@ -216,9 +220,11 @@ void GraphReader::read_pipe() {
 }
 
 void GraphReader::read_profile() {
-  LinkProfile profile;
-  profile.link = take_known(links_, "link");
-  if (words_.take_choice("quantity", {"bw", "lat"}) == 1) profile.quantity = LinkProfile::Quantity::latency;
+  Profile profile;
+  const Word name = words_.take("link or host");
+  profile.quantity = quantities[at(words_.take_choice("quantity", {"bw", "lat", "speed"}))];
+  const bool of_host = profile.quantity == Profile::Quantity::speed;
+  profile.targets = {{of_host ? known(hosts_, "host", name) : known(links_, "link", name)}};
   do {
     const Word word = words_.peek("T");
     if (word.text == "period" && !profile.steps.empty()) break;
@@ -279,7 +285,7 @@ void GraphReader::read_flow() {
   task.host = take_known(hosts_, "host");
   task.destination = take_known(hosts_, "host");
   task.amount = words_.take_number("BYTES", Least::zero);
-  add_task(task, name, {"after", "prio", "queue", "rate"});
+  add_task(task, name, {"after", "prio", "queue", "rate", "stream"});
   if (task.host != task.destination)
     flows_.push_back({{task.host, task.destination}, static_cast<int>(graph_.tasks.size()) - 1, line_});
 }
@@ -306,6 +312,8 @@ void GraphReader::read_option(Task& task, const std::vector<std::string_view>& o
     task.priority = words_.take_number("N", Least::any);
   else if (word.text == "queue")
     task.queue = queues_.add(words_.take("Q").text);
+  else if (word.text == "stream")
+    task.streamed = true;
   else
     task.rate = words_.take_number("BYTES_PER_S", Least::above_zero);
 }

@@ -14,7 +14,7 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-/// After so many changes of links in a row that let nothing move, what waits is blocked: periodic profiles
+/// After so many changes by periodic profiles in a row that let nothing move, what waits is blocked: they
 /// would go on for ever.
 constexpr int futile_changes = 1'000'000;
 
@@ -22,13 +22,21 @@ constexpr int futile_changes = 1'000'000;
 enum Rank : unsigned { ends, failures, changes };
 
 struct Event {
-  enum class Kind : std::uint8_t { task_end, latency_end, flow_end, down, up, change };
+  enum class Kind : std::uint8_t { task_end, overhead_end, latency_end, flow_end, down, up, change };
   Kind kind = Kind::task_end;
   std::uint32_t stamp = 0;  // of a flow_end: out of date if the flow has another one
   int id = 0;               // a task; a flow of the network; a failure; a profile
 };
 
-enum class Phase : std::uint8_t { waiting, timed, in_latency, sharing, ended };
+enum class Phase : std::uint8_t {
+  waiting,
+  timed,        // until a date that is known: its end
+  in_overhead,  // flows: before all else,
+  in_latency,   // before the bytes,
+  sharing,      // while they move (or the work of computations on shared or changing hosts is done),
+  arriving,     // and, if streamed, after them
+  ended
+};
 
 struct Progress {
   Phase phase = Phase::waiting;
@@ -42,59 +50,101 @@ struct Progress {
 struct Moving {
   int task = 0;
   std::uint32_t stamp = 0;
+  double tail = 0;          // seconds from its last byte to its end
   double event = infinity;  // the date at which the queue will ask for it: its end, or before
 };
 
+/// When step `number` comes, of all rounds; infinite after the last.
+double date_of(const Profile& profile, std::size_t number) {
+  const std::size_t round = number / profile.steps.size();
+  if (round > 0 && profile.period == 0) return infinity;
+  return on_grid(profile.steps[number % profile.steps.size()].date +
+                 static_cast<double>(round) * profile.period);
+}
+
+/// How many steps there are up to `date`: by bisection, beginning at the round before that of the date.
+std::size_t steps_until(const Profile& profile, double date) {
+  const std::size_t size = profile.steps.size();
+  std::size_t below = 0, above = size;
+  if (const double past = date - profile.steps.front().date; profile.period > 0 && past > 0) {
+    const auto round = static_cast<std::size_t>(past / profile.period);
+    below = (round > 0 ? round - 1 : 0) * size;
+    above = (round + 2) * size;
+  }
+  while (below < above) {
+    const std::size_t middle = below + (above - below) / 2;
+    if (date_of(profile, middle) <= date)
+      below = middle + 1;
+    else
+      above = middle;
+  }
+  return below;
+}
+
 class GraphReplay {
  public:
-  explicit GraphReplay(const TaskGraph& graph);
+  GraphReplay(const TaskGraph& graph, const ReplayOptions& options);
   Replay run();
 
  private:
   void link_successors();
+  void push_failures();
+  void begin_profile(int profile);
   bool is_over() const;
+  void close();
   void handle(const Event& event);
   void end_flow(const Event& event);
   void set_down(int failure, bool down);
   void change(int profile);
+  void apply(const Profile& profile, std::size_t step);
   void push_change(int profile);
 
   void make_ready(int task);
   void start_ready();
   void go_to_host(int task);
   void start(int task);
+  void start_computation(int task);
   void start_flow(int task);
+  void arrive(int task, double latency);
   void push_end(int task, double duration);
   void wait_for_end(int flow);
-  void share(int task);
+  void share(int task, double tail);
   void settle();
+  void leave_network(int task);
   void end(int task, TaskState state);
 
   const TaskGraph& graph_;
+  const double until_;
+  double now_;
   GraphNetwork network_;
   EventQueue<Event> queue_;
-  double now_ = 0;
   Replay replay_;
+  std::size_t ended_ = 0;  // tasks
 
   std::vector<Progress> progress_;  // of each task
   std::vector<int> first_successor_, successors_;
   std::vector<int> ready_, starting_, running_;
   WaitingLines queues_, hosts_;
+  std::vector<bool> changing_;      // hosts whose speed follows a profile
   std::vector<Moving> moving_;      // of each flow of the network
   std::vector<std::size_t> steps_;  // that each profile has taken
   int futile_changes_ = 0;
   std::size_t change_events_ = 0;  // in the queue
 };
 
-GraphReplay::GraphReplay(const TaskGraph& graph)
+GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
     : graph_(graph),
+      until_(options.until),
+      now_(on_grid(options.start)),
       network_(graph),
       progress_(graph.tasks.size()),
       queues_(graph.queues),
       hosts_(static_cast<int>(graph.hosts.size())),
+      changing_(graph.hosts.size()),
       steps_(graph.profiles.size()) {
   replay_.tasks.resize(graph.tasks.size());
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) progress_[i].awaited = graph.tasks[i].after_count;
+  replay_.makespan = now_;
   link_successors();
 }
 
@@ -111,26 +161,43 @@ void GraphReplay::link_successors() {
     }
 }
 
-Replay GraphReplay::run() {
+void GraphReplay::push_failures() {
   for (std::size_t i = 0; i < graph_.failures.size(); ++i)
-    queue_.push(on_grid(graph_.failures[i].down), failures, {Event::Kind::down, 0, static_cast<int>(i)});
-  for (std::size_t i = 0; i < graph_.profiles.size(); ++i) push_change(static_cast<int>(i));
+    if (const Failure& failure = graph_.failures[i]; on_grid(failure.up) > now_)
+      queue_.push(std::max(now_, on_grid(failure.down)), failures,
+                  {Event::Kind::down, 0, static_cast<int>(i)});
+}
+
+Replay GraphReplay::run() {
+  push_failures();
+  for (std::size_t i = 0; i < graph_.profiles.size(); ++i) begin_profile(static_cast<int>(i));
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
     if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
-  // What happens at 0 comes before the first starts.
-  if (queue_.empty() || queue_.next().date > 0) start_ready();
+  // What happens at this date comes before the first starts.
+  if (queue_.empty() || queue_.next().date > now_) start_ready();
   for (;;) {
     if (queue_.empty() || queue_.next().date > now_) settle();
-    if (is_over()) return std::move(replay_);
+    if (is_over()) break;
     now_ = queue_.next().date;
     while (!queue_.empty() && queue_.next().date == now_) handle(queue_.pop());
     start_ready();
   }
+  close();
+  return std::move(replay_);
 }
 
 bool GraphReplay::is_over() const {
-  if (queue_.empty() || (running_.empty() && ready_.empty())) return true;
+  if (queue_.empty() || queue_.next().date > until_ || (running_.empty() && ready_.empty())) return true;
   return queue_.size() == change_events_ && futile_changes_ >= futile_changes;
+}
+
+/// What still runs: is it cut off, or would it never go on?
+void GraphReplay::close() {
+  if (ended_ == graph_.tasks.size()) return;
+  const bool cut = !running_.empty() && !queue_.empty() && queue_.next().date > until_;
+  replay_.ended = cut ? ReplayEnd::cut : ReplayEnd::stuck;
+  if (!cut) return;
+  for (const int task : running_) replay_.tasks[at(task)].state = TaskState::cut;
 }
 
 void GraphReplay::handle(const Event& event) {
@@ -139,10 +206,14 @@ void GraphReplay::handle(const Event& event) {
   futile_changes_ = 0;
   switch (event.kind) {
     case Event::Kind::task_end:
-      if (progress_[at(event.id)].phase == Phase::timed) end(event.id, TaskState::done);
+      if (progress_[at(event.id)].phase == Phase::timed || progress_[at(event.id)].phase == Phase::arriving)
+        end(event.id, TaskState::done);
+      break;
+    case Event::Kind::overhead_end:
+      if (progress_[at(event.id)].phase == Phase::in_overhead) start_flow(event.id);
       break;
     case Event::Kind::latency_end:
-      if (progress_[at(event.id)].phase == Phase::in_latency) share(event.id);
+      if (progress_[at(event.id)].phase == Phase::in_latency) share(event.id, 0);
       break;
     case Event::Kind::flow_end:
       end_flow(event);
@@ -160,10 +231,10 @@ void GraphReplay::end_flow(const Event& event) {
   Moving& moving = moving_[at(event.id)];
   if (moving.stamp != event.stamp) return;
   moving.event = infinity;
-  if (on_grid(network_.fluid().end(event.id)) <= now_)
-    end(moving.task, TaskState::done);
-  else
-    wait_for_end(event.id);
+  if (on_grid(network_.fluid().end(event.id)) > now_) return wait_for_end(event.id);
+  if (moving.tail == 0) return end(moving.task, TaskState::done);
+  leave_network(moving.task);
+  arrive(moving.task, moving.tail);
 }
 
 void GraphReplay::set_down(int number, bool down) {
@@ -180,24 +251,34 @@ void GraphReplay::set_down(int number, bool down) {
 
 void GraphReplay::change(int number) {
   --change_events_;
-  ++futile_changes_;
-  const LinkProfile& profile = graph_.profiles[at(number)];
-  const LinkProfile::Step& step = profile.steps[steps_[at(number)]++ % profile.steps.size()];
-  if (profile.quantity == LinkProfile::Quantity::bandwidth)
-    network_.set_bandwidth(profile.link, step.value);
-  else
-    network_.set_latency(profile.link, step.value);
+  const Profile& profile = graph_.profiles[at(number)];
+  if (profile.period > 0) ++futile_changes_;
+  apply(profile, steps_[at(number)]++);
   push_change(number);
 }
 
+void GraphReplay::apply(const Profile& profile, std::size_t step) {
+  const double value = profile.steps[step % profile.steps.size()].value;
+  for (const Profile::Target& target : profile.targets)
+    network_.set(profile.quantity, target.index, target.scale * value);
+}
+
 void GraphReplay::push_change(int number) {
-  const LinkProfile& profile = graph_.profiles[at(number)];
-  const std::size_t taken = steps_[at(number)], round = taken / profile.steps.size();
-  if (round > 0 && profile.period == 0) return;
-  const double date =
-      profile.steps[taken % profile.steps.size()].date + static_cast<double>(round) * profile.period;
-  queue_.push(on_grid(date), changes, {Event::Kind::change, 0, number});
+  const double date = date_of(graph_.profiles[at(number)], steps_[at(number)]);
+  if (date == infinity) return;
+  queue_.push(date, changes, {Event::Kind::change, 0, number});
   ++change_events_;
+}
+
+/// Brings a profile to its value of the date at which the replay begins.
+void GraphReplay::begin_profile(int number) {
+  const Profile& profile = graph_.profiles[at(number)];
+  if (profile.steps.empty()) return;
+  if (profile.quantity == Profile::Quantity::speed)
+    for (const Profile::Target& target : profile.targets) changing_[at(target.index)] = true;
+  steps_[at(number)] = steps_until(profile, now_);
+  if (steps_[at(number)] > 0) apply(profile, steps_[at(number)] - 1);
+  push_change(number);
 }
 
 void GraphReplay::make_ready(int task) {
@@ -237,24 +318,33 @@ void GraphReplay::start(int task) {
   running_.push_back(task);
   if (it.kind == TaskKind::flow) ++replay_.flows;
   if (network_.is_down(it)) return end(task, TaskState::failed);
-  if (it.kind == TaskKind::flow) return start_flow(task);
   if (it.kind == TaskKind::delay) return push_end(task, it.amount);
+  if (it.kind == TaskKind::compute) return start_computation(task);
+  if (it.route == no_index) return push_end(task, 0);  // to oneself
+  if (it.overhead == 0) return start_flow(task);
+  progress.phase = Phase::in_overhead;
+  queue_.push(on_grid(now_ + it.overhead), ends, {Event::Kind::overhead_end, 0, task});
+}
+
+void GraphReplay::start_computation(int task) {
+  const Task& it = graph_.tasks[at(task)];
   const Host& host = graph_.hosts[at(it.host)];
-  if (host.sharing == HostSharing::fifo || it.amount == 0)
+  if (it.amount == 0)
+    push_end(task, 0);
+  else if (host.sharing == HostSharing::fifo && !changing_[at(it.host)])
     push_end(task, it.amount / host.speed);
   else
-    share(task);
+    share(task, 0);
 }
 
 void GraphReplay::start_flow(int task) {
   const Task& it = graph_.tasks[at(task)];
-  if (it.route == no_index) return push_end(task, 0);  // to oneself
   const FlowTerms terms = network_.terms(it);
-  if (it.amount == 0) return push_end(task, terms.latency);
+  if (it.amount == 0) return it.streamed ? arrive(task, terms.latency) : push_end(task, terms.latency);
   Progress& progress = progress_[at(task)];
   progress.weight = terms.weight;
   progress.ceiling = terms.ceiling;
-  if (terms.latency == 0) return share(task);
+  if (terms.latency == 0 || it.streamed) return share(task, terms.latency);
   progress.phase = Phase::in_latency;
   queue_.push(on_grid(now_ + terms.latency), ends, {Event::Kind::latency_end, 0, task});
 }
@@ -264,12 +354,20 @@ void GraphReplay::push_end(int task, double duration) {
   queue_.push(on_grid(now_ + duration), ends, {Event::Kind::task_end, 0, task});
 }
 
-void GraphReplay::share(int task) {
+/// The last byte of a streamed message is on its way, and the next may follow.
+void GraphReplay::arrive(int task, double latency) {
+  if (const int queue = graph_.tasks[at(task)].queue; queue != no_index) queues_.leave(queue);
+  push_end(task, latency);
+  progress_[at(task)].phase = Phase::arriving;
+}
+
+void GraphReplay::share(int task, double tail) {
   Progress& progress = progress_[at(task)];
   progress.phase = Phase::sharing;
   progress.flow = network_.add(graph_.tasks[at(task)], progress.weight, progress.ceiling, now_);
   if (moving_.size() <= at(progress.flow)) moving_.resize(at(progress.flow) + 1);
   moving_[at(progress.flow)].task = task;
+  moving_[at(progress.flow)].tail = tail;
 }
 
 void GraphReplay::settle() {
@@ -286,22 +384,26 @@ void GraphReplay::wait_for_end(int flow) {
   queue_.push(end, ends, {Event::Kind::flow_end, ++moving.stamp, flow});
 }
 
+void GraphReplay::leave_network(int task) {
+  const int flow = progress_[at(task)].flow;
+  network_.fluid().remove(flow);
+  ++moving_[at(flow)].stamp;
+  moving_[at(flow)].event = infinity;
+}
+
 void GraphReplay::end(int task, TaskState state) {
   const Task& it = graph_.tasks[at(task)];
   Progress& progress = progress_[at(task)];
-  if (progress.phase == Phase::sharing) {
-    network_.fluid().remove(progress.flow);
-    ++moving_[at(progress.flow)].stamp;
-    moving_[at(progress.flow)].event = infinity;
-  }
+  if (progress.phase == Phase::sharing) leave_network(task);
+  if (it.queue != no_index && progress.phase != Phase::arriving) queues_.leave(it.queue);
   progress.phase = Phase::ended;
+  ++ended_;
   progress_[at(running_.back())].running_at = progress.running_at;
   running_[at(progress.running_at)] = running_.back();
   running_.pop_back();
   replay_.tasks[at(task)].state = state;
   replay_.tasks[at(task)].finish = now_;
   replay_.makespan = std::max(replay_.makespan, now_);
-  if (it.queue != no_index) queues_.leave(it.queue);
   if (it.kind == TaskKind::compute && graph_.hosts[at(it.host)].sharing == HostSharing::fifo)
     hosts_.leave(it.host);
   if (state != TaskState::done) return;
@@ -317,14 +419,16 @@ std::string_view name_of(TaskState state) {
       return "DONE";
     case TaskState::failed:
       return "FAILED";
+    case TaskState::cut:
+      return "CUT";
     case TaskState::blocked:
       break;
   }
   return "BLOCKED";
 }
 
-Replay replay(const TaskGraph& graph) {
-  return GraphReplay(graph).run();
+Replay replay(const TaskGraph& graph, const ReplayOptions& options) {
+  return GraphReplay(graph, options).run();
 }
 
 }  // namespace dtfm

@@ -2,6 +2,7 @@
 // graph_replay runs. Plain data; things are named by their positions.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -42,15 +43,20 @@ struct Route {
   std::vector<int> links, reverse;
 };
 
-/// From each date on, the link has the value. With a period all dates come again, for ever.
-struct LinkProfile {
-  enum class Quantity { bandwidth, latency };
+/// From each date on, all targets have scale × value; before the first, what they have otherwise. With a
+/// period all dates come again, for ever. What moves or computes goes on at the new rate; at 0 it waits.
+struct Profile {
+  enum class Quantity { bandwidth, latency, speed };
+  struct Target {
+    int index = 0;     // a link; of speed: a host
+    double scale = 1;  // of its value
+  };
   struct Step {
     double date, value;
   };
-  int link = 0;
   Quantity quantity = Quantity::bandwidth;
-  std::vector<Step> steps;  // dates strictly increase, and less than a period
+  std::vector<Target> targets;
+  std::vector<Step> steps;  // dates strictly increase, by less than a period in all
   double period = 0;        // 0: once
 };
 
@@ -59,16 +65,20 @@ struct Failure {
   double down = 0, up = std::numeric_limits<double>::infinity();
 };
 
-enum class TaskKind { compute, delay, flow };
+enum class TaskKind : std::uint8_t { compute, delay, flow };
 
 struct Task {
   TaskKind kind = TaskKind::delay;
+  /// Of a flow: one of many messages on an open connection. Its bytes move at once and its latency comes
+  /// after them, when its queue is already free for the next.
+  bool streamed = false;
   int host = no_index;         // of a computation; the source of a flow
   int destination = no_index;  // of a flow
   int route = no_index;        // of a flow to another host
   int queue = no_index;
   double amount = 0;                                      // work units, seconds or bytes
   double rate = std::numeric_limits<double>::infinity();  // a flow's own ceiling, bytes per second
+  double overhead = 0;  // seconds of a flow to another host before anything of it moves
   double priority = 0;
   int first_after = 0, after_count = 0;  // what it waits for: a part of TaskGraph::after
 };
@@ -78,7 +88,7 @@ struct TaskGraph {
   std::vector<Host> hosts;
   std::vector<Link> links;
   std::vector<Route> routes;
-  std::vector<LinkProfile> profiles;
+  std::vector<Profile> profiles;
   std::vector<Failure> failures;
   int queues = 0;
   std::vector<Task> tasks;  // after all that they wait for
