@@ -82,9 +82,9 @@ void set_shape(Job& job, const Shape& shape) {
 
 std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
   std::vector<std::string> warnings;
-  if (shape.stages > job.model.layers)
-    warnings.push_back(
-        fmt::format("{} stages for {} layers: some stages compute nothing", shape.stages, job.model.layers));
+  if (shape.stages > layer_count(job.model))
+    warnings.push_back(fmt::format("{} stages for {} layers: some stages compute nothing", shape.stages,
+                                   layer_count(job.model)));
   const int micro_batches = job.training.global_batch / job.training.micro_batch;
   if (shape.replicas > micro_batches)
     warnings.push_back(fmt::format("{} pipelines for {} micro-batches: some pipelines compute nothing",
@@ -200,7 +200,7 @@ std::vector<std::string> batch_warnings(const Plan& plan, const Job& job) {
   const auto& stages = plan.pipelines.front().stages;
   for (std::size_t stage = 0; stage < stages.size() && !job.comm_cost && warnings.empty(); ++stage)
     if (stages[stage].layers !=
-        even_split(job.model.layers, static_cast<int>(stages.size()), static_cast<int>(stage)))
+        even_split(layer_count(job.model), static_cast<int>(stages.size()), static_cast<int>(stage)))
       warnings.push_back(
           "the bytes sent are estimated for an even split of the layers, which the plan's is not");
   if (sum != needed)

@@ -79,9 +79,10 @@ class PlanReader {
       pipeline.stages.push_back(stage(list.at(i), covered));
     }
     const int covered = pipeline.stages.back().layers.second;
-    if (covered != job_.model.layers)
+    if (covered != layer_count(job_.model))
       list.fail(fmt::format("{} in no stage: job {} has {} layers",
-                            layers_in_words(covered, job_.model.layers - 1), job_.name, job_.model.layers));
+                            layers_in_words(covered, layer_count(job_.model) - 1), job_.name,
+                            layer_count(job_.model)));
     return pipeline;
   }
 
@@ -101,9 +102,9 @@ class PlanReader {
           fmt::format("expected two numbers, the first layer and the one after the last; found {}", size));
     const int begin = cursor.at(0).as_int(0, most), end = cursor.at(1).as_int(0, most);
     if (end < begin) cursor.fail(fmt::format("[{}, {}] ends before it begins", begin, end));
-    if (end > job_.model.layers)
+    if (end > layer_count(job_.model))
       cursor.fail(
-          fmt::format("[{}, {}], but job {} has {} layers", begin, end, job_.name, job_.model.layers));
+          fmt::format("[{}, {}], but job {} has {} layers", begin, end, job_.name, layer_count(job_.model)));
     if (begin > covered) cursor.fail(layers_in_words(covered, begin - 1) + " in no stage");
     if (begin < covered) cursor.fail(fmt::format("layer {} is already in an earlier stage", begin));
     return {begin, end};

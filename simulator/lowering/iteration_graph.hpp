@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "planner/core/plan.hpp"
 #include "simulator/lowering/activity.hpp"
 #include "simulator/lowering/lowered_network.hpp"
 #include "simulator/problem.hpp"

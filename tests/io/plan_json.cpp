@@ -37,7 +37,7 @@ Topology four_devices() {
 Job small_job() {
   Job job;
   job.name = "small";
-  job.model = {5, 8, 2, 16, 100};
+  job.model = Transformer{5, 8, 2, 16, 100};
   job.training.global_batch = 7;
   return job;
 }
