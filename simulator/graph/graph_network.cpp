@@ -11,7 +11,7 @@ constexpr double acknowledgement_share = 0.05;
 
 std::vector<LinkCapacity> capacities(const TaskGraph& graph) {
   std::vector<LinkCapacity> result;
-  for (const Link& link : graph.links)
+  for (const GraphLink& link : graph.links)
     result.push_back({link.bandwidth * graph.model.bandwidth_factor, link.sharing});
   for (const Host& host : graph.hosts) result.push_back({host.speed});
   return result;
@@ -24,7 +24,7 @@ GraphNetwork::GraphNetwork(const TaskGraph& graph)
       links_down_(graph.links.size()),
       hosts_down_(graph.hosts.size()),
       fluid_(capacities(graph)) {
-  for (const Link& link : graph.links) {
+  for (const GraphLink& link : graph.links) {
     bandwidth_.push_back(link.bandwidth);
     latency_.push_back(link.latency);
   }

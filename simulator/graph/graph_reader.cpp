@@ -181,7 +181,7 @@ void GraphReader::read_host() {
 
 void GraphReader::read_link() {
   const Word name = define(links_, "link");
-  Link link{std::string(name.text)};
+  GraphLink link{std::string(name.text)};
   link.bandwidth = words_.take_number("BW", Least::zero);
   link.latency = words_.take_number("LATENCY", Least::zero);
   if (!words_.done() && words_.take_choice("kind of link", {"shared", "fatpipe"}) == 1)

@@ -31,7 +31,7 @@ struct Host {
   HostSharing sharing = HostSharing::fifo;
 };
 
-struct Link {
+struct GraphLink {
   std::string name;
   double bandwidth = 0;  // bytes per second
   double latency = 0;    // seconds
@@ -86,7 +86,7 @@ struct Task {
 struct TaskGraph {
   NetworkModel model;
   std::vector<Host> hosts;
-  std::vector<Link> links;
+  std::vector<GraphLink> links;
   std::vector<Route> routes;
   std::vector<Profile> profiles;
   std::vector<Failure> failures;
