@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <iterator>
 #include <string_view>
 
@@ -15,8 +16,8 @@
 #include "planner/core/index.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/text_file.hpp"
-#include "simulator/graph/graph_reader.hpp"
 #include "simulator/graph/graph_replay.hpp"
+#include "simulator/io/graph_reader.hpp"
 
 namespace dtfm {
 namespace {
@@ -80,15 +81,20 @@ std::string stats_json(const Replay& replay, double read_cpu, double run_cpu) {
       replay.tasks.size(), replay.flows, replay.events, read_cpu, run_cpu, peak_resident_bytes());
 }
 
-void check_outputs(const SimOptions& options) {
-  if (!options.output.empty()) check_can_write(options.output);
-  if (!options.tasks.empty() && options.tasks != "-") check_can_write(options.tasks);
+/// Found before the graph is read, so that no work is lost.
+void check_output(const SimOptions& options, const std::string& output) {
+  std::error_code code;
+  if (output.empty()) return;
+  if (std::filesystem::equivalent(options.graph, output, code))
+    throw Error(output, "cannot write: it is an input");
+  check_can_write(output);
 }
 
 }  // namespace
 
 int run_sim_command(const SimOptions& options) {
-  check_outputs(options);
+  check_output(options, options.output);
+  if (options.tasks != "-") check_output(options, options.tasks);
   const double begin = cpu_seconds();
   const TaskGraph graph = parse_task_graph(read_file(options.graph, largest_graph_file), options.graph);
   const double read = cpu_seconds();
