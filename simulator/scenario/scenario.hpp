@@ -14,17 +14,19 @@ struct Trace {
   struct Step {
     double date, value;  // s; a factor, or bit/s, or s
   };
-  std::vector<Step> steps;  // at least one; dates increase strictly, from 0 or later, and less than a period
-  double period = 0;        // s after which it all comes again; 0: the last value stays
-  bool relative = false;    // values multiply what the topology says
+  std::vector<Step>
+      steps;          // at least one; dates increase strictly, from 0 or later, by less than a period in all
+  double period = 0;  // s after which it all comes again; 0: the last value stays
+  bool relative = false;  // values multiply what the topology says
 };
 
-/// A trace on every link from a device of `from` to a device of `to`.
+/// A trace on every link from a device of `from` to a device of `to`, once.
 struct LinkTrace {
   enum class Quantity { bandwidth, latency };
   Quantity quantity = Quantity::bandwidth;
-  std::vector<bool> from, to;  // of each device
-  int trace = 0;               // index into Scenario::traces
+  std::vector<bool> from, to;    // of each device
+  bool both_directions = false;  // and of links from `to` to `from`
+  int trace = 0;                 // index into Scenario::traces
 };
 
 /// At `date`, what `device` is from then on.
