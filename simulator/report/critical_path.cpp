@@ -113,7 +113,7 @@ std::string text_of(const TaskLabel& label, const Topology& topology) {
     case Activity::send_gradients:
       return message("send gradients of activations");
     case Activity::exchange:
-      return message(fmt::format("exchange gradients of stage {}", label.stage));
+      return message("exchange gradients");
     case Activity::compress:
       return fmt::format("compress on {}", id(label.device));
     case Activity::wait:

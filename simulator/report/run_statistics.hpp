@@ -6,9 +6,9 @@
 #include "planner/core/topology.hpp"
 #include "simulator/report/critical_path.hpp"
 #include "simulator/report/device_use.hpp"
-#include "simulator/report/site_traffic.hpp"
 #include "simulator/report/memory_use.hpp"
 #include "simulator/report/sim_report.hpp"
+#include "simulator/report/site_traffic.hpp"
 
 namespace dtfm {
 

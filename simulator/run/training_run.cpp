@@ -185,11 +185,6 @@ void TrainingRun::make_graph() {
   amounts_.clear();
   for (const Task& task : graph_.graph.tasks) amounts_.push_back(task.amount);
   changes_.emplace(scenario_, problem_.topology, graph_);
-  stages_.clear();
-  for (const Pipeline& pipeline : computed_stages(problem_.job, plan).pipelines)
-    for (int stage = 0; at(stage) < pipeline.stages.size(); ++stage)
-      for (const int device : pipeline.stages[at(stage)].devices)
-        stages_.emplace(std::pair(device, stage), pipeline.stages[at(stage)]);
 }
 
 /// Of a device that runs.
