@@ -184,7 +184,7 @@ TEST_CASE("devices that come and go at random") {
     const std::string policies[] = {"restart-without-pipeline", "wait", "spare"};
     scenario.on_departure = policies[seed % 3];
     scenario.detection_s = 0.3;
-    scenario.checkpoint = Checkpoint{8e6, 0};
+    scenario.checkpoint = Checkpoint{8e6, {}};
     std::vector<bool> there(at(it.problem.topology.size()), true);
     double date = 0;
     for (int i = 0; i < 60; ++i) {
