@@ -67,7 +67,7 @@ void add_what(CLI::App& app, Arguments& arguments) {
       [&](const std::string& text) {
         options.iterations = whole_number("--iterations", text, 1, 1'000'000);
       });
-  add(app, "--seed", "N", "of the random numbers; the scenario's when not given",
+  add(app, "--seed", "N", "of the random numbers, with that of the scenario (0)",
       [&](const std::string& text) {
         options.seed =
             whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());

@@ -29,7 +29,6 @@ struct Input {
   SimProblem problem;
   Plan plan;
   Scenario scenario;
-  std::uint64_t seed = 0;
 };
 
 Input read_input(const SimulateOptions& options) {
@@ -38,7 +37,6 @@ Input read_input(const SimulateOptions& options) {
   input.problem.job = options.job ? read_job(*options.job) : read_plan_job(options.plan);
   input.plan = read_plan(options.plan, input.problem.topology, input.problem.job);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
-  input.seed = options.seed.value_or(input.scenario.seed);
   return input;
 }
 
@@ -132,11 +130,16 @@ struct Outcome {
 };
 
 Outcome simulated(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
-  RunProgress progress(options, input.scenario);
   SimOptions sim_options;
   sim_options.iterations = options.iterations;
-  sim_options.seed = input.seed;
+  sim_options.seed = options.seed;
   sim_options.stop = [&] { return watch.interrupted().load(); };
+  if (options.samples) {
+    std::vector<SimReport> runs = simulate_samples(input.problem, input.plan, input.scenario, sim_options,
+                                                   *options.samples, options.threads);
+    return {runs.front(), sample_summary(runs)};
+  }
+  RunProgress progress(options, input.scenario);
   // A second Ctrl-C must not leave half a file beside its place.
   std::optional<InterruptHold> hold;
   if (options.trace || options.tasks) hold.emplace();
@@ -149,7 +152,7 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
 }
 
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const SimRecord record{input.problem.job.name, input.scenario.name, input.seed, outcome.samples,
+  const SimRecord record{input.problem.job.name, input.scenario.name, options.seed, outcome.samples,
                          DTFM_VERSION};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) {

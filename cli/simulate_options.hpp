@@ -14,7 +14,7 @@ struct SimulateOptions {
   std::optional<std::string> job;       // file; nothing: the job in the plan
   std::optional<std::string> scenario;  // file; nothing: nothing happens
   int iterations = 3;
-  std::optional<std::uint64_t> seed;  // nothing: the scenario's
+  std::uint64_t seed = 0;
   std::optional<int> samples;
   int threads = 1;
   std::optional<std::string> output, trace, tasks;  // files; tasks "-": stdout

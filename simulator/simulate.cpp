@@ -1,68 +1,103 @@
 #include "simulator/simulate.hpp"
 
-#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/core/rng.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/run_statistics.hpp"
-#include "simulator/report/stage_memory.hpp"
+#include "simulator/run/training_run.hpp"
 
 namespace dtfm {
 namespace {
 
-std::vector<int> devices_of(const Plan& plan) {
-  return pipeline_major(plan);
+/// Per second: what iterations bring of which each has `amount`. See `simulate`.
+double rate_of(const SimReport& report, double amount, double end) {
+  const std::size_t count = report.iterations.size();
+  if (count == 0) return 0;
+  const double time = count == 1 ? end : end - report.iterations.front().end_s;
+  return time > 0 ? static_cast<double>(count == 1 ? 1 : count - 1) * amount / time : 0;
+}
+
+double micro_batches_of(const Plan& plan) {
+  double count = 0;
+  for (const Pipeline& pipeline : plan.pipelines) count += pipeline.micro_batches;
+  return count;
+}
+
+/// Of a micro-batch, all layers.
+double model_flops(const LoadModel& loads, const Plan& plan) {
+  double flops = 0;
+  for (const Stage& stage : plan.pipelines.front().stages)
+    flops += loads.of(stage).model_flops * static_cast<double>(stage.devices.size());
+  return flops;
+}
+
+/// FLOP/s of all devices of the report; 0 where one is not known.
+double peak_flops(const SimReport& report, const Topology& topology) {
+  double sum = 0;
+  for (const DeviceReport& it : report.devices) {
+    const Device& device = topology.devices[at(it.device)];
+    if (device.gpu < 0 || !topology.gpus[at(device.gpu)].peak) return 0;
+    sum += topology.gpus[at(device.gpu)].peak->value() * device.speed;
+  }
+  return sum;
+}
+
+/// Share of the time of all devices of the report in which they do not compute.
+double bubble_of(const SimReport& report, double length) {
+  double computing = 0;
+  for (const DeviceReport& device : report.devices) computing += device.compute_s;
+  const double time = static_cast<double>(report.devices.size()) * length;
+  return time > 0 ? 1 - computing / time : 0;
+}
+
+Distribution iteration_time(const std::vector<IterationReport>& iterations) {
+  std::vector<double> durations;
+  for (std::size_t i = iterations.size() > 1 ? 1 : 0; i < iterations.size(); ++i)
+    durations.push_back(iterations[i].duration_s());
+  return distribution(std::move(durations));
 }
 
 }  // namespace
 
 SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
-  if (!scenario.events.empty() || !scenario.link_traces.empty())
-    throw Error("", "scenarios are not available in this version");
-  const LabelledGraph graph = iteration_graph(problem, plan);
-  RunStatistics statistics(problem.topology, stage_memory(problem, plan));
-  SimReport report;
-  double now = 0;
-  std::vector<double> durations;
-  for (int iteration = 0; iteration < options.iterations; ++iteration) {
-    if (options.stop && options.stop()) break;
-    const Replay result = replay(graph.graph, {now});
-    const Stretch stretch{Stretch::Kind::iteration, iteration, now, result.makespan, graph, result};
-    statistics.see(stretch);
-    for (RunObserver* observer : options.observers) observer->see(stretch);
-    report.iterations.push_back({now, result.makespan});
-    durations.push_back(result.makespan - now);
-    now = result.makespan;
-    report.tasks += static_cast<long long>(result.tasks.size());
-    report.flows += result.flows;
-    report.events_handled += result.events;
-  }
-  if (durations.size() > 1) durations.erase(durations.begin());
-  report.iteration_time_s = distribution(durations);
-  const double mean = report.iteration_time_s.mean;
-  if (mean > 0) {
-    double tokens = 0, flops = 0;
-    const LoadModel model(problem.job, problem.topology, problem.constants);
-    for (const Pipeline& pipeline : plan.pipelines)
-      for (const Stage& stage : pipeline.stages)
-        flops += pipeline.micro_batches * model.of(stage).model_flops;
-    for (const Pipeline& pipeline : plan.pipelines)
-      tokens += 1.0 * pipeline.micro_batches * problem.job.training.micro_batch *
-                sequence_length(problem.job.model);
-    report.tokens_per_s = tokens / mean;
-    report.model_flops_per_s = flops / mean;
-  }
-  const std::vector<int> devices = devices_of(plan);
-  statistics.add_to(report, devices, std::vector<double>(at(problem.topology.size())), now);
-  double computing = 0;
-  for (const DeviceReport& device : report.devices) computing += device.compute_s;
-  if (now > 0) report.bubble = 1 - computing / (now * static_cast<double>(devices.size()));
-  for (const int device : devices) {
-    const int gpu = problem.topology.devices[at(device)].gpu;
-    if (gpu >= 0 && problem.topology.gpus[at(gpu)].peak)
-      report.peak_flops_per_s += problem.topology.gpus[at(gpu)].peak->value();
-  }
+  const LoadModel loads(problem.job, problem.topology, problem.constants);
+  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next());
+  RunStatistics statistics(problem.topology, [&](int device, int stage) {
+    const StageLoad load = loads.of(run.computed_stage(device, stage));
+    return StageMemory{load.state_bytes, load.activation_bytes, load.working_bytes};
+  });
+  std::vector<RunObserver*> observers{&statistics};
+  observers.insert(observers.end(), options.observers.begin(), options.observers.end());
+  SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
+
+  const double length = run.length_s(), micro_batches = micro_batches_of(plan);
+  statistics.add_to(report, run.devices(), down_times(scenario, problem.topology.size(), length), length);
+  report.iteration_time_s = iteration_time(report.iterations);
+  const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
+  report.tokens_per_s = rate_of(report, tokens, length);
+  report.model_flops_per_s = rate_of(report, micro_batches * model_flops(loads, plan), length);
+  report.peak_flops_per_s = peak_flops(report, problem.topology);
+  report.bubble = bubble_of(report, length);
   return report;
+}
+
+std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+                                        const SimOptions& options, int samples, int threads) {
+  return parallel_map(samples, threads, [&](int sample) {
+    SimOptions own = options;
+    own.seed = options.seed + static_cast<std::uint64_t>(sample);
+    own.observers.clear();
+    return simulate(problem, plan, scenario, own);
+  });
+}
+
+Distribution sampled_iteration_time(const std::vector<SimReport>& samples) {
+  std::vector<double> means;
+  for (const SimReport& sample : samples)
+    if (!sample.iterations.empty()) means.push_back(sample.iteration_time_s.mean);
+  return distribution(std::move(means));
 }
 
 }  // namespace dtfm

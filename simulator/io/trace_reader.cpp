@@ -74,7 +74,7 @@ void add_step(const CsvTable& table, std::size_t cell, Trace::Step step, std::ve
 
 double period_of(const Trace& trace, const TraceFormat& format, const CsvTable& end) {
   const double first = trace.steps.front().date, last = trace.steps.back().date;
-  if (!format.repeat || (format.period == 0 && trace.steps.size() == 1)) return 0;
+  if (!format.repeat || trace.steps.size() == 1) return 0;
   if (format.period == 0) return last - first + (last - trace.steps[trace.steps.size() - 2].date);
   if (last - first >= format.period)
     throw end.error(
