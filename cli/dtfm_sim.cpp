@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/graph_command.hpp"
 #include "cli/main_guard.hpp"
-#include "cli/sim_command.hpp"
 #include "planner/io/suggest.hpp"
 
 namespace dtfm {
@@ -38,7 +38,7 @@ std::string unexpected_arguments(const CLI::App& app) {
                     {"--graph", "--tasks", "--output", "--stats", "--quiet", "--version", "--help"});
 }
 
-void add_options(CLI::App& app, SimOptions& options) {
+void add_options(CLI::App& app, GraphOptions& options) {
   app.footer(examples);
   app.add_option("--graph", options.graph, "task graph to replay")->type_name("FILE");
   app.add_option("--tasks", options.tasks,
@@ -51,7 +51,7 @@ void add_options(CLI::App& app, SimOptions& options) {
 }
 
 int run(int argc, char** argv) {
-  SimOptions options;
+  GraphOptions options;
   CLI::App app("Replays computations and transfers on hosts and shared links, event by event.", "dtfm-sim");
   add_options(app, options);
   try {
@@ -63,7 +63,7 @@ int run(int argc, char** argv) {
     throw Error("", std::string(error.what()) + " (see dtfm-sim --help)");
   }
   if (options.graph.empty()) throw Error("", "--graph FILE is missing (see dtfm-sim --help)");
-  return run_sim_command(options);
+  return run_graph_command(options);
 }
 
 }  // namespace

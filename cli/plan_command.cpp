@@ -152,7 +152,7 @@ PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
 
 SearchResult search_with_progress(const PlanOptions& options, const CommCostModel& model,
                                   std::chrono::steady_clock::time_point begin, const InterruptWatch& watch) {
-  ProgressPrinter printer(options.quiet);
+  ProgressPrinter printer(options.quiet, "dtfm-plan");
   SearchOptions search_options;
   search_options.seed = options.seed;
   search_options.threads = options.threads;
@@ -239,7 +239,7 @@ int list_strategies() {
 
 int run_plan_command(const PlanOptions& options) {
   if (options.list_strategies) return list_strategies();
-  InterruptWatch watch;
+  InterruptWatch watch("a plan");
   const Topology topology = read_topology(options.topology);
   const Job job = effective_job(options);
   check_output(options);

@@ -10,6 +10,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/io/job_reader.hpp"
 #include "planner/io/json_reader.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
@@ -273,6 +274,17 @@ Plan parse_plan(std::string_view text, const std::string& file, const Topology& 
 Plan read_plan(const std::filesystem::path& file, const Topology& topology, const Job& job) {
   return parse_plan(checked_text(read_file(file, plan_size_limit), file.string()), file.string(), topology,
                     job);
+}
+
+Job parse_plan_job(std::string text, const std::string& file) {
+  text = checked_text(std::move(text), file);
+  const nlohmann::json json = parse_json(text, file);
+  JsonCursor(json, file).required("job");
+  return parse_job(only_value(text, "job").value(), file);
+}
+
+Job read_plan_job(const std::filesystem::path& file) {
+  return parse_plan_job(read_file(file, plan_size_limit), file.string());
 }
 
 Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file) {

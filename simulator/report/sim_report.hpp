@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "simulator/report/distribution.hpp"
+
 namespace dtfm {
 
 struct IterationReport {
@@ -27,9 +29,11 @@ struct LinkReport {
   double busy_s = 0;  // that at least one transfer was on it
 };
 
-/// One link of the chain of tasks that decides how long the last iteration takes, tasks alike put together.
+/// One step of the chain of tasks that decides how long the last iteration takes, neighbours alike put
+/// together.
 struct CriticalStep {
-  std::string text;  // "4 forwards of stage 2 on ohio/3"
+  std::string text;  // "send activations ohio/3 → berlin/0"
+  int tasks = 0;     // put together
   double start_s = 0, end_s = 0;
 };
 
@@ -37,10 +41,6 @@ struct CriticalStep {
 struct EventReport {
   double date_s = 0;
   std::string text;
-};
-
-struct Distribution {
-  double mean = 0, p50 = 0, p95 = 0, p99 = 0, min = 0, max = 0;
 };
 
 struct SimReport {

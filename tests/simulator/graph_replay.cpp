@@ -7,7 +7,7 @@
 #include <string>
 
 #include "planner/core/index.hpp"
-#include "simulator/graph/graph_reader.hpp"
+#include "simulator/io/graph_reader.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;

@@ -1,4 +1,4 @@
-#include "simulator/graph/line_words.hpp"
+#include "simulator/io/line_words.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,11 +1,11 @@
-// What dtfm-sim does.
+// What dtfm-sim --graph does.
 #pragma once
 
 #include <string>
 
 namespace dtfm {
 
-struct SimOptions {
+struct GraphOptions {
   std::string graph;   // file to read
   std::string tasks;   // CSV file to write; "-": stdout; empty: none
   std::string output;  // JSON file to write; empty: none
@@ -13,6 +13,6 @@ struct SimOptions {
 };
 
 /// The exit code. Throws Error.
-int run_sim_command(const SimOptions& options);
+int run_graph_command(const GraphOptions& options);
 
 }  // namespace dtfm

@@ -1,4 +1,4 @@
-#include "simulator/graph/graph_reader.hpp"
+#include "simulator/io/graph_reader.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,9 +10,9 @@
 #include "planner/core/index.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
-#include "simulator/graph/line_words.hpp"
-#include "simulator/graph/name_table.hpp"
-#include "simulator/graph/route_table.hpp"
+#include "simulator/io/line_words.hpp"
+#include "simulator/io/name_table.hpp"
+#include "simulator/io/route_table.hpp"
 
 namespace dtfm {
 namespace {

@@ -1,37 +1,25 @@
-#include "cli/sim_command.hpp"
-
-#include <sys/resource.h>
+#include "cli/graph_command.hpp"
 
 #include <array>
-#include <cmath>
-#include <ctime>
-#include <iterator>
+#include <filesystem>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "cli/main_guard.hpp"
+#include "cli/run_stats.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/text_file.hpp"
-#include "simulator/graph/graph_reader.hpp"
 #include "simulator/graph/graph_replay.hpp"
+#include "simulator/io/graph_reader.hpp"
+#include "simulator/io/task_csv.hpp"
 
 namespace dtfm {
 namespace {
 
 using Counts = std::array<long long, 4>;  // of tasks, by state
-
-double cpu_seconds() {
-  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-}
-
-long long peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return 1024LL * usage.ru_maxrss;
-}
 
 Counts counts_of(const Replay& replay) {
   Counts counts{};
@@ -39,17 +27,10 @@ Counts counts_of(const Replay& replay) {
   return counts;
 }
 
-std::string date_text(double seconds) {
-  return std::isnan(seconds) ? "" : fmt::format("{:.17g}", seconds);
-}
-
 std::string tasks_csv(const TaskGraph& graph, const Replay& replay) {
   std::string text = "id,state,ready,start,finish\n";
-  for (std::size_t i = 0; i < replay.tasks.size(); ++i) {
-    const TaskRecord& task = replay.tasks[i];
-    fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", graph.task_names[i], name_of(task.state),
-                   date_text(task.ready), date_text(task.start), date_text(task.finish));
-  }
+  for (std::size_t i = 0; i < replay.tasks.size(); ++i)
+    text += task_row(graph.task_names[i], replay.tasks[i]);
   return text;
 }
 
@@ -62,7 +43,7 @@ std::string summary_json(const Replay& replay) {
       replay.makespan, counts[0], counts[1], counts[2], replay.events, replay.flows);
 }
 
-std::string summary_text(const SimOptions& options, const Replay& replay) {
+std::string summary_text(const GraphOptions& options, const Replay& replay) {
   const Counts counts = counts_of(replay);
   return fmt::format(
       "{}: {}, {} events, {} started\n"
@@ -73,22 +54,20 @@ std::string summary_text(const SimOptions& options, const Replay& replay) {
       with_thousands(counts[0]), with_thousands(counts[1]), with_thousands(counts[2]));
 }
 
-std::string stats_json(const Replay& replay, double read_cpu, double run_cpu) {
-  return fmt::format(
-      "{{\"tasks\": {}, \"flows\": {}, \"events\": {}, \"read_cpu_s\": {:.6f}, \"run_cpu_s\": {:.6f}, "
-      "\"peak_rss_bytes\": {}}}\n",
-      replay.tasks.size(), replay.flows, replay.events, read_cpu, run_cpu, peak_resident_bytes());
-}
-
-void check_outputs(const SimOptions& options) {
-  if (!options.output.empty()) check_can_write(options.output);
-  if (!options.tasks.empty() && options.tasks != "-") check_can_write(options.tasks);
+/// Found before the graph is read, so that no work is lost.
+void check_output(const GraphOptions& options, const std::string& output) {
+  std::error_code code;
+  if (output.empty()) return;
+  if (std::filesystem::equivalent(options.graph, output, code))
+    throw Error(output, "cannot write: it is an input");
+  check_can_write(output);
 }
 
 }  // namespace
 
-int run_sim_command(const SimOptions& options) {
-  check_outputs(options);
+int run_graph_command(const GraphOptions& options) {
+  check_output(options, options.output);
+  if (options.tasks != "-") check_output(options, options.tasks);
   const double begin = cpu_seconds();
   const TaskGraph graph = parse_task_graph(read_file(options.graph, largest_graph_file), options.graph);
   const double read = cpu_seconds();
@@ -100,7 +79,10 @@ int run_sim_command(const SimOptions& options) {
     write_whole_file(options.tasks, tasks_csv(graph, result));
   if (!options.output.empty()) write_whole_file(options.output, summary_json(result));
   if (!options.quiet && options.tasks != "-") fmt::print("{}", summary_text(options, result));
-  if (options.stats) fmt::print(stderr, "{}", stats_json(result, read - begin, ran - read));
+  if (options.stats)
+    fmt::print(stderr, "{}",
+               stats_json({static_cast<long long>(result.tasks.size()), result.flows, result.events,
+                           read - begin, ran - read}));
   return exit_code::done;
 }
 

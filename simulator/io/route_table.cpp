@@ -1,4 +1,4 @@
-#include "simulator/graph/route_table.hpp"
+#include "simulator/io/route_table.hpp"
 
 namespace dtfm {
 
