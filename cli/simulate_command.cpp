@@ -18,6 +18,7 @@
 #include "planner/io/plan_reader.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "simulator/io/chrome_trace.hpp"
+#include "simulator/io/constants_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/simulate.hpp"
@@ -35,6 +36,7 @@ Input read_input(const SimulateOptions& options) {
   Input input;
   input.problem.topology = read_topology(options.topology);
   input.problem.job = options.job ? read_job(*options.job) : read_plan_job(options.plan);
+  input.problem.constants = built_in_constants();
   input.plan = read_plan(options.plan, input.problem.topology, input.problem.job);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
   return input;
