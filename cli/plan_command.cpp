@@ -1,6 +1,5 @@
 // dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/plan_options.hpp"
+#include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/summary.hpp"
 #include "cli/words.hpp"
@@ -112,12 +112,6 @@ void check_output(const PlanOptions& options) {
   // Matrices and other people's files, mistaken for an output, are not overwritten.
   if (std::filesystem::is_regular_file(*options.output, code) && !is_empty_or_json(*options.output))
     throw Error(*options.output, "cannot write: it exists and is not a plan");
-}
-
-void print_result(const std::string& text) {
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!written) throw Error("stdout", "cannot be written");
 }
 
 /// The plan file first: it must be there even if nobody reads stdout.

@@ -73,8 +73,8 @@ ordered_json samples_json(const SampleSummary& samples) {
 }  // namespace
 
 std::string report_json(const Topology& topology, const SimReport& report, const SimRecord& record) {
-  const auto of_topology = [&](const auto& convert) {
-    return [&](const auto& element) { return convert(topology, element); };
+  const auto of_topology = [&](auto convert) {
+    return [&topology, convert](const auto& element) { return convert(topology, element); };
   };
   ordered_json json = {{"schema", "dtfm-sim/1"},
                        {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},

@@ -38,6 +38,7 @@ class PipelineGraph {
   void run(int stage, const Operation& operation);
   void run_rank(int stage, const Operation& operation, int rank);
   int compute(int stage, const Operation& operation, int rank, std::span<const int> after);
+  void set_gradients(int stage, int rank, int task);
   int backward_by_layers(int stage, const TaskLabel& label, int rank, std::span<const int> after);
   int recode(int stage, int rank, const Operation& operation, double bytes, int which,
              std::span<const int> after);
@@ -182,9 +183,16 @@ void PipelineGraph::run_rank(int stage, const Operation& operation, int rank) {
   const double bytes = loads_[at(forward ? stage : receiver)].output_bytes;
   if (recodes) last = recode(stage, rank, operation, bytes, forward ? 2 : 3, std::array{last});
   Direction& to = direction(operation.kind);
-  arrived(receiver, operation)[rank] =
+  const int message = arrived(receiver, operation)[rank] =
       builder_.send(to.channels[at(stage * tensor_ + rank)], bytes, std::array{last},
                     label(to.activity, stage, operation, rank));
+  if (!forward && backwards_left_[at(stage)] == 0 && !job_.parallelism.overlap)
+    set_gradients(stage, rank, message);
+}
+
+void PipelineGraph::set_gradients(int stage, int rank, int task) {
+  const auto [begin, end] = pipeline_.stages[at(stage)].layers;
+  for (int layer = begin; layer < end; ++layer) ends_.gradients[at(layer)][at(rank)] = task;
 }
 
 int PipelineGraph::compute(int stage, const Operation& operation, int rank, std::span<const int> after) {
@@ -197,7 +205,7 @@ int PipelineGraph::compute(int stage, const Operation& operation, int rank, std:
   const bool is_last = backwards_left_[at(stage)] == 0;
   if (is_last && job_.parallelism.overlap && begin < end) return backward_by_layers(stage, of, rank, after);
   const int task = builder_.compute(device, load.backward_s, after, of);
-  for (int layer = begin; is_last && layer < end; ++layer) ends_.gradients[at(layer)][at(rank)] = task;
+  if (is_last) set_gradients(stage, rank, task);
   return task;
 }
 

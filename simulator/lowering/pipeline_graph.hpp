@@ -12,8 +12,9 @@ namespace dtfm {
 
 /// The ends of a pipeline's work in an iteration; no_index where there is none.
 struct PipelineEnds {
-  std::vector<std::vector<int>> gradients;  // [layer][rank]: the task after which its gradients are there
-  std::vector<int> last;                    // of each device
+  std::vector<std::vector<int>>
+      gradients;          // [layer][rank]: the task after which its gradients can be exchanged
+  std::vector<int> last;  // of each device
 };
 
 /// Adds the tasks of pipeline `number` of `plan`, whose stages are the computed ones. Throws Error for a

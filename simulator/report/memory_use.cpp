@@ -62,13 +62,16 @@ class Changes {
     std::stable_sort(changes_.begin(), changes_.end(), [](const MemoryStep& a, const MemoryStep& b) {
       return std::tie(a.date, a.device) < std::tie(b.date, b.device);
     });
-    std::vector<double> held(devices);
+    std::vector<double> held(devices), told(devices);
     std::vector<MemoryStep> steps;
-    for (const auto& [date, device, bytes] : changes_) {
+    for (std::size_t i = 0; i < changes_.size(); ++i) {
+      const auto& [date, device, bytes] = changes_[i];
       held[at(device)] += bytes;
-      const bool again = !steps.empty() && steps.back().date == date && steps.back().device == device;
-      if (!again) steps.push_back({date, device, 0});
-      steps.back().bytes = held[at(device)];
+      const bool goes_on =
+          i + 1 < changes_.size() && changes_[i + 1].date == date && changes_[i + 1].device == device;
+      if (goes_on || held[at(device)] == told[at(device)]) continue;
+      told[at(device)] = held[at(device)];
+      steps.push_back({date, device, held[at(device)]});
     }
     return steps;
   }

@@ -25,8 +25,8 @@ struct MemoryStep {
   double bytes = 0;
 };
 
-/// Of one stretch: by date, then device; at one date a device has one step, in which what it frees is free
-/// before it takes more. A device that computes nothing in the stretch has none.
+/// Of one stretch: by date, then device; at one date a device has one step at most, in which what it
+/// frees is free before it takes more. A device that computes nothing in the stretch has none.
 std::vector<MemoryStep> memory_steps(const Stretch& stretch, const StageMemoryOf& memory_of);
 
 class MemoryUse : public RunObserver {

@@ -29,8 +29,9 @@ void RunStatistics::see(const Stretch& stretch) {
   critical_path_.see(stretch);
 }
 
-void RunStatistics::add_to(SimReport& report, const std::vector<int>& devices,
-                           const std::vector<double>& down_s, double length_s) const {
+void RunStatistics::add_to(SimReport& report, std::vector<int> devices, const std::vector<double>& down_s,
+                           double length_s) const {
+  std::sort(devices.begin(), devices.end());
   for (const int device : devices) {
     const DeviceTimes& times = device_use_.times()[at(device)];
     DeviceReport it;

@@ -19,8 +19,9 @@ class RunStatistics : public RunObserver {
   void see(const Stretch& stretch) override;
 
   /// Fills in what is known of `devices`, links, critical path and devices whose memory does not suffice. A
-  /// device was down for `down_s` (of each device of the topology) of the `length_s` seconds of the run.
-  void add_to(SimReport& report, const std::vector<int>& devices, const std::vector<double>& down_s,
+  /// device was down for `down_s` (of each device of the topology) of the `length_s` seconds of the run. The
+  /// report has the devices in their order.
+  void add_to(SimReport& report, std::vector<int> devices, const std::vector<double>& down_s,
               double length_s) const;
 
  private:

@@ -27,6 +27,7 @@ class TwoStages {
     topology.sites = {{"a"}, {"b"}};
     topology.gpus = {{"small", Bytes(600), {}}, {"large", Bytes(1200), {}}};
     topology.devices = {device("a/0", 0, 1), device("b/0", 1, 0)};
+    topology.links = MeasuredLinks{Eigen::MatrixXd::Zero(2, 2), Eigen::MatrixXd::Ones(2, 2)};
     labelled.graph.hosts.resize(2);
     labelled.graph.queues = 2;
     const int f00 = compute(Activity::forward, 0, 0, {}, 0, 0, 1);
