@@ -124,7 +124,7 @@ void TrainingRun::take(const DeviceEvent& event) {
   is_changed_ = true;
   is_fresh_[at(event.device)] = false;
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
-  note(event.date, fmt::format("{} {}", id, leaves ? "leaves" : "joins"));
+  note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
   if (leaves && runs_[at(event.device)])
     known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
 }
