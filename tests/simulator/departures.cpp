@@ -175,7 +175,7 @@ TEST_CASE("every device killed at every instant of an iteration") {
   }
 }
 
-TEST_CASE("devices that come and go at random") {
+TEST_CASE("devices that come and go at random, with jitter and links that come and go") {
   for (int seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     Case it(2, 3);
@@ -185,7 +185,11 @@ TEST_CASE("devices that come and go at random") {
     scenario.on_departure = policies[seed % 3];
     scenario.detection_s = 0.3;
     scenario.checkpoint = Checkpoint{8e6, {}};
+    scenario.compute_jitter.cv = 0.2;
     std::vector<bool> there(at(it.problem.topology.size()), true);
+    scenario.traces = {{{{0, 1}, {3, 0.2}, {4, 0}}, 5, true}};
+    scenario.link_traces = {{LinkTrace::Quantity::bandwidth, std::vector<bool>(there.size(), true),
+                             std::vector<bool>(there.size(), true), false, 0}};
     double date = 0;
     for (int i = 0; i < 60; ++i) {
       date += 6 * rng.uniform();

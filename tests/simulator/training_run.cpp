@@ -262,19 +262,18 @@ TEST_CASE("a run is asked to stop between iterations") {
   CHECK(report.stopped == "interrupted");
 }
 
-TEST_CASE("an interleaved pipeline gets micro-batches it can do, or the run says why not") {
-  // Two pipelines of two devices in two chunks; 6 micro-batches each: 12 are for the one that is left. With
-  // 3 pipelines of 2: 6 to two, 3 each, which are not multiples of 2.
+TEST_CASE("interleaved pipelines are dealt micro-batches in numbers that they can do") {
+  // Pipelines of two devices in two chunks need even numbers: of 12, one pipeline gets all; of 6, two get 4
+  // and 2. By halves, 3 each, there would be none.
   for (const int replicas : {2, 3}) {
     SimProblem problem{
         flat_topology({2 * replicas}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 0, 1), {}};
     problem.job.parallelism.schedule = "interleaved";
     problem.job.parallelism.chunks = 2;
-    const Plan plan = plan_of(problem.job, 2, replicas, replicas == 2 ? 6 : 2);
     Scenario scenario;
     scenario.events = {{1, 0, Kind::leave}};
-    const SimReport report = simulate(problem, plan, scenario, {});
-    // 6 = 3 pairs: one pipeline gets two of them.
+    const SimReport report =
+        simulate(problem, plan_of(problem.job, 2, replicas, replicas == 2 ? 6 : 2), scenario, {});
     CHECK(report.stopped.empty());
     CHECK(report.iterations.size() == 3);
   }
