@@ -3,10 +3,11 @@
 
 usage: trace-picture.py TRACE.json PICTURE.svg [--from S] [--to S] [--width PIXELS]
 
-Same trace, same picture. Slices of one kind that touch, or are nearer than a third of a pixel, are drawn as one.
+Same trace, same picture. Slices of one kind that touch, or are nearer than a pixel, are drawn as one.
 """
 import argparse
 import json
+import math
 import sys
 from collections import defaultdict
 from html import escape
@@ -66,6 +67,16 @@ def step_of(length):
     return step
 
 
+def strokes(spans):
+    """Path commands from x = 0 along each span, in tenths of a pixel; each from where the one before ends."""
+    text, at = "", 0
+    for begin, end in spans:
+        begin, end = round(10 * begin), max(round(10 * end), round(10 * begin) + 3)
+        text += f"m{(begin - at) / 10:g} 0h{(end - begin) / 10:g}"
+        at = end
+    return text
+
+
 def picture(names, slices, begin, end, width):
     devices = sorted(process for process in names if process > 0 and any(s[0] == process for s in slices))
     line = {process: TOP + index * (ROW + GAP) for index, process in enumerate(devices)}
@@ -75,7 +86,7 @@ def picture(names, slices, begin, end, width):
     def x(seconds):
         return LEFT + (seconds - begin) * scale
 
-    spans = merged(slices, begin, end, 1 / (3 * scale))
+    spans = merged(slices, begin, end, 1 / scale)
     used = sorted({kind for _, _, kind in spans}, key=lambda kind: list(KINDS).index(kind) if kind in KINDS else 99)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom + BOTTOM}" '
              f'viewBox="0 0 {width} {bottom + BOTTOM}" font-family="sans-serif" font-size="9">',
@@ -91,12 +102,11 @@ def picture(names, slices, begin, end, width):
                      f'<text x="{LEFT - 4}" y="{line[process] + ROW - 1}" text-anchor="end">{escape(names[process])}</text>')
     for (process, row, kind), list_ in sorted(spans.items()):
         top, low = PARTS[row]
-        path = "".join(f"M{x(a):.1f} {line[process] + top * ROW:.1f}h{max((b - a) * scale, 0.3):.1f}v{(low - top) * ROW:.1f}"
-                       f"h{-max((b - a) * scale, 0.3):.1f}z" for a, b in list_)
-        parts.append(f'<path fill="{KINDS.get(kind, OTHER)[1]}" d="{path}"/>')
+        parts.append(f'<path stroke="{KINDS.get(kind, OTHER)[1]}" stroke-width="{(low - top) * ROW:.2f}" d="'
+                     f'M0 {line[process] + (top + low) / 2 * ROW:.2f}{strokes([(x(a), x(b)) for a, b in list_])}"/>')
     step = step_of(end - begin)
-    for i in range(round((end - begin) / step + 0.5)):
-        seconds = begin + i * step
+    for i in range(math.ceil(begin / step - 1e-9), math.floor(end / step + 1e-9) + 1):
+        seconds = i * step
         parts.append(f'<path stroke="#bbb" stroke-width="0.5" d="M{x(seconds):.1f} {TOP - 4}V{bottom + 4}"/>'
                      f'<text x="{x(seconds):.1f}" y="{bottom + 15}" text-anchor="middle">{seconds:g} s</text>')
     return "\n".join([*parts, "</svg>", ""])
