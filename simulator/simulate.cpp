@@ -5,6 +5,7 @@
 #include "planner/core/rng.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/run_statistics.hpp"
+#include "simulator/report/stage_memory.hpp"
 #include "simulator/run/training_run.hpp"
 
 namespace dtfm {
@@ -25,7 +26,8 @@ double micro_batches_of(const Plan& plan) {
 }
 
 /// Of a micro-batch, all layers.
-double model_flops(const LoadModel& loads, const Plan& plan) {
+double model_flops(const SimProblem& problem, const Plan& plan) {
+  const LoadModel loads(problem.job, problem.topology, problem.constants);
   double flops = 0;
   for (const Stage& stage : plan.pipelines.front().stages)
     flops += loads.of(stage).model_flops * static_cast<double>(stage.devices.size());
@@ -62,12 +64,8 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 
 SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
-  const LoadModel loads(problem.job, problem.topology, problem.constants);
   TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next());
-  RunStatistics statistics(problem.topology, [&](int device, int stage) {
-    const StageLoad load = loads.of(run.computed_stage(device, stage));
-    return StageMemory{load.state_bytes, load.activation_bytes, load.working_bytes};
-  });
+  RunStatistics statistics(problem.topology, stage_memory(problem, plan));
   std::vector<RunObserver*> observers{&statistics};
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
@@ -77,7 +75,7 @@ SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& 
   report.iteration_time_s = iteration_time(report.iterations);
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
   report.tokens_per_s = rate_of(report, tokens, length);
-  report.model_flops_per_s = rate_of(report, micro_batches * model_flops(loads, plan), length);
+  report.model_flops_per_s = rate_of(report, micro_batches * model_flops(problem, plan), length);
   report.peak_flops_per_s = peak_flops(report, problem.topology);
   report.bubble = bubble_of(report, length);
   return report;
@@ -91,13 +89,6 @@ std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& p
     own.observers.clear();
     return simulate(problem, plan, scenario, own);
   });
-}
-
-Distribution sampled_iteration_time(const std::vector<SimReport>& samples) {
-  std::vector<double> means;
-  for (const SimReport& sample : samples)
-    if (!sample.iterations.empty()) means.push_back(sample.iteration_time_s.mean);
-  return distribution(std::move(means));
 }
 
 }  // namespace dtfm

@@ -29,11 +29,8 @@ SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& 
                    const SimOptions& options);
 
 /// Replicas of a run that chance makes different: sample i is `simulate` with seed `options.seed` + i,
-/// without observers. The same reports for any number of threads.
+/// without observers. The same reports for any number of threads. simulator/report/samples.hpp sums them up.
 std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
                                         const SimOptions& options, int samples, int threads);
-
-/// Over the samples: the mean time of an iteration of each, those without one left out.
-Distribution sampled_iteration_time(const std::vector<SimReport>& samples);
 
 }  // namespace dtfm

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "planner/core/index.hpp"
+#include "simulator/engine/clock.hpp"
 
 namespace dtfm {
 namespace {
@@ -18,11 +19,11 @@ MachineLog::MachineLog(const Scenario& scenario, int devices)
       departures_(at(devices)),
       departures_taken_(at(devices)) {
   for (const DeviceEvent& event : scenario.events)
-    if (event.kind == DeviceEvent::Kind::leave) departures_[at(event.device)].push_back(event.date);
+    if (event.kind == DeviceEvent::Kind::leave) departures_[at(event.device)].push_back(on_grid(event.date));
 }
 
 const DeviceEvent* MachineLog::take(double date) {
-  if (next_ == scenario_.events.size() || scenario_.events[next_].date > date) return nullptr;
+  if (next_ == scenario_.events.size() || on_grid(scenario_.events[next_].date) > date) return nullptr;
   const DeviceEvent& event = scenario_.events[next_++];
   if (event.kind == DeviceEvent::Kind::speed) return &event;
   there_[at(event.device)] = event.kind == DeviceEvent::Kind::join;
@@ -34,7 +35,7 @@ double MachineLog::next_change() const {
   const auto next =
       std::find_if(scenario_.events.begin() + static_cast<std::ptrdiff_t>(next_), scenario_.events.end(),
                    [](const DeviceEvent& event) { return event.kind != DeviceEvent::Kind::speed; });
-  return next == scenario_.events.end() ? infinity : next->date;
+  return next == scenario_.events.end() ? infinity : on_grid(next->date);
 }
 
 double MachineLog::next_departure(int device) const {

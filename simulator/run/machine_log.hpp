@@ -1,4 +1,4 @@
-// When the machines of a scenario come and go.
+// When the machines of a scenario come and go, on the grid of simulated time (engine/clock.hpp).
 #pragma once
 
 #include <vector>

@@ -9,6 +9,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
+#include "simulator/engine/clock.hpp"
 #include "simulator/run/jitter.hpp"
 #include "simulator/run/recovery_graph.hpp"
 
@@ -93,19 +94,19 @@ std::vector<int> TrainingRun::devices() const {
 }
 
 double TrainingRun::end_of_run() const {
-  return length_.seconds.value_or(infinity);
+  return length_.seconds ? on_grid(*length_.seconds) : infinity;
 }
 
 bool TrainingRun::is_over() const {
   if (!report_.stopped.empty()) return true;
-  return length_.seconds ? now_ >= *length_.seconds
+  return length_.seconds ? now_ >= end_of_run()
                          : static_cast<int>(report_.iterations.size()) >= length_.iterations;
 }
 
 void TrainingRun::stop_for(const std::string& reason) {
   report_.stopped =
       fmt::format("after {} iterations, at {:.6g} s: {}", report_.iterations.size(), now_, reason);
-  if (length_.seconds) now_ = *length_.seconds;  // nothing more happens until then
+  if (length_.seconds) now_ = end_of_run();  // nothing more happens until then
 }
 
 /// Takes what happens up to `date`.
@@ -124,7 +125,8 @@ void TrainingRun::take(const DeviceEvent& event) {
   is_fresh_[at(event.device)] = false;
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
   note(event.date, fmt::format("{} {}", id, leaves ? "leaves" : "joins"));
-  if (leaves && runs_[at(event.device)]) known_at_ = std::max(known_at_, event.date + scenario_.detection_s);
+  if (leaves && runs_[at(event.device)])
+    known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
 }
 
 /// A departure is known some time later, in which there may be another one.
@@ -185,11 +187,6 @@ void TrainingRun::make_graph() {
   amounts_.clear();
   for (const Task& task : graph_.graph.tasks) amounts_.push_back(task.amount);
   changes_.emplace(scenario_, problem_.topology, graph_);
-  stages_.clear();
-  for (const Pipeline& pipeline : computed_stages(problem_.job, plan).pipelines)
-    for (int stage = 0; at(stage) < pipeline.stages.size(); ++stage)
-      for (const int device : pipeline.stages[at(stage)].devices)
-        stages_.emplace(std::pair(device, stage), pipeline.stages[at(stage)]);
 }
 
 /// Of a device that runs.

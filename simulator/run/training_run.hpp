@@ -2,10 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "planner/core/plan.hpp"
@@ -50,8 +48,6 @@ class TrainingRun {
   double length_s() const { return now_; }
   /// Devices that had a place at some time, ascending.
   std::vector<int> devices() const;
-  /// Of the stretch that is going on: what `device` computes as stage number `stage`.
-  const Stage& computed_stage(int device, int stage) const { return stages_.at({device, stage}); }
 
  private:
   bool is_over() const;
@@ -103,7 +99,6 @@ class TrainingRun {
   LabelledGraph graph_;
   std::vector<double> amounts_;  // of the graph's tasks, without jitter
   std::optional<ScenarioProfiles> changes_;
-  std::map<std::pair<int, int>, Stage> stages_;
   double window_ = 1;  // s that the next stretch may well take
 };
 
