@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "planner/core/index.hpp"
@@ -20,9 +21,7 @@ class WaitingLines {
   explicit WaitingLines(int lines) : lines_(at(lines)) {}
 
   void join(int line, const Waiting& waiting) {
-    std::vector<Waiting>& heap = lines_[at(line)].heap;
-    heap.push_back(waiting);
-    std::push_heap(heap.begin(), heap.end(), comes_later);
+    lines_[at(line)].join(waiting);
     notice(line);
   }
   /// The task that was served has ended.
@@ -38,26 +37,43 @@ class WaitingLines {
     for (const int number : serving_) {
       Line& line = lines_[at(number)];
       line.noticed = false;
-      if (line.busy || line.heap.empty()) continue;
-      std::pop_heap(line.heap.begin(), line.heap.end(), comes_later);
-      const int task = line.heap.back().task;
-      line.heap.pop_back();
+      if (line.busy || line.first.task == nobody) continue;
       line.busy = true;
-      serve_task(task);
+      serve_task(line.take_first());
     }
     serving_.clear();
   }
 
  private:
-  struct Line {
-    std::vector<Waiting> heap;
-    bool busy = false, noticed = false;
-  };
+  static constexpr int nobody = -1;
+
   static bool comes_later(const Waiting& a, const Waiting& b) {
     if (a.priority != b.priority) return a.priority < b.priority;
     if (a.ready != b.ready) return a.ready > b.ready;
     return a.task > b.task;
   }
+  /// Lines are short: most have nobody but a first.
+  struct Line {
+    Waiting first{0, 0, nobody};
+    std::vector<Waiting> others;  // a heap
+    bool busy = false, noticed = false;
+
+    void join(Waiting waiting) {
+      if (first.task == nobody || comes_later(first, waiting)) std::swap(first, waiting);
+      if (waiting.task == nobody) return;
+      others.push_back(waiting);
+      std::push_heap(others.begin(), others.end(), comes_later);
+    }
+    int take_first() {
+      const int task = first.task;
+      first.task = nobody;
+      if (others.empty()) return task;
+      std::pop_heap(others.begin(), others.end(), comes_later);
+      first = others.back();
+      others.pop_back();
+      return task;
+    }
+  };
   void notice(int line) {
     if (lines_[at(line)].noticed) return;
     lines_[at(line)].noticed = true;

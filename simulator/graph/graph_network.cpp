@@ -9,11 +9,26 @@ namespace {
 /// Of a flow's rate, what its acknowledgements take on the way back (Velho et al., as in SimGrid).
 constexpr double acknowledgement_share = 0.05;
 
-std::vector<LinkCapacity> capacities(const TaskGraph& graph) {
+std::vector<int> links_of_hosts(const TaskGraph& graph) {
+  std::vector<bool> moves(graph.hosts.size());
+  for (std::size_t i = 0; i < moves.size(); ++i)
+    moves[i] = graph.hosts[i].sharing == HostSharing::processor_sharing;
+  for (const Profile& profile : graph.profiles)
+    if (profile.quantity == Profile::Quantity::speed)
+      for (const Profile::Target& target : profile.targets) moves[at(target.index)] = true;
+  std::vector<int> result(graph.hosts.size(), no_index);
+  int link = static_cast<int>(graph.links.size());
+  for (std::size_t i = 0; i < moves.size(); ++i)
+    if (moves[i]) result[i] = link++;
+  return result;
+}
+
+std::vector<LinkCapacity> capacities(const TaskGraph& graph, const std::vector<int>& host_links) {
   std::vector<LinkCapacity> result;
   for (const GraphLink& link : graph.links)
     result.push_back({link.bandwidth * graph.model.bandwidth_factor, link.sharing});
-  for (const Host& host : graph.hosts) result.push_back({host.speed});
+  for (std::size_t i = 0; i < host_links.size(); ++i)
+    if (host_links[i] != no_index) result.push_back({graph.hosts[i].speed});
   return result;
 }
 
@@ -21,17 +36,18 @@ std::vector<LinkCapacity> capacities(const TaskGraph& graph) {
 
 GraphNetwork::GraphNetwork(const TaskGraph& graph)
     : graph_(graph),
+      host_links_(links_of_hosts(graph)),
       links_down_(graph.links.size()),
       hosts_down_(graph.hosts.size()),
-      fluid_(capacities(graph)) {
+      fluid_(capacities(graph, host_links_)) {
   for (const GraphLink& link : graph.links) {
     bandwidth_.push_back(link.bandwidth);
     latency_.push_back(link.latency);
   }
   first_use_.push_back(0);
   for (const Route& route : graph.routes) add_uses(route);
-  for (std::size_t host = 0; host < graph.hosts.size(); ++host) {
-    uses_.push_back({static_cast<int>(graph.links.size() + host)});
+  for (const int link : host_links_) {
+    if (link != no_index) uses_.push_back({link});
     first_use_.push_back(static_cast<int>(uses_.size()));
   }
 }
@@ -89,7 +105,7 @@ void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
       latency_[at(number)] = value;
       return;
     case Profile::Quantity::speed:
-      return fluid_.set_capacity(static_cast<int>(graph_.links.size()) + number, value);
+      return fluid_.set_capacity(host_links_[at(number)], value);
   }
 }
 

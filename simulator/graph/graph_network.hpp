@@ -17,7 +17,8 @@ struct FlowTerms {
   double ceiling = 0;  // bytes per second
 };
 
-/// The shared capacities: links, and behind them the hosts whose computations share the processor.
+/// The shared capacities: links, and behind them the hosts whose computations share the processor or change
+/// their speed.
 class GraphNetwork {
  public:
   explicit GraphNetwork(const TaskGraph& graph);
@@ -27,6 +28,9 @@ class GraphNetwork {
   /// number of the flow in `fluid()`.
   int add(const Task& task, double weight, double ceiling, double now);
   FluidNetwork& fluid() { return fluid_; }
+  /// Whether computations of this host are moved by `fluid()`; else they take a time that is known when they
+  /// start.
+  bool moves_work_of(int host) const { return host_links_[at(host)] != no_index; }
 
   /// Of a link or, for the speed, a host.
   void set(Profile::Quantity quantity, int index, double value);
@@ -41,7 +45,8 @@ class GraphNetwork {
 
   const TaskGraph& graph_;
   std::vector<double> bandwidth_, latency_;
-  std::vector<int> first_use_;  // of each route, then of each host
+  std::vector<int> host_links_;  // behind those of the graph; no_index
+  std::vector<int> first_use_;   // of each route, then of each host
   std::vector<LinkUse> uses_;
   std::vector<int> links_down_, hosts_down_;  // how many failures there are at once
   int links_down_in_all_ = 0;

@@ -9,6 +9,7 @@
 #include "simulator/engine/event_queue.hpp"
 #include "simulator/engine/waiting_lines.hpp"
 #include "simulator/graph/graph_network.hpp"
+#include "simulator/graph/profile_steps.hpp"
 
 namespace dtfm {
 namespace {
@@ -40,10 +41,9 @@ enum class Phase : std::uint8_t {
 
 struct Progress {
   Phase phase = Phase::waiting;
-  int awaited = 0;      // how many tasks it still waits for
-  int running_at = 0;   // where it is among the running
-  int flow = no_index;  // in the network
-  double weight = 1, ceiling = infinity;
+  int awaited = 0;       // how many tasks it still waits for
+  int place = no_index;  // of its terms while in latency; of its flow in the network while sharing
+  int first_successor = 0;
 };
 
 /// A flow or shared computation that the network moves.
@@ -53,33 +53,6 @@ struct Moving {
   double tail = 0;          // seconds from its last byte to its end
   double event = infinity;  // the date at which the queue will ask for it: its end, or before
 };
-
-/// When step `number` comes, of all rounds; infinite after the last.
-double date_of(const Profile& profile, std::size_t number) {
-  const std::size_t round = number / profile.steps.size();
-  if (round > 0 && profile.period == 0) return infinity;
-  return on_grid(profile.steps[number % profile.steps.size()].date +
-                 static_cast<double>(round) * profile.period);
-}
-
-/// How many steps there are up to `date`: by bisection, beginning at the round before that of the date.
-std::size_t steps_until(const Profile& profile, double date) {
-  const std::size_t size = profile.steps.size();
-  std::size_t below = 0, above = size;
-  if (const double past = date - profile.steps.front().date; profile.period > 0 && past > 0) {
-    const auto round = static_cast<std::size_t>(past / profile.period);
-    below = (round > 0 ? round - 1 : 0) * size;
-    above = (round + 2) * size;
-  }
-  while (below < above) {
-    const std::size_t middle = below + (above - below) / 2;
-    if (date_of(profile, middle) <= date)
-      below = middle + 1;
-    else
-      above = middle;
-  }
-  return below;
-}
 
 class GraphReplay {
  public:
@@ -92,6 +65,7 @@ class GraphReplay {
   void begin_profile(int profile);
   bool is_over() const;
   void close();
+  const std::vector<int>& running_tasks();
   void handle(const Event& event);
   void end_flow(const Event& event);
   void set_down(int failure, bool down);
@@ -108,7 +82,9 @@ class GraphReplay {
   void arrive(int task, double latency);
   void push_end(int task, double duration);
   void wait_for_end(int flow);
-  void share(int task, double tail);
+  void keep_terms(int task, const FlowTerms& terms);
+  FlowTerms take_terms(int task);
+  void share(int task, const FlowTerms& terms, double tail);
   void settle();
   void leave_network(int task);
   void end(int task, TaskState state);
@@ -119,13 +95,15 @@ class GraphReplay {
   GraphNetwork network_;
   EventQueue<Event> queue_;
   Replay replay_;
-  std::size_t ended_ = 0;  // tasks
+  std::size_t ended_ = 0, running_ = 0;  // tasks
 
-  std::vector<Progress> progress_;  // of each task
-  std::vector<int> first_successor_, successors_;
-  std::vector<int> ready_, starting_, running_;
+  std::vector<Progress> progress_;  // of each task, and one more behind the last
+  std::vector<int> successors_;
+  std::vector<FlowTerms> terms_;  // of flows in latency
+  std::vector<int> unused_terms_;
+  std::vector<int> ready_, starting_;
+  std::vector<int> started_;  // all that run, and some that have ended
   WaitingLines queues_, hosts_;
-  std::vector<bool> changing_;      // hosts whose speed follows a profile
   std::vector<Moving> moving_;      // of each flow of the network
   std::vector<std::size_t> steps_;  // that each profile has taken
   int futile_changes_ = 0;
@@ -137,10 +115,9 @@ GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
       until_(options.until),
       now_(on_grid(options.start)),
       network_(graph),
-      progress_(graph.tasks.size()),
+      progress_(graph.tasks.size() + 1),
       queues_(graph.queues),
       hosts_(static_cast<int>(graph.hosts.size())),
-      changing_(graph.hosts.size()),
       steps_(graph.profiles.size()) {
   replay_.tasks.resize(graph.tasks.size());
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) progress_[i].awaited = graph.tasks[i].after_count;
@@ -148,16 +125,17 @@ GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
   link_successors();
 }
 
+/// The successors of a task in the order of the graph. Filled from the back: the end of each part, up to
+/// which they are counted first, becomes its begin.
 void GraphReplay::link_successors() {
-  first_successor_.assign(graph_.tasks.size() + 1, 0);
-  for (const int before : graph_.after) ++first_successor_[at(before) + 1];
-  for (std::size_t i = 1; i < first_successor_.size(); ++i) first_successor_[i] += first_successor_[i - 1];
+  for (const int before : graph_.after) ++progress_[at(before)].first_successor;
+  int end = 0;
+  for (Progress& progress : progress_) end = progress.first_successor += end;
   successors_.resize(graph_.after.size());
-  std::vector<int> next(first_successor_.begin(), first_successor_.end() - 1);
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
+  for (std::size_t i = graph_.tasks.size(); i-- > 0;)
     for (int k = 0; k < graph_.tasks[i].after_count; ++k) {
       const int before = graph_.after[at(graph_.tasks[i].first_after + k)];
-      successors_[at(next[at(before)]++)] = static_cast<int>(i);
+      successors_[at(--progress_[at(before)].first_successor)] = static_cast<int>(i);
     }
 }
 
@@ -187,17 +165,17 @@ Replay GraphReplay::run() {
 }
 
 bool GraphReplay::is_over() const {
-  if (queue_.empty() || queue_.next().date > until_ || (running_.empty() && ready_.empty())) return true;
+  if (queue_.empty() || queue_.next().date > until_ || (running_ == 0 && ready_.empty())) return true;
   return queue_.size() == change_events_ && futile_changes_ >= futile_changes;
 }
 
 /// What still runs: is it cut off, or would it never go on?
 void GraphReplay::close() {
   if (ended_ == graph_.tasks.size()) return;
-  const bool cut = !running_.empty() && !queue_.empty() && queue_.next().date > until_;
+  const bool cut = running_ > 0 && !queue_.empty() && queue_.next().date > until_;
   replay_.ended = cut ? ReplayEnd::cut : ReplayEnd::stuck;
   if (!cut) return;
-  for (const int task : running_) replay_.tasks[at(task)].state = TaskState::cut;
+  for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::cut;
 }
 
 void GraphReplay::handle(const Event& event) {
@@ -213,7 +191,7 @@ void GraphReplay::handle(const Event& event) {
       if (progress_[at(event.id)].phase == Phase::in_overhead) start_flow(event.id);
       break;
     case Event::Kind::latency_end:
-      if (progress_[at(event.id)].phase == Phase::in_latency) share(event.id, 0);
+      if (progress_[at(event.id)].phase == Phase::in_latency) share(event.id, take_terms(event.id), 0);
       break;
     case Event::Kind::flow_end:
       end_flow(event);
@@ -237,13 +215,18 @@ void GraphReplay::end_flow(const Event& event) {
   arrive(moving.task, moving.tail);
 }
 
+const std::vector<int>& GraphReplay::running_tasks() {
+  std::erase_if(started_, [&](int task) { return progress_[at(task)].phase == Phase::ended; });
+  return started_;
+}
+
 void GraphReplay::set_down(int number, bool down) {
   const Failure& failure = graph_.failures[at(number)];
   network_.set_down(failure, down);
   if (!down) return;
   if (failure.up < infinity) queue_.push(on_grid(failure.up), failures, {Event::Kind::up, 0, number});
   std::vector<int> failed;
-  for (const int task : running_)
+  for (const int task : running_tasks())
     if (network_.is_down(graph_.tasks[at(task)])) failed.push_back(task);
   std::sort(failed.begin(), failed.end());
   for (const int task : failed) end(task, TaskState::failed);
@@ -274,8 +257,6 @@ void GraphReplay::push_change(int number) {
 void GraphReplay::begin_profile(int number) {
   const Profile& profile = graph_.profiles[at(number)];
   if (profile.steps.empty()) return;
-  if (profile.quantity == Profile::Quantity::speed)
-    for (const Profile::Target& target : profile.targets) changing_[at(target.index)] = true;
   steps_[at(number)] = steps_until(profile, now_);
   if (steps_[at(number)] > 0) apply(profile, steps_[at(number)] - 1);
   push_change(number);
@@ -314,8 +295,8 @@ void GraphReplay::start(int task) {
   const Task& it = graph_.tasks[at(task)];
   Progress& progress = progress_[at(task)];
   replay_.tasks[at(task)].start = now_;
-  progress.running_at = static_cast<int>(running_.size());
-  running_.push_back(task);
+  started_.push_back(task);
+  ++running_;
   if (it.kind == TaskKind::flow) ++replay_.flows;
   if (network_.is_down(it)) return end(task, TaskState::failed);
   if (it.kind == TaskKind::delay) return push_end(task, it.amount);
@@ -328,25 +309,36 @@ void GraphReplay::start(int task) {
 
 void GraphReplay::start_computation(int task) {
   const Task& it = graph_.tasks[at(task)];
-  const Host& host = graph_.hosts[at(it.host)];
-  if (it.amount == 0)
-    push_end(task, 0);
-  else if (host.sharing == HostSharing::fifo && !changing_[at(it.host)])
-    push_end(task, it.amount / host.speed);
-  else
-    share(task, 0);
+  if (it.amount > 0 && network_.moves_work_of(it.host)) return share(task, {0, 1, infinity}, 0);
+  push_end(task, it.amount / graph_.hosts[at(it.host)].speed);
 }
 
 void GraphReplay::start_flow(int task) {
   const Task& it = graph_.tasks[at(task)];
   const FlowTerms terms = network_.terms(it);
   if (it.amount == 0) return it.streamed ? arrive(task, terms.latency) : push_end(task, terms.latency);
-  Progress& progress = progress_[at(task)];
-  progress.weight = terms.weight;
-  progress.ceiling = terms.ceiling;
-  if (terms.latency == 0 || it.streamed) return share(task, terms.latency);
-  progress.phase = Phase::in_latency;
+  if (terms.latency == 0 || it.streamed) return share(task, terms, terms.latency);
+  keep_terms(task, terms);
   queue_.push(on_grid(now_ + terms.latency), ends, {Event::Kind::latency_end, 0, task});
+}
+
+void GraphReplay::keep_terms(int task, const FlowTerms& terms) {
+  Progress& progress = progress_[at(task)];
+  progress.phase = Phase::in_latency;
+  if (unused_terms_.empty()) {
+    progress.place = static_cast<int>(terms_.size());
+    terms_.push_back(terms);
+  } else {
+    progress.place = unused_terms_.back();
+    unused_terms_.pop_back();
+    terms_[at(progress.place)] = terms;
+  }
+}
+
+FlowTerms GraphReplay::take_terms(int task) {
+  const int place = progress_[at(task)].place;
+  unused_terms_.push_back(place);
+  return terms_[at(place)];
 }
 
 void GraphReplay::push_end(int task, double duration) {
@@ -361,13 +353,13 @@ void GraphReplay::arrive(int task, double latency) {
   progress_[at(task)].phase = Phase::arriving;
 }
 
-void GraphReplay::share(int task, double tail) {
+void GraphReplay::share(int task, const FlowTerms& terms, double tail) {
   Progress& progress = progress_[at(task)];
   progress.phase = Phase::sharing;
-  progress.flow = network_.add(graph_.tasks[at(task)], progress.weight, progress.ceiling, now_);
-  if (moving_.size() <= at(progress.flow)) moving_.resize(at(progress.flow) + 1);
-  moving_[at(progress.flow)].task = task;
-  moving_[at(progress.flow)].tail = tail;
+  progress.place = network_.add(graph_.tasks[at(task)], terms.weight, terms.ceiling, now_);
+  if (moving_.size() <= at(progress.place)) moving_.resize(at(progress.place) + 1);
+  moving_[at(progress.place)].task = task;
+  moving_[at(progress.place)].tail = tail;
 }
 
 void GraphReplay::settle() {
@@ -385,7 +377,7 @@ void GraphReplay::wait_for_end(int flow) {
 }
 
 void GraphReplay::leave_network(int task) {
-  const int flow = progress_[at(task)].flow;
+  const int flow = progress_[at(task)].place;
   network_.fluid().remove(flow);
   ++moving_[at(flow)].stamp;
   moving_[at(flow)].event = infinity;
@@ -395,19 +387,19 @@ void GraphReplay::end(int task, TaskState state) {
   const Task& it = graph_.tasks[at(task)];
   Progress& progress = progress_[at(task)];
   if (progress.phase == Phase::sharing) leave_network(task);
+  if (progress.phase == Phase::in_latency) take_terms(task);
   if (it.queue != no_index && progress.phase != Phase::arriving) queues_.leave(it.queue);
   progress.phase = Phase::ended;
   ++ended_;
-  progress_[at(running_.back())].running_at = progress.running_at;
-  running_[at(progress.running_at)] = running_.back();
-  running_.pop_back();
+  --running_;
   replay_.tasks[at(task)].state = state;
   replay_.tasks[at(task)].finish = now_;
   replay_.makespan = std::max(replay_.makespan, now_);
   if (it.kind == TaskKind::compute && graph_.hosts[at(it.host)].sharing == HostSharing::fifo)
     hosts_.leave(it.host);
   if (state != TaskState::done) return;
-  for (int k = first_successor_[at(task)]; k < first_successor_[at(task) + 1]; ++k)
+  const int last = progress_[at(task) + 1].first_successor;
+  for (int k = progress.first_successor; k < last; ++k)
     if (const int next = successors_[at(k)]; --progress_[at(next)].awaited == 0) make_ready(next);
 }
 

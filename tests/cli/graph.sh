@@ -60,9 +60,9 @@ cp tasks.csv first.csv
 run --graph graph.txt --tasks tasks.csv --quiet
 cmp -s tasks.csv first.csv || fail 'the same graph twice gives other bytes'
 
-expect_refused "--graph FILE is missing $help"
+expect_refused "TOPOLOGY PLAN or --graph FILE is missing $help"
 expect_refused "unexpected argument \`--grap\`; did you mean \`--graph\`? $help" --grap graph.txt
-expect_refused "unexpected argument \`graph.txt\` $help" --graph graph.txt graph.txt
+expect_refused 'TOPOLOGY: is for plans, and --graph replays none' --graph graph.txt graph.txt
 run --graph
 expect_status 2 'an option without its value'
 expect_refused 'missing.txt: cannot be opened: No such file or directory' --graph missing.txt
