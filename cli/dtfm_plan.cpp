@@ -1,6 +1,5 @@
 // dtfm-plan: the command line. The one file that sees CLI11.
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <limits>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "cli/main_guard.hpp"
 #include "cli/plan_options.hpp"
+#include "cli/whole_number.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/units.hpp"
 
@@ -32,17 +32,6 @@ constexpr const char* examples = R"(Examples:
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 130 interrupted (the best plan so far has been written).)";
 
-/// A whole number in [least, most] and nothing else: no sign +, no blank, no hexadecimal.
-template <class Integer>
-Integer whole_number(const std::string& option, const std::string& text, Integer least, Integer most) {
-  Integer value{};
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    throw Error(option,
-                fmt::format("expected a whole number from {} to {}; found {}", least, most, in_quotes(text)));
-  return value;
-}
-
 double seconds_above_zero(const std::string& option, const std::string& text) {
   constexpr int most = 1'000'000'000;  // 31 years
   try {
@@ -62,12 +51,6 @@ void set_objective(const std::string& name, PlanOptions& options) {
     throw Error("--objective",
                 fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, {"comm-cost"})));
   options.objective = name;
-}
-
-void set_format(const std::string& name, PlanOptions& options) {
-  if (name != "text" && name != "json")
-    throw Error("--format", fmt::format("expected text or json; found {}", in_quotes(name)));
-  options.format = name == "json" ? OutputFormat::json : OutputFormat::text;
 }
 
 void check_tensor(const std::string& text) {
@@ -123,7 +106,7 @@ void add_output(CLI::App& app, PlanOptions& options) {
   add(app, "-o,--output", "FILE", "writes the plan (JSON)",
       [&](const std::string& text) { options.output = text; });
   add(app, "--format", "text|json", "of what is printed (text)",
-      [&](const std::string& text) { set_format(text, options); });
+      [&](const std::string& text) { options.format = output_format(text); });
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);
 }

@@ -1,5 +1,7 @@
 #include "cli/interrupt.hpp"
 
+#include <cstring>
+
 #include <unistd.h>
 
 #include "cli/main_guard.hpp"
@@ -9,21 +11,29 @@ namespace {
 
 // A signal handler reaches nothing but globals.
 std::atomic<bool> was_interrupted{false}, is_held{false}, has_result{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<const char*> awaited{""};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
+
+/// All that a signal handler may do to print.
+void write_error(const char* text) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
 
 extern "C" void on_signal(int) {
   const bool is_second = was_interrupted.exchange(true);
   if (is_held || (has_result && !is_second)) return;
   if (!has_result) {
-    constexpr char text[] = "interrupted before there was a plan\n";
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, sizeof text - 1);
+    write_error("interrupted before there was ");
+    write_error(awaited);
+    write_error("\n");
   }
   ::_exit(exit_code::interrupted);
 }
 
 }  // namespace
 
-InterruptWatch::InterruptWatch() {
+InterruptWatch::InterruptWatch(const char* result) {
+  awaited = result;
   was_interrupted = has_result = false;
   struct sigaction action {};
   action.sa_handler = on_signal;

@@ -1,4 +1,4 @@
-// Ctrl-C (SIGINT) and SIGTERM: once there is something to keep, the first asks for the best plan so far and
+// Ctrl-C (SIGINT) and SIGTERM: once there is something to keep, the first asks for what there is so far and
 // the second quits at once; before, the first quits.
 #pragma once
 
@@ -11,7 +11,8 @@ namespace dtfm {
 /// While it lives, the signals end the program with `exit_code::interrupted` or set a flag. One at a time.
 class InterruptWatch {
  public:
-  InterruptWatch();
+  /// `result`: what there is not yet before `keep_result`, for the message: "a plan".
+  explicit InterruptWatch(const char* result);
   InterruptWatch(const InterruptWatch&) = delete;
   InterruptWatch& operator=(const InterruptWatch&) = delete;
   ~InterruptWatch();

@@ -12,7 +12,7 @@
 namespace dtfm {
 
 namespace exit_code {
-inline constexpr int done = 0, our_bug = 1, bad_input = 2, interrupted = 130;
+inline constexpr int done = 0, our_bug = 1, bad_input = 2, infeasible = 3, interrupted = 130;
 }
 
 /// The exit code of `body`, or that of the exception which left it.

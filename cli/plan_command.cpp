@@ -1,6 +1,5 @@
 // dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/plan_options.hpp"
+#include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/summary.hpp"
 #include "cli/words.hpp"
@@ -82,9 +82,9 @@ void set_shape(Job& job, const Shape& shape) {
 
 std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
   std::vector<std::string> warnings;
-  if (shape.stages > job.model.layers)
-    warnings.push_back(
-        fmt::format("{} stages for {} layers: some stages compute nothing", shape.stages, job.model.layers));
+  if (shape.stages > layer_count(job.model))
+    warnings.push_back(fmt::format("{} stages for {} layers: some stages compute nothing", shape.stages,
+                                   layer_count(job.model)));
   const int micro_batches = job.training.global_batch / job.training.micro_batch;
   if (shape.replicas > micro_batches)
     warnings.push_back(fmt::format("{} pipelines for {} micro-batches: some pipelines compute nothing",
@@ -112,12 +112,6 @@ void check_output(const PlanOptions& options) {
   // Matrices and other people's files, mistaken for an output, are not overwritten.
   if (std::filesystem::is_regular_file(*options.output, code) && !is_empty_or_json(*options.output))
     throw Error(*options.output, "cannot write: it exists and is not a plan");
-}
-
-void print_result(const std::string& text) {
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!written) throw Error("stdout", "cannot be written");
 }
 
 /// The plan file first: it must be there even if nobody reads stdout.
@@ -152,7 +146,7 @@ PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
 
 SearchResult search_with_progress(const PlanOptions& options, const CommCostModel& model,
                                   std::chrono::steady_clock::time_point begin, const InterruptWatch& watch) {
-  ProgressPrinter printer(options.quiet);
+  ProgressPrinter printer(options.quiet, "dtfm-plan");
   SearchOptions search_options;
   search_options.seed = options.seed;
   search_options.threads = options.threads;
@@ -200,7 +194,7 @@ std::vector<std::string> batch_warnings(const Plan& plan, const Job& job) {
   const auto& stages = plan.pipelines.front().stages;
   for (std::size_t stage = 0; stage < stages.size() && !job.comm_cost && warnings.empty(); ++stage)
     if (stages[stage].layers !=
-        even_split(job.model.layers, static_cast<int>(stages.size()), static_cast<int>(stage)))
+        even_split(layer_count(job.model), static_cast<int>(stages.size()), static_cast<int>(stage)))
       warnings.push_back(
           "the bytes sent are estimated for an even split of the layers, which the plan's is not");
   if (sum != needed)
@@ -239,7 +233,7 @@ int list_strategies() {
 
 int run_plan_command(const PlanOptions& options) {
   if (options.list_strategies) return list_strategies();
-  InterruptWatch watch;
+  InterruptWatch watch("a plan");
   const Topology topology = read_topology(options.topology);
   const Job job = effective_job(options);
   check_output(options);

@@ -5,11 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "cli/output_format.hpp"
 #include "planner/search/strategy.hpp"
 
 namespace dtfm {
-
-enum class OutputFormat { text, json };
 
 struct PlanOptions {
   std::string topology;            // file

@@ -22,13 +22,12 @@ std::size_t terminal_width() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-std::string bar(const Progress& progress) {
-  if (progress.budget <= 0) return "";
-  const double share =
-      std::clamp(static_cast<double>(progress.evaluations) / static_cast<double>(progress.budget), 0.0, 1.0);
-  const int full = static_cast<int>(share * bar_width);
+std::string bar(double share) {
+  if (share < 0) return "";
+  const int full = static_cast<int>(std::min(share, 1.0) * bar_width);
   return fmt::format("[{}{}] {:3.0f} %  ", std::string(static_cast<std::size_t>(full), '#'),
-                     std::string(static_cast<std::size_t>(bar_width - full), '.'), share * 100);
+                     std::string(static_cast<std::size_t>(bar_width - full), '.'),
+                     std::min(share, 1.0) * 100);
 }
 
 }  // namespace
@@ -43,8 +42,9 @@ std::string progress_text(const Progress& progress) {
   return text;
 }
 
-ProgressPrinter::ProgressPrinter(bool quiet)
-    : quiet_(quiet),
+ProgressPrinter::ProgressPrinter(bool quiet, std::string_view program)
+    : program_(program),
+      quiet_(quiet),
       live_(::isatty(STDERR_FILENO) == 1),
       next_(Clock::now() + (live_ ? live_interval : line_interval)) {}
 
@@ -53,12 +53,19 @@ ProgressPrinter::~ProgressPrinter() {
 }
 
 void ProgressPrinter::show(const Progress& progress) {
-  if (quiet_ || Clock::now() < next_) return;
+  if (!is_due()) return;
+  const double share = progress.budget > 0
+                           ? static_cast<double>(progress.evaluations) / static_cast<double>(progress.budget)
+                           : -1;
+  show(share, progress_text(progress));
+}
+
+void ProgressPrinter::show(double share, const std::string& text) {
+  if (!is_due()) return;
   if (live_)
-    fmt::print(stderr, "\r\033[K{}",
-               shortened(bar(progress) + progress_text(progress), terminal_width() - 1));
+    fmt::print(stderr, "\r\033[K{}", shortened(bar(share) + text, terminal_width() - 1));
   else
-    fmt::print(stderr, "dtfm-plan: {}\n", progress_text(progress));
+    fmt::print(stderr, "{}: {}\n", program_, text);
   std::fflush(stderr);
   drawn_ = true;
   next_ = Clock::now() + (live_ ? live_interval : line_interval);

@@ -1,8 +1,9 @@
-// How far the search is, on stderr: a live bar on a terminal, a line now and then elsewhere.
+// How far the work is, on stderr: a live bar on a terminal, a line now and then elsewhere.
 #pragma once
 
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "planner/search/strategy.hpp"
 
@@ -10,17 +11,23 @@ namespace dtfm {
 
 class ProgressPrinter {
  public:
-  /// Detects whether stderr is a terminal. `quiet`: prints nothing.
-  explicit ProgressPrinter(bool quiet);
+  /// Detects whether stderr is a terminal. `quiet`: prints nothing. `program`: who says it.
+  explicit ProgressPrinter(bool quiet, std::string_view program);
   ProgressPrinter(const ProgressPrinter&) = delete;
   ProgressPrinter& operator=(const ProgressPrinter&) = delete;
   /// Takes the live bar away.
   ~ProgressPrinter();
 
   void show(const Progress& progress);
+  /// `share` of the work, 0 to 1, is done; below 0: nobody knows.
+  void show(double share, const std::string& text);
+  /// Whether it is time for another update.
+  bool is_due() const { return !quiet_ && Clock::now() >= next_; }
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  std::string program_;
 
   bool quiet_, live_;
   bool drawn_ = false;

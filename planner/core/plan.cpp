@@ -59,7 +59,7 @@ Plan deployed_plan(const Placement& placement, const Job& job) {
     Pipeline pipeline{end - begin, {}};
     for (int stage = 0; stage < placement.stages(); ++stage)
       pipeline.stages.push_back(
-          {even_split(job.model.layers, placement.stages(), stage), {placement.at(stage, replica)}});
+          {even_split(layer_count(job.model), placement.stages(), stage), {placement.at(stage, replica)}});
     plan.pipelines.push_back(std::move(pipeline));
   }
   return plan;

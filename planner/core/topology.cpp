@@ -36,6 +36,8 @@ void add_devices(const Topology& topology, Hash& hash) {
     const Gpu gpu = device.gpu < 0 ? Gpu{} : topology.gpus[at(device.gpu)];
     hash.add(gpu.name);
     hash.add(gpu.memory.value());
+    hash.add(static_cast<std::uint64_t>(gpu.peak.has_value()));
+    hash.add(gpu.peak.value_or(FlopsPerSecond()).value());
     hash.add(device.speed);
     hash.add(device.uplink.value());
     hash.add(device.downlink.value());

@@ -19,6 +19,7 @@ inline constexpr BitsPerSecond unlimited{std::numeric_limits<double>::infinity()
 struct Gpu {
   std::string name;
   Bytes memory;
+  std::optional<FlopsPerSecond> peak = {};  // of dense matrix products in 16 bits; nothing: not known
 };
 
 struct Site {
@@ -72,8 +73,8 @@ struct Topology {
   int size() const { return static_cast<int>(devices.size()); }
   /// The link that a message from device `from` to device `to` ≠ `from` takes.
   Link link(int from, int to) const;
-  /// 16 hex digits over all that matters for a plan: the devices with their GPU, memory, speed and price, the
-  /// sites and the effective links; not the topology's name or how it was written down.
+  /// 16 hex digits over all that matters for a plan: the devices with their GPU, memory, peak, speed and
+  /// price, the sites and the effective links; not the topology's name or how it was written down.
   std::string fingerprint() const;
 };
 

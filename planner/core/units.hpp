@@ -1,5 +1,5 @@
 // Physical quantities as types, so that bits and bytes, or milliseconds and seconds, cannot be mixed up.
-// Values are held in SI base units (s, B, bit/s, FLOP/s, USD/h); text is turned into them in planner/io
+// Values are held in SI base units (s, B, bit/s, FLOP, FLOP/s, USD/h); text is turned into them in planner/io
 // alone.
 #pragma once
 
@@ -33,12 +33,18 @@ class Quantity {
 using Seconds = Quantity<struct SecondsTag>;
 using Bytes = Quantity<struct BytesTag>;
 using BitsPerSecond = Quantity<struct BitsPerSecondTag>;
+using Flops = Quantity<struct FlopsTag>;  // operations, not a rate
+using FlopsPerSecond = Quantity<struct FlopsPerSecondTag>;
 using DollarsPerHour = Quantity<struct DollarsPerHourTag>;
 
 inline constexpr double bits_per_byte = 8;
 
 constexpr Seconds operator/(Bytes size, BitsPerSecond rate) {
   return Seconds(size.value() * bits_per_byte / rate.value());
+}
+
+constexpr Seconds operator/(Flops work, FlopsPerSecond speed) {
+  return Seconds(work.value() / speed.value());
 }
 
 }  // namespace dtfm

@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t buffer_size = std::size_t{1} << 16;
+
 [[noreturn]] void fail(const fs::path& path, const std::string& reason) {
   throw Error(path.string(), "cannot write: " + reason);
 }
@@ -50,6 +52,8 @@ std::optional<mode_t> existing_mode(const fs::path& path, const fs::path& target
   if (!S_ISREG(status.st_mode)) fail(path, "it is not a regular file");
   return status.st_mode & 07777;
 }
+
+}  // namespace
 
 /// A new file in the folder of the target; removed again unless renamed.
 class FileBeside {
@@ -97,6 +101,8 @@ class FileBeside {
   bool renamed_ = false;
 };
 
+namespace {
+
 /// The new name survives a power failure too. Some file systems cannot do this, and the file is whole anyway.
 void sync_folder(const fs::path& target) {
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
@@ -114,14 +120,32 @@ fs::path checked_target(const fs::path& path) {
 
 }  // namespace
 
+WholeFile::WholeFile(const fs::path& path) : target_(checked_target(path)) {
+  const auto mode = existing_mode(path, target_);
+  file_ = std::make_unique<FileBeside>(path, target_);
+  if (mode) file_->set_mode(*mode);
+}
+
+WholeFile::WholeFile(WholeFile&&) noexcept = default;
+WholeFile::~WholeFile() = default;
+
+void WholeFile::write(std::string_view part) {
+  buffer_ += part;
+  if (buffer_.size() < buffer_size) return;
+  file_->write(buffer_);
+  buffer_.clear();
+}
+
+void WholeFile::commit() {
+  file_->write(std::exchange(buffer_, {}));
+  file_->rename_to(target_);
+  sync_folder(target_);
+}
+
 void write_whole_file(const fs::path& path, std::string_view content) {
-  const fs::path target = checked_target(path);
-  const auto mode = existing_mode(path, target);
-  FileBeside file(path, target);
-  if (mode) file.set_mode(*mode);
+  WholeFile file(path);
   file.write(content);
-  file.rename_to(target);
-  sync_folder(target);
+  file.commit();
 }
 
 void check_can_write(const fs::path& path) {

@@ -6,39 +6,12 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/io/csv_cells.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
 
 namespace dtfm {
 namespace {
-
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\r';
-}
-
-/// A cell without blanks around it, and where it begins in its line.
-struct Cell {
-  std::string_view text;
-  std::size_t column;  // from 1
-};
-
-Cell trimmed_cell(std::string_view line, std::size_t begin, std::size_t end) {
-  while (begin < end && is_blank(line[begin])) ++begin;
-  while (begin < end && is_blank(line[end - 1])) --end;
-  if (end - begin >= 2 && line[begin] == '"' && line[end - 1] == '"') ++begin, --end;
-  return {line.substr(begin, end - begin), begin + 1};
-}
-
-/// Calls visit(index, cell) for each cell of a line.
-template <class Visit>
-void for_each_cell(std::string_view line, const Visit& visit) {
-  std::size_t begin = 0;
-  for (std::size_t index = 0; begin <= line.size(); ++index) {
-    const std::size_t end = std::min(line.find(',', begin), line.size());
-    visit(index, trimmed_cell(line, begin, end));
-    begin = end + 1;
-  }
-}
 
 /// The lines without the blank ones at the end.
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -48,12 +21,9 @@ std::vector<std::string_view> lines_of(std::string_view text) {
     lines.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  while (!lines.empty() && std::all_of(lines.back().begin(), lines.back().end(), is_blank)) lines.pop_back();
+  while (!lines.empty() && std::all_of(lines.back().begin(), lines.back().end(), is_csv_blank))
+    lines.pop_back();
   return lines;
-}
-
-bool is_unmeasured(std::string_view text) {
-  return text.empty() || text == "-" || text == "nan" || text == "NaN" || text == "NAN" || text == "NA";
 }
 
 bool is_number_or_unmeasured(std::string_view text) {

@@ -1,9 +1,8 @@
 # dtfm_embed_text(TARGET SYMBOL FILE): compiles the text of FILE (relative to the project) into TARGET as
 # `extern const std::string_view dtfm::SYMBOL`. Made again when the file changes.
-set(dtfm_embedded_text_template ${CMAKE_CURRENT_LIST_DIR}/embedded_text.cpp.in)
 function(dtfm_embed_text target symbol file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
   file(READ ${PROJECT_SOURCE_DIR}/${file} text)
-  configure_file(${dtfm_embedded_text_template} ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cpp @ONLY)
+  configure_file(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/embedded_text.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cpp @ONLY)
   target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cpp)
 endfunction()

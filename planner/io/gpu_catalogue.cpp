@@ -24,13 +24,14 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> places;
   for (const YamlValue& item : list.list()) {
-    const YamlMap map = item.map({"name", "memory"});
+    const YamlMap map = item.map({"name", "memory", "peak"});
     const YamlValue name = map.required("name"), memory = map.required("memory");
     const auto [place, is_new] = places.emplace(name.text(), name.where());
     if (!is_new)
       throw name.error(
           fmt::format("GPU {} is given twice, first at {}", in_quotes(name.text()), place->second));
     gpus.push_back({name.text(), memory.bytes()});
+    if (const auto peak = map.optional("peak")) gpus.back().peak = peak->flop_rate();
     if (gpus.back().memory.value() == 0) throw memory.value_error("must be above zero");
   }
   return gpus;

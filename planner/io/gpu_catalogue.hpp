@@ -16,7 +16,7 @@ std::vector<Gpu> built_in_gpus();
 /// A whole catalogue file.
 std::vector<Gpu> parse_gpu_catalogue(std::string text, std::string file);
 
-/// The items {name, memory} of a list. Throws Error for a name that is given twice.
+/// The items {name, memory, peak} of a list, the peak optional. Throws Error for a name that is given twice.
 std::vector<Gpu> read_gpus(const YamlValue& list);
 
 /// `gpus` with those of the same name replaced by `extension`'s and its others added.

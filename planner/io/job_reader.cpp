@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/core/index.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
 #include "planner/io/yaml_reader.hpp"
@@ -18,6 +19,7 @@ extern const std::string_view gpt3_xl_yaml;  // the text of configs/gpt3-xl.yaml
 namespace {
 
 constexpr int most_layers = 100'000, most_width = 10'000'000, most_count = 1'000'000'000;
+constexpr double most_parameters = 1e18;
 
 int whole(const YamlValue& value, int least, int most) {
   return static_cast<int>(value.integer(least, most));
@@ -45,16 +47,7 @@ std::optional<int> optional_count(const YamlMap& map, std::string_view key, int 
   return value ? std::optional(whole(*value, least, most_count)) : std::nullopt;
 }
 
-void check_kind(const YamlValue& model) {
-  const YamlMap map = model.map({"kind", "layers", "hidden", "heads", "sequence", "vocabulary", "file"});
-  const YamlValue kind = map.required("kind");
-  if (kind.choice({"transformer", "layers", "graph"}) != 0)
-    throw kind.value_error(
-        fmt::format("{} is not supported yet by this version; `transformer` is", in_quotes(kind.text())));
-}
-
-Transformer read_model(const YamlValue& value) {
-  check_kind(value);
+Transformer read_transformer(const YamlValue& value) {
   const YamlMap map = value.map({"kind", "layers", "hidden", "heads", "sequence", "vocabulary"});
   Transformer model{required_count(map, "layers", most_layers), required_count(map, "hidden", most_width),
                     required_count(map, "heads", most_width), required_count(map, "sequence", most_count),
@@ -63,6 +56,50 @@ Transformer read_model(const YamlValue& value) {
     throw map.required("heads").value_error(
         fmt::format("{} heads do not divide hidden {}", model.heads, model.hidden));
   return model;
+}
+
+Layer read_layer(const YamlMap& map) {
+  Layer layer;
+  layer.name = "layer";
+  if (const auto name = map.optional("name")) layer.name = name->text();
+  layer.parameters = map.required("parameters").number(0, most_parameters);
+  layer.forward = map.required("forward_flops").flops();
+  const auto backward = map.optional("backward_flops");
+  layer.backward = backward ? backward->flops() : 2 * layer.forward;
+  layer.output = map.required("output").bytes();
+  layer.activation_memory = map.required("activation_memory").bytes();
+  return layer;
+}
+
+LayerChain read_layers(const YamlValue& value) {
+  const YamlMap map = value.map({"kind", "layers", "sequence"});
+  LayerChain model;
+  model.sequence = optional_count(map, "sequence", 1).value_or(1);
+  const YamlValue layers = map.required("layers");
+  for (const YamlValue& item : layers.list()) {
+    const YamlMap entry = item.map(
+        {"name", "parameters", "forward_flops", "backward_flops", "output", "activation_memory", "repeat"});
+    const int repeat = optional_count(entry, "repeat", 1).value_or(1);
+    if (repeat > most_layers - static_cast<int>(model.layers.size()))
+      throw entry.error(fmt::format("more than {} layers in all", most_layers));
+    model.layers.insert(model.layers.end(), at(repeat), read_layer(entry));
+  }
+  if (model.layers.empty()) throw layers.value_error("must not be empty");
+  return model;
+}
+
+Model read_model(const YamlValue& value) {
+  const YamlValue kind =
+      value.map({"kind", "layers", "hidden", "heads", "sequence", "vocabulary", "file"}).required("kind");
+  switch (kind.choice({"transformer", "layers", "graph"})) {
+    case 0:
+      return read_transformer(value);
+    case 1:
+      return read_layers(value);
+    default:
+      throw kind.value_error(fmt::format(
+          "{} is not supported yet by this version; `transformer` and `layers` are", in_quotes(kind.text())));
+  }
 }
 
 Training read_training(const YamlValue& value) {
@@ -84,7 +121,7 @@ Training read_training(const YamlValue& value) {
 
 Parallelism read_parallelism(const YamlValue& value) {
   const YamlMap map =
-      value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync"});
+      value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap"});
   Parallelism parallelism;
   parallelism.pipeline = count_or_auto(map, "pipeline");
   parallelism.data = count_or_auto(map, "data");
@@ -94,6 +131,7 @@ Parallelism read_parallelism(const YamlValue& value) {
               parallelism.gradient_sync);
   parallelism.chunks = optional_count(map, "chunks", 2);
   parallelism.flush = optional_count(map, "flush", 1);
+  if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
   const bool interleaved = parallelism.schedule == "interleaved";
   if (interleaved && !parallelism.chunks)
     throw map.required("schedule")
@@ -104,11 +142,12 @@ Parallelism read_parallelism(const YamlValue& value) {
 }
 
 Compression read_compression(const YamlValue& value) {
-  const YamlMap map = value.map({"activations", "gradients"});
+  const YamlMap map = value.map({"activations", "gradients", "throughput"});
   Compression compression;
   if (const auto activations = map.optional("activations"))
     compression.activations = activations->positive_number();
   if (const auto gradients = map.optional("gradients")) compression.gradients = gradients->positive_number();
+  if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
   return compression;
 }
 

@@ -142,6 +142,33 @@ json parse_json(std::string_view text, const std::string& file) {
   }
 }
 
+std::optional<std::string> only_value(std::string_view text, const char* key) {
+  using Event = json::parse_event_t;
+  std::size_t passed = 0, begin = 0, end = 0;
+  bool is_inside = false;
+  const auto see = [&](int depth, Event event, json& parsed) {
+    if (depth != 1) return true;
+    const bool is_end = event == Event::value || event == Event::object_end || event == Event::array_end;
+    if (is_inside && is_end) {
+      end = passed;
+      is_inside = false;
+    }
+    if (event == Event::key && parsed == key) {
+      begin = text.find(':', passed) + 1;
+      is_inside = true;
+    }
+    return true;
+  };
+  const CountingIterator first{text.data(), &passed}, last{text.data() + text.size(), &passed};
+  [[maybe_unused]] const json whole = json::parse(first, last, see);
+  if (end == 0) return std::nullopt;
+  std::string value(text.substr(0, end));
+  std::replace_if(
+      value.begin(), value.begin() + static_cast<std::ptrdiff_t>(begin), [](char c) { return c != '\n'; },
+      ' ');
+  return value;
+}
+
 JsonCursor::JsonCursor(const json& value, std::string file) : value_(&value), file_(std::move(file)) {}
 
 JsonCursor::JsonCursor(const json& value, const JsonCursor& parent, const std::string& step)

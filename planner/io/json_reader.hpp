@@ -14,6 +14,10 @@ namespace dtfm {
 /// Throws Error at file:line:column (in bytes, from 1) for what is not JSON.
 nlohmann::json parse_json(std::string_view text, const std::string& file);
 
+/// `text` with blanks for all but the value of `key` in its outermost object, so that the value can be read
+/// by itself and is where it was; nothing when there is no such key. Expects text that parse_json accepts.
+std::optional<std::string> only_value(std::string_view text, const char* key);
+
 /// A value and where it is in its file, as a JSON pointer. The value must outlive the cursor.
 class JsonCursor {
  public:

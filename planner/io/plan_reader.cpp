@@ -10,6 +10,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/io/job_reader.hpp"
 #include "planner/io/json_reader.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
@@ -79,9 +80,10 @@ class PlanReader {
       pipeline.stages.push_back(stage(list.at(i), covered));
     }
     const int covered = pipeline.stages.back().layers.second;
-    if (covered != job_.model.layers)
+    if (covered != layer_count(job_.model))
       list.fail(fmt::format("{} in no stage: job {} has {} layers",
-                            layers_in_words(covered, job_.model.layers - 1), job_.name, job_.model.layers));
+                            layers_in_words(covered, layer_count(job_.model) - 1), job_.name,
+                            layer_count(job_.model)));
     return pipeline;
   }
 
@@ -101,9 +103,9 @@ class PlanReader {
           fmt::format("expected two numbers, the first layer and the one after the last; found {}", size));
     const int begin = cursor.at(0).as_int(0, most), end = cursor.at(1).as_int(0, most);
     if (end < begin) cursor.fail(fmt::format("[{}, {}] ends before it begins", begin, end));
-    if (end > job_.model.layers)
+    if (end > layer_count(job_.model))
       cursor.fail(
-          fmt::format("[{}, {}], but job {} has {} layers", begin, end, job_.name, job_.model.layers));
+          fmt::format("[{}, {}], but job {} has {} layers", begin, end, job_.name, layer_count(job_.model)));
     if (begin > covered) cursor.fail(layers_in_words(covered, begin - 1) + " in no stage");
     if (begin < covered) cursor.fail(fmt::format("layer {} is already in an earlier stage", begin));
     return {begin, end};
@@ -272,6 +274,17 @@ Plan parse_plan(std::string_view text, const std::string& file, const Topology& 
 Plan read_plan(const std::filesystem::path& file, const Topology& topology, const Job& job) {
   return parse_plan(checked_text(read_file(file, plan_size_limit), file.string()), file.string(), topology,
                     job);
+}
+
+Job parse_plan_job(std::string text, const std::string& file) {
+  text = checked_text(std::move(text), file);
+  const nlohmann::json json = parse_json(text, file);
+  JsonCursor(json, file).required("job");
+  return parse_job(only_value(text, "job").value(), file);
+}
+
+Job read_plan_job(const std::filesystem::path& file) {
+  return parse_plan_job(read_file(file, plan_size_limit), file.string());
 }
 
 Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file) {

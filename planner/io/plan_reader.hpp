@@ -19,6 +19,11 @@ namespace dtfm {
 Plan read_plan(const std::filesystem::path& file, const Topology& topology, const Job& job);
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
 
+/// The job that a plan file says it is for (`job`). Throws Error at file:line:column, also when there is
+/// none.
+Job read_plan_job(const std::filesystem::path& file);
+Job parse_plan_job(std::string text, const std::string& file);
+
 /// The plan as a balanced placement, which objective comm-cost is about. Throws Error naming `file` and what
 /// is not balanced: pipelines of unequal depth or with different stages, tensor parallelism, devices left
 /// unused.

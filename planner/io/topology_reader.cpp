@@ -6,30 +6,11 @@
 #include "planner/io/fleet_reader.hpp"
 #include "planner/io/link_entry.hpp"
 #include "planner/io/link_rules.hpp"
-#include "planner/io/suggest.hpp"
+#include "planner/io/named_file.hpp"
 #include "planner/io/text_file.hpp"
 
 namespace dtfm {
 namespace {
-
-/// The file that `value` names, which must lie below `folder`.
-std::filesystem::path file_below(const std::filesystem::path& folder, const YamlValue& value) {
-  constexpr std::size_t longest_path = 1024;
-  const std::string name = value.text(longest_path);
-  const std::filesystem::path path = std::filesystem::path(name).lexically_normal();
-  if (path.is_absolute() || path.empty() || *path.begin() == "..")
-    throw value.value_error(fmt::format("{} is not below the folder of the topology", in_quotes(name)));
-  return folder / path;
-}
-
-Unit unit_of(const YamlValue& value, Unit (*find)(std::string_view)) {
-  const std::string name = value.text();
-  try {
-    return find(name);
-  } catch (const Error& error) {
-    throw value.value_error(error.what());
-  }
-}
 
 /// The matrix of {file, unit}.
 Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path& folder, MatrixFormat format,
@@ -37,14 +18,8 @@ Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path&
   const YamlMap map = value.map({"file", "unit"});
   const YamlValue file = map.required("file");
   format.unit = unit_of(map.required("unit"), find);
-  const std::filesystem::path path = file_below(folder, file);
-  std::string text;
-  try {
-    text = read_file(path, csv_size_limit);
-  } catch (const Error& error) {
-    throw file.value_error(error.what());
-  }
-  return parse_csv_matrix(std::move(text), path.string(), format);
+  NamedFile named = read_named_file(file, folder, csv_size_limit);
+  return parse_csv_matrix(std::move(named.text), named.path, format);
 }
 
 MeasuredLinks read_measured(const YamlValue& value, const Fleet& fleet, const std::filesystem::path& folder) {

@@ -55,11 +55,18 @@ constexpr Unit rate_units[] = {{"bps", 0},
 constexpr Unit byte_units[] = {{"B", 0},         {"kB", 3},        {"MB", 6},
                                {"GB", 9},        {"TB", 12},       {"KiB", 0, kibi},
                                {"MiB", 0, mebi}, {"GiB", 0, gibi}, {"TiB", 0, tebi}};
+constexpr Unit flop_units[] = {{"FLOP", 0},  {"kFLOP", 3},  {"MFLOP", 6},
+                               {"GFLOP", 9}, {"TFLOP", 12}, {"PFLOP", 15}};
+constexpr Unit flop_rate_units[] = {{"FLOP/s", 0},  {"kFLOP/s", 3},  {"MFLOP/s", 6},
+                                    {"GFLOP/s", 9}, {"TFLOP/s", 12}, {"PFLOP/s", 15}};
 constexpr Unit price_units[] = {{"USD/h", 0}};
 
 constexpr Dimension time_dimension{"a time", "67 ms", time_units, 6};
 constexpr Dimension rate_dimension{"a data rate", "0.79 Gbps", rate_units, 10};
 constexpr Dimension size_dimension{"a size", "16 GB", byte_units, std::size(byte_units)};
+constexpr Dimension flop_dimension{"a number of operations", "0.24 TFLOP", flop_units, std::size(flop_units)};
+constexpr Dimension flop_rate_dimension{"a computing speed", "125 TFLOP/s", flop_rate_units,
+                                        std::size(flop_rate_units)};
 constexpr Dimension price_dimension{"a price", "2.1 USD/h", price_units, 1};
 
 bool is_digit(char c) {
@@ -217,6 +224,12 @@ BitsPerSecond parse_rate(std::string_view text) {
 Bytes parse_bytes(std::string_view text) {
   return Bytes(parse_quantity(size_dimension, text));
 }
+Flops parse_flops(std::string_view text) {
+  return Flops(parse_quantity(flop_dimension, text));
+}
+FlopsPerSecond parse_flop_rate(std::string_view text) {
+  return FlopsPerSecond(parse_quantity(flop_rate_dimension, text));
+}
 DollarsPerHour parse_price(std::string_view text) {
   return DollarsPerHour(parse_quantity(price_dimension, text));
 }
@@ -229,6 +242,9 @@ std::string format_rate(BitsPerSecond value) {
 }
 std::string format_bytes(Bytes value) {
   return format_quantity(value.value(), std::span(byte_units).first(5));
+}
+std::string format_flop_rate(FlopsPerSecond value) {
+  return format_quantity(value.value(), flop_rate_units);
 }
 
 }  // namespace dtfm

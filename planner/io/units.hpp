@@ -19,7 +19,9 @@ double parse_decimal(std::string_view text);
 Seconds parse_seconds(std::string_view text);  // ns, us, µs, ms, s, min, h
 BitsPerSecond parse_rate(std::string_view text);  // bps … Tbps, bit/s … Tbit/s, B/s … TB/s, KiB/s … TiB/s
 Bytes parse_bytes(std::string_view text);         // B, kB … TB (powers of 1000), KiB … TiB (of 1024)
-DollarsPerHour parse_price(std::string_view text);  // USD/h
+Flops parse_flops(std::string_view text);         // FLOP, kFLOP … PFLOP
+FlopsPerSecond parse_flop_rate(std::string_view text);  // FLOP/s, kFLOP/s … PFLOP/s
+DollarsPerHour parse_price(std::string_view text);      // USD/h
 
 /// A unit by itself, for tables whose numbers all have the same one.
 struct Unit {
@@ -38,5 +40,6 @@ double parse_in_unit(std::string_view text, const Unit& unit);
 std::string format_seconds(Seconds value);
 std::string format_rate(BitsPerSecond value);
 std::string format_bytes(Bytes value);
+std::string format_flop_rate(FlopsPerSecond value);
 
 }  // namespace dtfm

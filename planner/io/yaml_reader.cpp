@@ -42,6 +42,13 @@ Quantity not_negative(const YamlValue& value, std::string_view text, Quantity qu
   return quantity;
 }
 
+template <class Quantity>
+Quantity positive(const YamlValue& value, std::string_view text, Quantity quantity) {
+  if (quantity.value() <= 0)
+    throw value.value_error(fmt::format("must be above zero; found {}", in_quotes(text)));
+  return quantity;
+}
+
 }  // namespace
 
 YamlValue YamlDocument::root() const {
@@ -143,14 +150,22 @@ Seconds YamlValue::seconds() const {
 
 BitsPerSecond YamlValue::rate() const {
   const std::string& text = scalar("a data rate");
-  const BitsPerSecond rate = parsed(*this, text, parse_rate);
-  if (rate.value() <= 0) throw value_error(fmt::format("must be above zero; found {}", in_quotes(text)));
-  return rate;
+  return positive(*this, text, parsed(*this, text, parse_rate));
 }
 
 Bytes YamlValue::bytes() const {
   const std::string& text = scalar("a size");
   return not_negative(*this, text, parsed(*this, text, parse_bytes));
+}
+
+Flops YamlValue::flops() const {
+  const std::string& text = scalar("a number of operations");
+  return not_negative(*this, text, parsed(*this, text, parse_flops));
+}
+
+FlopsPerSecond YamlValue::flop_rate() const {
+  const std::string& text = scalar("a computing speed");
+  return positive(*this, text, parsed(*this, text, parse_flop_rate));
 }
 
 DollarsPerHour YamlValue::price() const {

@@ -81,10 +81,12 @@ class YamlValue {
   double number(double least, double most) const;
   /// A finite number above zero.
   double positive_number() const;
-  Seconds seconds() const;       // ≥ 0
-  BitsPerSecond rate() const;    // > 0
-  Bytes bytes() const;           // ≥ 0
-  DollarsPerHour price() const;  // ≥ 0
+  Seconds seconds() const;           // ≥ 0
+  BitsPerSecond rate() const;        // > 0
+  Bytes bytes() const;               // ≥ 0
+  Flops flops() const;               // ≥ 0
+  FlopsPerSecond flop_rate() const;  // > 0
+  DollarsPerHour price() const;      // ≥ 0
   /// The index in `words` of the text.
   std::size_t choice(std::initializer_list<std::string_view> words) const;
 

@@ -29,7 +29,7 @@ expect_json() { python3 -m json.tool "$1" >/dev/null || fail "$1 is not JSON"; }
 
 # expect_refused MESSAGE ARGUMENT...: exit 2, this one line on stderr, nothing on stdout, no file written.
 expect_refused() {
-  local message="dtfm-plan: $1" before after
+  local message="${program##*/}: $1" before after
   shift
   before=$(ls -lA --time-style=full-iso)
   run "$@"

@@ -2,7 +2,7 @@
 """Holds README.md to its word: every command of its ```console blocks prints the lines below it, byte for byte, and
 nothing more unless the last of them is "…".
 
-usage: readme.py README DTFM-PLAN
+usage: readme.py README PROGRAM...
 
 The commands run in a folder that has the repository's topologies/ and configs/, and the README's own files: a ```yaml
 block whose first line is "# NAME.yaml" is that file.
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PROGRAM = "build/release/dtfm-plan"  # as the README calls it
+FOLDER = "build/release/"  # of the programs, as the README calls them
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.S | re.M)
 
 
@@ -36,11 +36,11 @@ def examples_of(blocks):
             yield part.split("\n", 1)
 
 
-def faults_of(command, expected, program, folder):
+def faults_of(command, expected, programs, folder):
     words = shlex.split(command)
-    if words[0] != PROGRAM:
-        return [f"an example must call {PROGRAM}"]
-    done = subprocess.run([program, *words[1:]], cwd=folder, capture_output=True, timeout=240, check=False)
+    if words[0] not in programs:
+        return [f"an example must call one of {', '.join(programs)}"]
+    done = subprocess.run([programs[words[0]], *words[1:]], cwd=folder, capture_output=True, timeout=240, check=False)
     if done.returncode != 0:
         return [f"exit status {done.returncode}: {done.stderr.decode(errors='replace')}"]
     printed = done.stdout.decode()
@@ -52,12 +52,13 @@ def faults_of(command, expected, program, folder):
     return difflib.unified_diff(expected.splitlines(), printed.splitlines(), "README.md", "printed", lineterm="")
 
 
-def main(readme, program):
-    readme, program = Path(readme).resolve(), Path(program).resolve()
+def main(readme, *paths):
+    readme = Path(readme).resolve()
+    programs = {FOLDER + Path(path).name: Path(path).resolve() for path in paths}
     blocks = BLOCK.findall(readme.read_text(encoding="utf-8"))
     examples = list(examples_of(blocks))
     if not examples:
-        print(f"{readme}: no ```console block with a line `$ {PROGRAM} …`")
+        print(f"{readme}: no ```console block with a line `$ {FOLDER}… …`")
         return 1
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +67,7 @@ def main(readme, program):
         for name, text in files_of(blocks):
             Path(folder, name).write_text(text, encoding="utf-8")
         for command, expected in examples:
-            faults = list(faults_of(command, expected, program, folder))
+            faults = list(faults_of(command, expected, programs, folder))
             print("FAILED" if faults else "ok", command, *faults, sep="\n" if faults else " ")
             failed += bool(faults)
     return 1 if failed else 0

@@ -13,7 +13,7 @@ namespace {
 Job tiny_job() {
   Job job;
   job.name = "tiny";
-  job.model = {4, 8, 2, 16, 100};  // layers, hidden, heads, sequence, vocabulary
+  job.model = Transformer{4, 8, 2, 16, 100};  // layers, hidden, heads, sequence, vocabulary
   job.training.global_batch = 14;
   job.training.micro_batch = 2;
   return job;
@@ -104,13 +104,14 @@ TEST_CASE("volumes are those of the fullest stage") {
   // Stages of 1, 1, 2 blocks: 872 + 928 = 1800, 872, 2 · 872 + 800 = 2544.
   CHECK(comm_volumes(job, 3, 1).gradient.value() == 2 * 2544);
   // Ten layers over three stages, 3, 3, 4, with hardly a vocabulary: the last, 4 · 872 + 8 = 3496.
-  job.model.layers = 10;
-  job.model.vocabulary = 1;
+  auto& model = std::get<Transformer>(job.model);
+  model.layers = 10;
+  model.vocabulary = 1;
   CHECK(comm_volumes(job, 3, 1).gradient.value() == 2 * 3496);
   // Twelve over four, 3 each, without positions to speak of and no vocabulary: 3 · 872 + 1 · 8 in the first.
-  job.model.layers = 12;
-  job.model.sequence = 1;
-  job.model.vocabulary = 0;
+  model.layers = 12;
+  model.sequence = 1;
+  model.vocabulary = 0;
   CHECK(comm_volumes(job, 4, 1).gradient.value() == 2 * 2624);
 }
 

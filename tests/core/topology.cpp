@@ -106,6 +106,8 @@ TEST_CASE("a fingerprint changes with whatever matters for a plan, each time to 
       {"no GPU", [](Topology& t) { t.devices[2].gpu = -1; }},
       {"other GPU", [](Topology& t) { t.devices[2].gpu = 0; }},
       {"GPU memory", [](Topology& t) { t.gpus[1].memory = Bytes(48e9); }},
+      {"GPU peak", [](Topology& t) { t.gpus[1].peak = FlopsPerSecond(71e12); }},
+      {"GPU peak nothing", [](Topology& t) { t.gpus[1].peak = FlopsPerSecond(0); }},
       {"speed", [](Topology& t) { t.devices[0].speed = 0.5; }},
       {"uplink", [](Topology& t) { t.devices[0].uplink = BitsPerSecond(1e9); }},
       {"downlink", [](Topology& t) { t.devices[0].downlink = BitsPerSecond(1e9); }},

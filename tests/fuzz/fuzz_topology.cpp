@@ -8,8 +8,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    const dtfm::Topology topology =
-        dtfm::parse_topology(std::string(reinterpret_cast<const char*>(data), size), "t.yaml", "/nonexistent");
+    const dtfm::Topology topology = dtfm::parse_topology(
+        std::string(reinterpret_cast<const char*>(data), size), "t.yaml", "/nonexistent");
     constexpr int checked = 64;
     for (int from = 0; from < topology.size() && from < checked; ++from)
       for (int to = 0; to < topology.size() && to < checked; ++to)

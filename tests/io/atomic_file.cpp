@@ -49,6 +49,26 @@ TEST_CASE("a file appears with its content and nothing beside it") {
   CHECK(folder.files() == 1);
 }
 
+TEST_CASE("a file written in parts appears when it is complete, or not at all") {
+  const Folder folder;
+  const fs::path path = folder.path / "trace.json";
+  write_whole_file(path, "before");
+  {
+    WholeFile file(path);
+    file.write(std::string(200'000, 'a'));  // more than is held in memory
+    file.write("b");
+    CHECK(content_of(path) == "before");
+    file.commit();
+  }
+  CHECK(content_of(path) == std::string(200'000, 'a') + "b");
+  {
+    WholeFile file(path);
+    file.write(std::string(200'000, 'c'));
+  }
+  CHECK(content_of(path) == std::string(200'000, 'a') + "b");
+  CHECK(folder.files() == 1);
+}
+
 TEST_CASE("the mode is that of the file before, or what the umask says") {
   const Folder folder;
   const fs::path file = folder.path / "plan.json";

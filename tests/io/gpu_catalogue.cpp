@@ -35,6 +35,18 @@ TEST_CASE("the built-in catalogue has the usual GPUs") {
     CHECK(memory_of(gpus, name) > 0);
 }
 
+TEST_CASE("every GPU of the built-in catalogue has a peak") {
+  for (const Gpu& gpu : built_in_gpus()) {
+    CAPTURE(gpu.name);
+    REQUIRE(gpu.peak);
+    // From a GPU of Kepler to Hopper without sparsity.
+    CHECK(gpu.peak->value() > 1e12);
+    CHECK(gpu.peak->value() < 1e15);
+    if (gpu.name == "V100-16GB") CHECK(gpu.peak->value() == 125e12);
+  }
+  CHECK_FALSE(parse_gpu_catalogue("version: 1\ngpus: [{name: A, memory: 1 GB}]\n", "g.yaml")[0].peak);
+}
+
 TEST_CASE("a catalogue is extended and overridden by name") {
   const std::vector<Gpu> gpus =
       extended({{"A", Bytes(1)}, {"B", Bytes(2)}}, {{"B", Bytes(3)}, {"C", Bytes(4)}});
@@ -49,6 +61,11 @@ TEST_CASE("a bad catalogue is refused") {
         "g.yaml:2:40: GPU `A` is given twice, first at g.yaml:2:15");
   CHECK(complaint("version: 1\ngpus: [{name: A, memory: 0 GB}]\n") ==
         "g.yaml:2:26: `memory`: must be above zero");
+  CHECK(complaint("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 0 TFLOP/s}]\n") ==
+        "g.yaml:2:38: `peak`: must be above zero; found `0 TFLOP/s`");
+  CHECK(complaint("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 125}]\n") ==
+        "g.yaml:2:38: `peak`: expected a computing speed with its unit (FLOP/s, kFLOP/s, MFLOP/s, GFLOP/s, "
+        "TFLOP/s, PFLOP/s) such as `125 TFLOP/s`; found `125`");
   CHECK(complaint("version: 1\ngpus: [{name: A}]\n") == "g.yaml:2:8: missing key `memory`");
   CHECK(complaint("version: 1\n") == "g.yaml:1:1: missing key `gpus`");
 }

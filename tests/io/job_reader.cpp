@@ -41,11 +41,12 @@ std::string with(const std::string& before, const std::string& after) {
 TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
   const Job job = default_job();
   CHECK(job.name == "gpt3-xl");
-  CHECK(job.model.layers == 24);
-  CHECK(job.model.hidden == 2048);
-  CHECK(job.model.heads == 16);
-  CHECK(job.model.sequence == 2048);
-  CHECK(job.model.vocabulary == 50257);
+  const auto& model = std::get<Transformer>(job.model);
+  CHECK(model.layers == 24);
+  CHECK(model.hidden == 2048);
+  CHECK(model.heads == 16);
+  CHECK(model.sequence == 2048);
+  CHECK(model.vocabulary == 50257);
   CHECK(job.training.global_batch == 1024);
   CHECK(job.training.micro_batch == 1);
   CHECK(job.training.recompute == "full");
@@ -74,8 +75,9 @@ TEST_CASE("what a job leaves out has the usual value") {
 
 TEST_CASE("every key of the grammar arrives, and the job as JSON reads back as the same job") {
   const Job job = job_of(small + R"(
-parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring}
-compression: {activations: 0.25, gradients: 0.5}
+parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring,
+  overlap: true}
+compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s}
 profile: {analytic: true, efficiency: 0.3}
 comm_cost: {gradient: 1 GiB, activation: 3.5 MB}
 )");
@@ -86,6 +88,8 @@ comm_cost: {gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.parallelism.chunks == 2);
   CHECK(job.parallelism.flush == 64);
   CHECK(job.parallelism.gradient_sync == "ring");
+  CHECK(job.parallelism.overlap);
+  CHECK(job.compression.throughput->value() == 400e9);
   CHECK(job.compression.activations == 0.25);
   CHECK(job.compression.gradients == 0.5);
   CHECK(job.profile->efficiency == 0.3);
@@ -95,6 +99,55 @@ comm_cost: {gradient: 1 GiB, activation: 3.5 MB}
   const std::string json = job_json(job).dump();
   CHECK(job_json(job_of(json)).dump() == json);
   CHECK(job_of(small + "profile: profiles/v100.json\n").profile->file == "profiles/v100.json");
+}
+
+const std::string chain = R"(version: 1
+name: chain
+model:
+  kind: layers
+  sequence: 128
+  layers:
+    - {name: embedding, parameters: 1000, forward_flops: 0 FLOP, output: 2 kB, activation_memory: 0 B}
+    - {parameters: 5e3, forward_flops: 0.24 TFLOP, output: 8 MiB, activation_memory: 1 GB, repeat: 3}
+    - {name: head, parameters: 10, forward_flops: 1 GFLOP, backward_flops: 3 GFLOP, output: 4 B,
+       activation_memory: 1 kB}
+training: {global_batch: 6}
+)";
+
+TEST_CASE("a model may be a chain of layers") {
+  const Job job = job_of(chain);
+  const std::vector<Layer> layers = layer_chain(job);
+  REQUIRE(layers.size() == 5);
+  CHECK(layer_count(job.model) == 5);
+  CHECK(sequence_length(job.model) == 128);
+  CHECK(layers[0].name == "embedding");
+  CHECK(layers[1] == layers[3]);
+  CHECK(layers[3].parameters == 5000);
+  CHECK(layers[3].forward.value() == 0.24e12);
+  CHECK(layers[3].backward.value() == 0.48e12);
+  CHECK(layers[3].output.value() == 8388608);
+  CHECK(layers[3].activation_memory.value() == 1e9);
+  CHECK(layers[4].backward.value() == 3e9);
+  const std::string json = job_json(job).dump();
+  CHECK(job_json(job_of(json)).dump() == json);
+  CHECK(layer_chain(job_of(json)) == layers);
+}
+
+TEST_CASE("a chain of layers that is wrong is told where and why") {
+  const auto wrong = [](const std::string& before, const std::string& after) {
+    std::string text = chain;
+    return error_in(text.replace(text.find(before), before.size(), after));
+  };
+  CHECK(wrong("repeat: 3", "repeat: 100000") == "job.yaml:8:7: more than 100000 layers in all");
+  CHECK(wrong("repeat: 3", "repeats: 3") == "job.yaml:8:92: unknown key `repeats`; did you mean `repeat`?");
+  CHECK(wrong("output: 8 MiB", "output: 8") ==
+        "job.yaml:8:60: `output`: expected a size with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB) such "
+        "as "
+        "`16 GB`; found `8`");
+  CHECK(wrong("parameters: 5e3", "parameters: -1") ==
+        "job.yaml:8:20: `parameters`: expected a number from 0 to 1e+18; found `-1`");
+  CHECK(error_in("version: 1\nname: n\nmodel: {kind: layers, layers: []}\ntraining: {global_batch: 1}\n") ==
+        "job.yaml:3:31: `layers`: must not be empty");
 }
 
 TEST_CASE("a job that is wrong is told where and why") {
@@ -128,9 +181,7 @@ TEST_CASE("a job that is wrong is told where and why") {
 }
 
 TEST_CASE("kinds of model that this version cannot plan are named") {
-  CHECK(error_in(with("kind: transformer", "kind: layers")) ==
-        "job.yaml:3:15: `kind`: `layers` is not supported yet by this version; `transformer` is");
   CHECK(
       error_in("version: 1\nname: g\nmodel: {kind: graph, file: ops.json}\ntraining: {global_batch: 1}\n") ==
-      "job.yaml:3:15: `kind`: `graph` is not supported yet by this version; `transformer` is");
+      "job.yaml:3:15: `kind`: `graph` is not supported yet by this version; `transformer` and `layers` are");
 }

@@ -37,7 +37,7 @@ Topology four_devices() {
 Job small_job() {
   Job job;
   job.name = "small";
-  job.model = {5, 8, 2, 16, 100};
+  job.model = Transformer{5, 8, 2, 16, 100};
   job.training.global_batch = 7;
   return job;
 }
@@ -121,6 +121,29 @@ TEST_CASE("a written plan reads back as the same plan") {
   const Plan plan = parse_plan(text, "plan.json", topology, job);
   CHECK(plan_json(topology, job, plan, PlanRecord{}) == text);
   CHECK(balanced_placement(plan, topology, "plan.json") == two_by_two());
+}
+
+TEST_CASE("the job in a plan file is read where it is") {
+  const std::string text =
+      plan_json(four_devices(), small_job(), deployed_plan(two_by_two(), small_job()), PlanRecord{});
+  const Job job = parse_plan_job(text, "plan.json");
+  CHECK(job.name == "small");
+  CHECK(job.training.global_batch == 7);
+  CHECK(std::get<Transformer>(job.model).vocabulary == 100);
+  CHECK(
+      parse_plan_job(R"({"a": {"job": 1}, "job": {"version": 1, "name": "n", "model": {"kind": "transformer",
+      "layers": 1, "hidden": 2, "heads": 1, "sequence": 3, "vocabulary": 4}, "training": {"global_batch": 5}},
+      "b": ["job", {}]})",
+                     "plan.json")
+          .training.global_batch == 5);
+  const auto error = [](const std::string& plan) {
+    return error_of([&] { parse_plan_job(plan, "plan.json"); });
+  };
+  CHECK(error("{\"pipelines\": []}") == "plan.json: /: missing key `job`");
+  CHECK(error("{\n \"job\":\n  {\"version\": 1, \"nam\": \"x\"}, \"b\": 1}") ==
+        "plan.json:3:18: unknown key `nam`; did you mean `name`?");
+  CHECK_THAT(error("{\"job\": 7}"), contains("plan.json:1:9: "));
+  CHECK_THAT(error("{\"job\": "), contains("plan.json:1:8: syntax error"));
 }
 
 TEST_CASE("numbers are the shortest that read back the same, and never infinite") {

@@ -218,9 +218,9 @@ TEST_CASE("measured matrices are checked") {
   CHECK(latency("{file: l.csv, unit: Gbps}") ==
         "t.yaml:3:41: `unit`: `Gbps` is no unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
   CHECK(latency("{file: /etc/passwd, unit: ms}") ==
-        "t.yaml:3:28: `file`: `/etc/passwd` is not below the folder of the topology");
+        "t.yaml:3:28: `file`: `/etc/passwd` is not below the folder of this file");
   CHECK(latency("{file: a/../../x.csv, unit: ms}") ==
-        "t.yaml:3:28: `file`: `a/../../x.csv` is not below the folder of the topology");
+        "t.yaml:3:28: `file`: `a/../../x.csv` is not below the folder of this file");
   CHECK(latency("{file: l.csv, unit: ms}") ==
         "t.yaml:3:28: `file`: " + place + "/l.csv: cannot be opened: No such file or directory");
   CHECK(latency("{file: one.csv, unit: ms}") ==

@@ -45,6 +45,9 @@ TEST_CASE("a quantity is the double nearest to what was written") {
   CHECK(parse_bytes("0.47124922275543213 GB").value() == 0.47124922275543213e9);
   CHECK(parse_bytes("0 B").value() == 0);
   CHECK(parse_price("2.1 USD/h").value() == 2.1);
+  CHECK(parse_flops("0.24 TFLOP").value() == 0.24e12);
+  CHECK(parse_flop_rate("125 TFLOP/s").value() == 125e12);
+  CHECK(parse_flop_rate("4.37TFLOP/s").value() == 4.37e12);
 }
 
 TEST_CASE("a number without a unit is refused with the units there are") {
@@ -70,6 +73,8 @@ TEST_CASE("an unknown unit is refused with the nearest one") {
   CHECK(complaint(parse_rate, "5 Gbbps") == "`Gbbps` is no unit of data rate; did you mean `Gbps`?");
   CHECK(complaint(parse_seconds, "5 fortnights") ==
         "`fortnights` is no unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
+  CHECK(complaint(parse_flop_rate, "125 TFLOPS") ==
+        "`TFLOPS` is no unit of computing speed; did you mean `TFLOP/s`?");
   CHECK(complaint(parse_price, "5 USD/hour") == "`USD/hour` is no unit of price; known: `USD/h`");
 }
 
@@ -108,6 +113,7 @@ TEST_CASE("quantities are shown in the unit that fits") {
   CHECK(format_rate(BitsPerSecond(1.1e9)) == "1.1 Gbps");
   CHECK(format_rate(BitsPerSecond(1e18 / 0.0)) == "unlimited");
   CHECK(format_bytes(Bytes(16e9)) == "16 GB");
+  CHECK(format_flop_rate(FlopsPerSecond(34.7e12)) == "34.7 TFLOP/s");
 }
 
 TEST_CASE("the nearest name is suggested") {

@@ -17,6 +17,7 @@ GOOD = {
     "planner/io/io.cpp": '#include <yaml-cpp/yaml.h>\n#include <nlohmann/json.hpp>\n#include <fstream>\n'
                          '#include "planner/core/units.hpp"\nstd::unordered_map<int, int> seen;\n',
     "simulator/engine.cpp": '#include "planner/core/units.hpp"\n',
+    "simulator/io/reader.cpp": '#include "planner/io/io.hpp"\n#include "simulator/engine.hpp"\n',
     "kernels/device_info.cu": "#include <cuda_runtime_api.h>\n",
     "cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <iostream>\n#include "planner/search/search.hpp"\n'
                     '#include "planner/io/io.hpp"\n#include "simulator/engine.hpp"\nint main() { std::cout << 1; }\n',
@@ -46,6 +47,9 @@ BAD = [
     ("simulator/a.hpp", '#include "../planner/cost/cost.hpp"\n', 1, "simulator must not include planner/cost"),
     ("simulator/a.hpp", '#include "planner/search/search.hpp"\n', 1, "simulator must not include planner/search"),
     ("simulator/a.hpp", '#include "planner/io/io.hpp"\n', 1, "simulator must not include planner/io"),
+    ("simulator/a.hpp", '#include "simulator/io/reader.hpp"\n', 1, "simulator must not include simulator/io"),
+    ("simulator/io/a.hpp", '#include "planner/cost/cost.hpp"\n', 1, "simulator/io must not include planner/cost"),
+    ("simulator/io/a.hpp", "#include <yaml-cpp/yaml.h>\n", 1, "only planner/io and cli parse"),
     ("kernels/a.cu", '#include "planner/core/units.hpp"\n', 1, "kernels must not include planner/core"),
     ("cli/a.cpp", '#include "tests/support/catch.hpp"\n', 1, "cli must not include tests"),
     ("planner/cost/a.hpp", '#include "cost.hpp"\n', 1, "by its path from the root"),

@@ -1,0 +1,89 @@
+#include "cli/graph_command.hpp"
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cli/main_guard.hpp"
+#include "cli/run_stats.hpp"
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/atomic_file.hpp"
+#include "planner/io/text_file.hpp"
+#include "simulator/graph/graph_replay.hpp"
+#include "simulator/io/graph_reader.hpp"
+#include "simulator/io/task_csv.hpp"
+
+namespace dtfm {
+namespace {
+
+using Counts = std::array<long long, 4>;  // of tasks, by state
+
+Counts counts_of(const Replay& replay) {
+  Counts counts{};
+  for (const TaskRecord& task : replay.tasks) ++counts[static_cast<std::size_t>(task.state)];
+  return counts;
+}
+
+std::string tasks_csv(const TaskGraph& graph, const Replay& replay) {
+  std::string text = "id,state,ready,start,finish\n";
+  for (std::size_t i = 0; i < replay.tasks.size(); ++i)
+    text += task_row(graph.task_names[i], replay.tasks[i]);
+  return text;
+}
+
+std::string summary_json(const Replay& replay) {
+  const Counts counts = counts_of(replay);
+  return fmt::format(
+      "{{\n  \"schema\": \"dtfm-sim-graph/1\",\n  \"makespan_s\": {:.17g},\n"
+      "  \"tasks\": {{\"done\": {}, \"failed\": {}, \"blocked\": {}}},\n"
+      "  \"simulator\": {{\"events\": {}, \"flows\": {}}}\n}}\n",
+      replay.makespan, counts[0], counts[1], counts[2], replay.events, replay.flows);
+}
+
+std::string summary_text(const GraphOptions& options, const Replay& replay) {
+  const Counts counts = counts_of(replay);
+  return fmt::format(
+      "{}: {}, {} events, {} started\n"
+      "makespan  {:.10g} s\n"
+      "tasks     {} done, {} failed, {} blocked\n",
+      options.graph, counted(static_cast<long long>(replay.tasks.size()), "task"),
+      with_thousands(replay.events), counted(replay.flows, "flow"), replay.makespan,
+      with_thousands(counts[0]), with_thousands(counts[1]), with_thousands(counts[2]));
+}
+
+/// Found before the graph is read, so that no work is lost.
+void check_output(const GraphOptions& options, const std::string& output) {
+  std::error_code code;
+  if (output.empty()) return;
+  if (std::filesystem::equivalent(options.graph, output, code))
+    throw Error(output, "cannot write: it is an input");
+  check_can_write(output);
+}
+
+}  // namespace
+
+int run_graph_command(const GraphOptions& options) {
+  check_output(options, options.output);
+  if (options.tasks != "-") check_output(options, options.tasks);
+  const double begin = cpu_seconds();
+  const TaskGraph graph = parse_task_graph(read_file(options.graph, largest_graph_file), options.graph);
+  const double read = cpu_seconds();
+  const Replay result = replay(graph);
+  const double ran = cpu_seconds();
+  if (options.tasks == "-")
+    fmt::print("{}", tasks_csv(graph, result));
+  else if (!options.tasks.empty())
+    write_whole_file(options.tasks, tasks_csv(graph, result));
+  if (!options.output.empty()) write_whole_file(options.output, summary_json(result));
+  if (!options.quiet && options.tasks != "-") fmt::print("{}", summary_text(options, result));
+  if (options.stats)
+    fmt::print(stderr, "{}",
+               stats_json({static_cast<long long>(result.tasks.size()), result.flows, result.events,
+                           read - begin, ran - read}));
+  return exit_code::done;
+}
+
+}  // namespace dtfm

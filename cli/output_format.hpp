@@ -1,0 +1,22 @@
+// What is printed on stdout.
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/io/suggest.hpp"
+
+namespace dtfm {
+
+enum class OutputFormat { text, json };
+
+/// The value of --format. Throws Error.
+inline OutputFormat output_format(const std::string& name) {
+  if (name != "text" && name != "json")
+    throw Error("--format", fmt::format("expected text or json; found {}", in_quotes(name)));
+  return name == "json" ? OutputFormat::json : OutputFormat::text;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,238 @@
+#include "cli/sim_summary.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/units.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr std::size_t most_rows = 12;
+
+using Rows = std::vector<std::vector<std::string>>;
+
+/// "43.81 s", six significant digits.
+std::string seconds(double value) {
+  return fmt::format("{:.6g} s", value);
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string and_more(std::size_t all, std::size_t shown, std::string_view noun) {
+  if (all <= shown) return "";
+  return fmt::format("… {} more {}; the result file (-o) has all\n",
+                     with_thousands(static_cast<long long>(all - shown)), noun);
+}
+
+/// Devices that are told of together.
+struct DeviceGroup {
+  std::string name;
+  std::vector<const DeviceReport*> devices;
+};
+
+class Writer {
+ public:
+  explicit Writer(const SimSummary& summary) : s_(summary), report_(summary.report) {}
+
+  std::string title() const {
+    std::string text =
+        fmt::format("{}: {} in {}, job {}", s_.topology.name,
+                    counted(static_cast<long long>(report_.devices.size()), "device"),
+                    counted(static_cast<long long>(s_.topology.sites.size()), "site"), s_.record.job);
+    if (!s_.record.scenario.empty()) text += ", scenario " + s_.record.scenario;
+    text += fmt::format("\n{} of {}, {}, {}; {} in {} of simulated time\n",
+                        counted(static_cast<long long>(s_.plan.pipelines.size()), "pipeline"),
+                        counted(depth(s_.plan), "stage"), s_.plan.schedule, s_.plan.gradient_sync,
+                        counted(static_cast<long long>(report_.iterations.size()), "iteration"),
+                        seconds(length()));
+    if (!report_.stopped.empty()) text += fmt::format("stopped early: {}\n", report_.stopped);
+    return text;
+  }
+
+  std::string results() const {
+    if (report_.iterations.empty()) return "no iteration was completed\n";
+    const Distribution& time = report_.iteration_time_s;
+    Rows rows = {
+        {"iteration", seconds(time.mean), spread(time)},
+        {"throughput", with_thousands(static_cast<long long>(report_.tokens_per_s + 0.5)) + " tokens/s", ""},
+        {"model FLOP/s", format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
+        {"bubble", percent(report_.bubble), "of the devices' time is not computing"}};
+    if (report_.lost_work_s > 0)
+      rows.push_back({"lost work", seconds(report_.lost_work_s), "of computing, summed over devices"});
+    if (s_.record.samples) {
+      const SampleSummary& samples = *s_.record.samples;
+      rows.push_back({"samples", seconds(samples.iteration_time_s.mean),
+                      fmt::format("mean iteration of {}: {}", counted(samples.runs, "run"),
+                                  quantiles(samples.iteration_time_s))});
+    }
+    for (auto& row : rows)
+      if (row.back().empty()) row.pop_back();
+    return table(rows);
+  }
+
+  std::string devices() const {
+    Rows rows = {{"where the time goes", "compute", "network", "others", "down", "sending", "receiving",
+                  "peak memory"}};
+    std::vector<DeviceGroup> groups = device_groups();
+    const std::size_t all = groups.size();
+    groups.resize(std::min(all, most_rows));
+    DeviceGroup everyone{"all devices", {}};
+    for (const DeviceReport& device : report_.devices) everyone.devices.push_back(&device);
+    rows.push_back(device_row(everyone));
+    for (const DeviceGroup& group : groups) rows.push_back(device_row(group));
+    return table(rows) + and_more(all, groups.size(), "sites");
+  }
+
+  std::string critical_path() const {
+    const auto& steps = report_.critical_path;
+    if (steps.empty()) return "";
+    std::vector<CriticalStep> shown = steps;
+    std::string text = "Critical path of the last iteration\n";
+    if (steps.size() > most_rows) {
+      shown = summed(steps);
+      text = fmt::format("Critical path of the last iteration: {} steps, summed by what they do\n",
+                         with_thousands(static_cast<long long>(steps.size())));
+    }
+    const double whole = steps.back().end_s - steps.front().start_s;
+    Rows rows;
+    for (std::size_t i = 0; i < shown.size() && i < most_rows; ++i)
+      rows.push_back({fmt::format("{:>7}", percent((shown[i].end_s - shown[i].start_s) / whole)),
+                      fmt::format("{} × {}", with_thousands(shown[i].tasks), shown[i].text)});
+    return text + table(rows) + and_more(shown.size(), rows.size(), "kinds of steps");
+  }
+
+  std::string links() const {
+    if (report_.links.empty()) return "";
+    Rows rows = {{"busiest links", "bytes", "busy", "rate while busy"}};
+    for (std::size_t i = 0; i < report_.links.size() && i < most_rows; ++i) {
+      const LinkReport& it = report_.links[i];
+      const double rate = it.busy_s > 0 ? it.bytes * bits_per_byte / it.busy_s : 0;
+      rows.push_back({site(it.from) + " → " + site(it.to), format_bytes(Bytes(it.bytes)),
+                      percent(length() > 0 ? it.busy_s / length() : 0),
+                      rate > 0 ? format_rate(BitsPerSecond(rate)) : "–"});
+    }
+    return table(rows) + and_more(report_.links.size(), rows.size() - 1, "links");
+  }
+
+  std::string events() const {
+    if (report_.events.empty()) return "";
+    Rows rows = {{"date", "what happened"}};
+    for (std::size_t i = 0; i < report_.events.size() && i < most_rows; ++i)
+      rows.push_back({seconds(report_.events[i].date_s), report_.events[i].text});
+    return table(rows) + and_more(report_.events.size(), rows.size() - 1, "events");
+  }
+
+  std::string overfull() const {
+    std::string text;
+    std::size_t shown = 0;
+    for (const DeviceReport& it : report_.devices)
+      if (std::count(report_.overfull.begin(), report_.overfull.end(), it.device) > 0 && shown++ < most_rows)
+        text += fmt::format("does not fit: {} needs {} and has {}\n", id(it.device),
+                            format_bytes(Bytes(it.peak_memory_bytes)), format_bytes(Bytes(it.memory_bytes)));
+    return text + and_more(report_.overfull.size(), std::min(report_.overfull.size(), most_rows), "devices");
+  }
+
+ private:
+  const std::string& id(int device) const { return s_.topology.devices[at(device)].id; }
+  const std::string& site(int index) const { return s_.topology.sites[at(index)].name; }
+  double length() const { return report_.iterations.empty() ? 0 : report_.iterations.back().end_s; }
+
+  static std::string quantiles(const Distribution& values) {
+    return fmt::format("p50 {:.6g}, p95 {:.6g}, p99 {:.6g}, {:.6g} to {:.6g}", values.p50, values.p95,
+                       values.p99, values.min, values.max);
+  }
+
+  std::string spread(const Distribution& time) const {
+    if (report_.iterations.size() == 1) return "";
+    return fmt::format("{}; the first {:.6g}", quantiles(time), report_.iterations.front().duration_s());
+  }
+
+  std::string share_of_peak() const {
+    if (report_.peak_flops_per_s <= 0) return "";
+    return fmt::format("{} of the peak, {}", percent(report_.model_flops_per_s / report_.peak_flops_per_s),
+                       format_flop_rate(FlopsPerSecond(report_.peak_flops_per_s)));
+  }
+
+  /// Each device for itself where they are few, else by site.
+  std::vector<DeviceGroup> device_groups() const {
+    std::vector<DeviceGroup> groups;
+    if (report_.devices.size() <= most_rows) {
+      for (const DeviceReport& it : report_.devices) groups.push_back({id(it.device), {&it}});
+      return groups;
+    }
+    std::map<int, DeviceGroup> by_site;
+    for (const DeviceReport& it : report_.devices)
+      by_site[s_.topology.devices[at(it.device)].site].devices.push_back(&it);
+    for (auto& [index, group] : by_site)
+      groups.push_back({fmt::format("{} ×{}", site(index), group.devices.size()), std::move(group.devices)});
+    return groups;
+  }
+
+  /// Means of the group, as shares of the run; of memory the most.
+  std::vector<std::string> device_row(const DeviceGroup& group) const {
+    const auto mean = [&](double DeviceReport::*field) {
+      double sum = 0;
+      for (const DeviceReport* it : group.devices) sum += it->*field;
+      const double whole = run_length() * static_cast<double>(group.devices.size());
+      return percent(whole > 0 ? sum / whole : 0);
+    };
+    double memory = 0;
+    for (const DeviceReport* it : group.devices) memory = std::max(memory, it->peak_memory_bytes);
+    return {group.name,
+            mean(&DeviceReport::compute_s),
+            mean(&DeviceReport::waiting_network_s),
+            mean(&DeviceReport::waiting_others_s),
+            mean(&DeviceReport::down_s),
+            mean(&DeviceReport::sending_s),
+            mean(&DeviceReport::receiving_s),
+            format_bytes(Bytes(memory))};
+  }
+
+  /// What the times of every device add up to, iterations or not.
+  double run_length() const {
+    if (report_.devices.empty()) return 0;
+    const DeviceReport& it = report_.devices.front();
+    return it.compute_s + it.waiting_network_s + it.waiting_others_s + it.down_s;
+  }
+
+  /// Steps of the same text together, the longest first; their ends then say nothing but how long they are.
+  static std::vector<CriticalStep> summed(const std::vector<CriticalStep>& steps) {
+    std::map<std::string, CriticalStep> by_text;
+    for (const CriticalStep& step : steps) {
+      CriticalStep& sum = by_text[step.text];
+      sum.text = step.text;
+      sum.tasks += step.tasks;
+      sum.end_s += step.end_s - step.start_s;
+    }
+    std::vector<CriticalStep> sums;
+    for (auto& [text, sum] : by_text) sums.push_back(std::move(sum));
+    std::stable_sort(sums.begin(), sums.end(),
+                     [](const CriticalStep& a, const CriticalStep& b) { return a.end_s > b.end_s; });
+    return sums;
+  }
+
+  const SimSummary& s_;
+  const SimReport& report_;
+};
+
+}  // namespace
+
+std::string summary_text(const SimSummary& summary) {
+  const Writer writer(summary);
+  std::string text;
+  for (const std::string& block : {writer.title() + writer.overfull(), writer.results(), writer.devices(),
+                                   writer.critical_path(), writer.links(), writer.events()})
+    if (!block.empty()) text += (text.empty() ? "" : "\n") + block;
+  return text;
+}
+
+}  // namespace dtfm

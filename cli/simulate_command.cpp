@@ -1,0 +1,190 @@
+// dtfm-sim TOPOLOGY PLAN without its command line.
+#include <array>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "cli/interrupt.hpp"
+#include "cli/main_guard.hpp"
+#include "cli/print_result.hpp"
+#include "cli/progress.hpp"
+#include "cli/run_stats.hpp"
+#include "cli/sim_summary.hpp"
+#include "cli/simulate_options.hpp"
+#include "cli/words.hpp"
+#include "planner/io/atomic_file.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/plan_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "simulator/io/chrome_trace.hpp"
+#include "simulator/io/constants_reader.hpp"
+#include "simulator/io/scenario_reader.hpp"
+#include "simulator/report/stage_memory.hpp"
+#include "simulator/simulate.hpp"
+
+namespace dtfm {
+namespace {
+
+struct Input {
+  SimProblem problem;
+  Plan plan;
+  Scenario scenario;
+};
+
+Input read_input(const SimulateOptions& options) {
+  Input input;
+  input.problem.topology = read_topology(options.topology);
+  input.problem.job = options.job ? read_job(*options.job) : read_plan_job(options.plan);
+  input.problem.constants = built_in_constants();
+  input.plan = read_plan(options.plan, input.problem.topology, input.problem.job);
+  if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
+  return input;
+}
+
+/// Found before the run, so that no work is lost.
+void check_output(const SimulateOptions& options, const std::optional<std::string>& output) {
+  if (!output || *output == "-") return;
+  std::error_code code;
+  for (const std::string& input :
+       {options.topology, options.plan, options.job.value_or(""), options.scenario.value_or("")})
+    if (!input.empty() && std::filesystem::equivalent(input, *output, code))
+      throw Error(*output, "cannot write: it is an input");
+  const InterruptHold hold;
+  check_can_write(*output);
+}
+
+void check_outputs(const SimulateOptions& options) {
+  const std::array outputs = {&options.output, &options.trace, &options.tasks};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    check_output(options, *outputs[i]);
+    for (std::size_t k = 0; k < i; ++k)
+      if (*outputs[i] && *outputs[i] == *outputs[k])
+        throw Error(**outputs[i], "cannot write: it is given for two outputs");
+  }
+}
+
+/// How far the run is, on stderr.
+class RunProgress : public RunObserver {
+ public:
+  RunProgress(const SimulateOptions& options, const Scenario& scenario)
+      : printer_(options.quiet, "dtfm-sim"), iterations_(options.iterations), horizon_(scenario.horizon_s) {}
+
+  void see(const Stretch& stretch) override {
+    if (!printer_.is_due()) return;
+    const double share = horizon_ ? stretch.end / *horizon_ : (stretch.iteration + 1.0) / iterations_;
+    printer_.show(share, fmt::format("iteration {}, {:.6g} s simulated", stretch.iteration, stretch.end));
+  }
+
+ private:
+  ProgressPrinter printer_;
+  int iterations_;
+  std::optional<double> horizon_;
+};
+
+/// The outputs that are written while the run goes on, whole or not at all.
+class StreamedOutputs {
+ public:
+  StreamedOutputs(const SimulateOptions& options, const Input& input) {
+    if (options.trace) {
+      trace_file_.emplace(*options.trace);
+      trace_.emplace(input.problem.topology, stage_memory(input.problem, input.plan),
+                     [this](std::string_view text) { trace_file_->write(text); });
+    }
+    if (options.tasks == "-")
+      tasks_.emplace([](std::string_view text) { print_part(text); });
+    else if (options.tasks) {
+      task_file_.emplace(*options.tasks);
+      tasks_.emplace([this](std::string_view text) { task_file_->write(text); });
+    }
+  }
+  StreamedOutputs(const StreamedOutputs&) = delete;
+  StreamedOutputs& operator=(const StreamedOutputs&) = delete;
+
+  std::vector<RunObserver*> observers() {
+    std::vector<RunObserver*> observers;
+    if (trace_) observers.push_back(&*trace_);
+    if (tasks_) observers.push_back(&*tasks_);
+    return observers;
+  }
+
+  void commit() {
+    if (trace_) trace_->finish();
+    if (trace_file_) trace_file_->commit();
+    if (task_file_) task_file_->commit();
+  }
+
+ private:
+  static void print_part(std::string_view text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+      throw Error("stdout", "cannot be written");
+  }
+
+  std::optional<WholeFile> trace_file_, task_file_;
+  std::optional<ChromeTrace> trace_;
+  std::optional<TaskCsv> tasks_;
+};
+
+/// One run, or many of a random scenario: the first and what all have come to.
+struct Outcome {
+  SimReport report;
+  std::optional<SampleSummary> samples;
+};
+
+Outcome simulated(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
+  SimOptions sim_options;
+  sim_options.iterations = options.iterations;
+  sim_options.seed = options.seed;
+  sim_options.stop = [&] { return watch.interrupted().load(); };
+  if (options.samples) {
+    std::vector<SimReport> runs = simulate_samples(input.problem, input.plan, input.scenario, sim_options,
+                                                   *options.samples, options.threads);
+    return {runs.front(), sample_summary(runs)};
+  }
+  RunProgress progress(options, input.scenario);
+  // A second Ctrl-C must not leave half a file beside its place.
+  std::optional<InterruptHold> hold;
+  if (options.trace || options.tasks) hold.emplace();
+  StreamedOutputs outputs(options, input);
+  sim_options.observers = outputs.observers();
+  sim_options.observers.push_back(&progress);
+  Outcome outcome{simulate(input.problem, input.plan, input.scenario, sim_options), {}};
+  outputs.commit();
+  return outcome;
+}
+
+void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
+  const SimRecord record{input.problem.job.name, input.scenario.name, options.seed, outcome.samples,
+                         DTFM_VERSION};
+  const std::string json = report_json(input.problem.topology, outcome.report, record);
+  if (options.output) {
+    const InterruptHold hold;
+    write_whole_file(*options.output, json);
+  }
+  if (options.tasks == "-") return print_result("");
+  print_result(options.format == OutputFormat::json
+                   ? json
+                   : summary_text({input.problem.topology, input.plan, outcome.report, record}));
+}
+
+}  // namespace
+
+int run_simulate_command(const SimulateOptions& options) {
+  InterruptWatch watch("a result");
+  const double begin = cpu_seconds();
+  check_outputs(options);
+  const Input input = read_input(options);
+  const double read = cpu_seconds();
+  watch.keep_result();
+  const Outcome outcome = simulated(options, input, watch);
+  const double ran = cpu_seconds();
+  put_out(options, input, outcome);
+  const SimReport& report = outcome.report;
+  if (options.stats)
+    fmt::print(stderr, "{}",
+               stats_json({report.tasks, report.flows, report.events_handled, read - begin, ran - read}));
+  if (watch.interrupted()) return exit_code::interrupted;
+  return report.overfull.empty() ? exit_code::done : exit_code::infeasible;
+}
+
+}  // namespace dtfm

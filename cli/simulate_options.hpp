@@ -1,0 +1,28 @@
+// What the user asked dtfm-sim TOPOLOGY PLAN for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/output_format.hpp"
+
+namespace dtfm {
+
+struct SimulateOptions {
+  std::string topology, plan;           // files
+  std::optional<std::string> job;       // file; nothing: the job in the plan
+  std::optional<std::string> scenario;  // file; nothing: nothing happens
+  int iterations = 3;
+  std::uint64_t seed = 0;
+  std::optional<int> samples;
+  int threads = 1;
+  std::optional<std::string> output, trace, tasks;  // files; tasks "-": stdout
+  OutputFormat format = OutputFormat::text;
+  bool stats = false, quiet = false;
+};
+
+/// Does what the options ask for; the exit code. Throws Error for bad input.
+int run_simulate_command(const SimulateOptions& options);
+
+}  // namespace dtfm

@@ -1,0 +1,25 @@
+// Numbers on the command line.
+#pragma once
+
+#include <charconv>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/io/suggest.hpp"
+
+namespace dtfm {
+
+/// A whole number in [least, most] and nothing else: no sign +, no blank, no hexadecimal. Throws Error.
+template <class Integer>
+Integer whole_number(const std::string& option, const std::string& text, Integer least, Integer most) {
+  Integer value{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    throw Error(option,
+                fmt::format("expected a whole number from {} to {}; found {}", least, most, in_quotes(text)));
+  return value;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,40 @@
+#include "planner/io/named_file.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+
+namespace dtfm {
+namespace {
+
+std::filesystem::path file_below(const std::filesystem::path& folder, const YamlValue& value) {
+  constexpr std::size_t longest_path = 1024;
+  const std::string name = value.text(longest_path);
+  const std::filesystem::path path = std::filesystem::path(name).lexically_normal();
+  if (path.is_absolute() || path.empty() || *path.begin() == "..")
+    throw value.value_error(fmt::format("{} is not below the folder of this file", in_quotes(name)));
+  return folder / path;
+}
+
+}  // namespace
+
+NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit) {
+  const std::filesystem::path path = file_below(folder, value);
+  try {
+    return {path.string(), read_file(path, limit)};
+  } catch (const Error& error) {
+    throw value.value_error(error.what());
+  }
+}
+
+Unit unit_of(const YamlValue& value, Unit (*find)(std::string_view)) {
+  const std::string name = value.text();
+  try {
+    return find(name);
+  } catch (const Error& error) {
+    throw value.value_error(error.what());
+  }
+}
+
+}  // namespace dtfm

@@ -1,0 +1,25 @@
+// What a YAML file says of another one: which file, in which unit.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "planner/io/units.hpp"
+#include "planner/io/yaml_reader.hpp"
+
+namespace dtfm {
+
+struct NamedFile {
+  std::string path, text;
+};
+
+/// The file that `value` names. It must lie below `folder`, that of the YAML file, and have at most `limit`
+/// bytes. Throws Error at `value`.
+NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit);
+
+/// `find` is one of `time_unit` and `rate_unit`. Throws Error at `value`.
+Unit unit_of(const YamlValue& value, Unit (*find)(std::string_view));
+
+}  // namespace dtfm

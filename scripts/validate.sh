@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+if [[ ${1-} == -h || ${1-} == --help ]]; then
+  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  exit
+fi
+# Compares the simulator with iterations measured on real machines (tests/validation): a table of all rows, the
+# constants in use (configs/simulator.yaml), and those of a fit to all rows and to all but each network's. Installs
+# what is missing and builds the release preset first.
+# shellcheck source=scripts/lib/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
+
+install_missing "${test_packages[@]}"
+build release dtfm_validate
+exec "$root/build/release/tests/dtfm_validate" "$root/tests/validation"

@@ -1,0 +1,132 @@
+#include "simulator/graph/graph_network.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace dtfm {
+namespace {
+
+/// Of a flow's rate, what its acknowledgements take on the way back (Velho et al., as in SimGrid).
+constexpr double acknowledgement_share = 0.05;
+
+std::vector<int> links_of_hosts(const TaskGraph& graph) {
+  std::vector<bool> moves(graph.hosts.size());
+  for (std::size_t i = 0; i < moves.size(); ++i)
+    moves[i] = graph.hosts[i].sharing == HostSharing::processor_sharing;
+  for (const Profile& profile : graph.profiles)
+    if (profile.quantity == Profile::Quantity::speed)
+      for (const Profile::Target& target : profile.targets) moves[at(target.index)] = true;
+  std::vector<int> result(graph.hosts.size(), no_index);
+  int link = static_cast<int>(graph.links.size());
+  for (std::size_t i = 0; i < moves.size(); ++i)
+    if (moves[i]) result[i] = link++;
+  return result;
+}
+
+std::vector<LinkCapacity> capacities(const TaskGraph& graph, const std::vector<int>& host_links) {
+  std::vector<LinkCapacity> result;
+  for (const GraphLink& link : graph.links)
+    result.push_back({link.bandwidth * graph.model.bandwidth_factor, link.sharing});
+  for (std::size_t i = 0; i < host_links.size(); ++i)
+    if (host_links[i] != no_index) result.push_back({graph.hosts[i].speed});
+  return result;
+}
+
+}  // namespace
+
+GraphNetwork::GraphNetwork(const TaskGraph& graph)
+    : graph_(graph),
+      host_links_(links_of_hosts(graph)),
+      links_down_(graph.links.size()),
+      hosts_down_(graph.hosts.size()),
+      fluid_(capacities(graph, host_links_)) {
+  for (const GraphLink& link : graph.links) {
+    bandwidth_.push_back(link.bandwidth);
+    latency_.push_back(link.latency);
+  }
+  first_use_.push_back(0);
+  for (const Route& route : graph.routes) add_uses(route);
+  for (const int link : host_links_) {
+    if (link != no_index) uses_.push_back({link});
+    first_use_.push_back(static_cast<int>(uses_.size()));
+  }
+}
+
+/// A link that is passed more than once is used once, with the sum of the shares.
+void GraphNetwork::add_uses(const Route& route) {
+  const auto begin = static_cast<std::ptrdiff_t>(uses_.size());
+  for (const int link : route.links) uses_.push_back({link});
+  if (graph_.model.cross_traffic)
+    for (const int link : route.reverse) uses_.push_back({link, acknowledgement_share});
+  std::stable_sort(uses_.begin() + begin, uses_.end(),
+                   [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
+  std::size_t kept = static_cast<std::size_t>(begin);
+  for (std::size_t i = kept; i < uses_.size(); ++i)
+    if (kept > static_cast<std::size_t>(begin) && uses_[kept - 1].link == uses_[i].link)
+      uses_[kept - 1].share += uses_[i].share;
+    else
+      uses_[kept++] = uses_[i];
+  uses_.resize(kept);
+  first_use_.push_back(static_cast<int>(uses_.size()));
+}
+
+std::span<const LinkUse> GraphNetwork::uses_of(const Task& task) const {
+  const std::size_t i = task.kind == TaskKind::flow ? at(task.route) : graph_.routes.size() + at(task.host);
+  return std::span(uses_).subspan(at(first_use_[i]), at(first_use_[i + 1] - first_use_[i]));
+}
+
+FlowTerms GraphNetwork::terms(const Task& flow) const {
+  const NetworkModel& model = graph_.model;
+  double latency = 0, penalty = 0;
+  for (const int link : graph_.routes[at(flow.route)].links) {
+    latency += latency_[at(link)];
+    // In an outage, what the link has otherwise.
+    const double bandwidth =
+        bandwidth_[at(link)] > 0 ? bandwidth_[at(link)] : graph_.links[at(link)].bandwidth;
+    if (bandwidth > 0) penalty += model.weight_s / bandwidth;
+  }
+  FlowTerms terms{latency * model.latency_factor, 1, flow.rate};
+  penalty += latency;
+  if (model.weigh_by_latency && penalty > 0) terms.weight = 1 / penalty;
+  if (model.window > 0 && latency > 0) terms.ceiling = std::min(terms.ceiling, model.window / (2 * latency));
+  return terms;
+}
+
+int GraphNetwork::add(const Task& task, double weight, double ceiling, double now) {
+  return fluid_.add(uses_of(task), task.amount, weight, ceiling, now);
+}
+
+void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
+  switch (quantity) {
+    case Profile::Quantity::bandwidth:
+      bandwidth_[at(number)] = value;
+      return fluid_.set_capacity(number, value * graph_.model.bandwidth_factor);
+    case Profile::Quantity::latency:
+      latency_[at(number)] = value;
+      return;
+    case Profile::Quantity::speed:
+      return fluid_.set_capacity(host_links_[at(number)], value);
+  }
+}
+
+void GraphNetwork::set_down(const Failure& failure, bool down) {
+  const int change = down ? 1 : -1;
+  if (failure.host != no_index) {
+    hosts_down_[at(failure.host)] += change;
+  } else {
+    links_down_[at(failure.link)] += change;
+    links_down_in_all_ += change;
+  }
+}
+
+bool GraphNetwork::is_down(const Task& task) const {
+  if (task.kind == TaskKind::delay) return false;
+  if (hosts_down_[at(task.host)] > 0) return true;
+  if (task.kind == TaskKind::compute) return false;
+  if (hosts_down_[at(task.destination)] > 0) return true;
+  if (task.route == no_index || links_down_in_all_ == 0) return false;
+  const std::vector<int>& links = graph_.routes[at(task.route)].links;
+  return std::any_of(links.begin(), links.end(), [&](int link) { return links_down_[at(link)] > 0; });
+}
+
+}  // namespace dtfm

@@ -1,0 +1,426 @@
+#include "simulator/graph/graph_replay.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "planner/core/index.hpp"
+#include "simulator/engine/clock.hpp"
+#include "simulator/engine/event_queue.hpp"
+#include "simulator/engine/waiting_lines.hpp"
+#include "simulator/graph/graph_network.hpp"
+#include "simulator/graph/profile_steps.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+/// After so many changes by periodic profiles in a row that let nothing move, what waits is blocked: they
+/// would go on for ever.
+constexpr int futile_changes = 1'000'000;
+
+/// In the order in which they come at one instant; starts come after all of them.
+enum Rank : unsigned { ends, failures, changes };
+
+struct Event {
+  enum class Kind : std::uint8_t { task_end, overhead_end, latency_end, flow_end, down, up, change };
+  Kind kind = Kind::task_end;
+  std::uint32_t stamp = 0;  // of a flow_end: out of date if the flow has another one
+  int id = 0;               // a task; a flow of the network; a failure; a profile
+};
+
+enum class Phase : std::uint8_t {
+  waiting,
+  timed,        // until a date that is known: its end
+  in_overhead,  // flows: before all else,
+  in_latency,   // before the bytes,
+  sharing,      // while they move (or the work of computations on shared or changing hosts is done),
+  arriving,     // and, if streamed, after them
+  ended
+};
+
+struct Progress {
+  Phase phase = Phase::waiting;
+  int awaited = 0;       // how many tasks it still waits for
+  int place = no_index;  // of its terms while in latency; of its flow in the network while sharing
+  int first_successor = 0;
+};
+
+/// A flow or shared computation that the network moves.
+struct Moving {
+  int task = 0;
+  std::uint32_t stamp = 0;
+  double tail = 0;          // seconds from its last byte to its end
+  double event = infinity;  // the date at which the queue will ask for it: its end, or before
+};
+
+class GraphReplay {
+ public:
+  GraphReplay(const TaskGraph& graph, const ReplayOptions& options);
+  Replay run();
+
+ private:
+  void link_successors();
+  void push_failures();
+  void begin_profile(int profile);
+  bool is_over() const;
+  void close();
+  const std::vector<int>& running_tasks();
+  void handle(const Event& event);
+  void end_flow(const Event& event);
+  void set_down(int failure, bool down);
+  void change(int profile);
+  void apply(const Profile& profile, std::size_t step);
+  void push_change(int profile);
+
+  void make_ready(int task);
+  void start_ready();
+  void go_to_host(int task);
+  void start(int task);
+  void start_computation(int task);
+  void start_flow(int task);
+  void arrive(int task, double latency);
+  void push_end(int task, double duration);
+  void wait_for_end(int flow);
+  void keep_terms(int task, const FlowTerms& terms);
+  FlowTerms take_terms(int task);
+  void share(int task, const FlowTerms& terms, double tail);
+  void settle();
+  void leave_network(int task);
+  void end(int task, TaskState state);
+
+  const TaskGraph& graph_;
+  const double until_;
+  double now_;
+  GraphNetwork network_;
+  EventQueue<Event> queue_;
+  Replay replay_;
+  std::size_t ended_ = 0, running_ = 0;  // tasks
+
+  std::vector<Progress> progress_;  // of each task, and one more behind the last
+  std::vector<int> successors_;
+  std::vector<FlowTerms> terms_;  // of flows in latency
+  std::vector<int> unused_terms_;
+  std::vector<int> ready_, starting_;
+  std::vector<int> started_;  // all that run, and some that have ended
+  WaitingLines queues_, hosts_;
+  std::vector<Moving> moving_;      // of each flow of the network
+  std::vector<std::size_t> steps_;  // that each profile has taken
+  int futile_changes_ = 0;
+  std::size_t change_events_ = 0;  // in the queue
+};
+
+GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
+    : graph_(graph),
+      until_(options.until),
+      now_(on_grid(options.start)),
+      network_(graph),
+      progress_(graph.tasks.size() + 1),
+      queues_(graph.queues),
+      hosts_(static_cast<int>(graph.hosts.size())),
+      steps_(graph.profiles.size()) {
+  replay_.tasks.resize(graph.tasks.size());
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) progress_[i].awaited = graph.tasks[i].after_count;
+  replay_.makespan = now_;
+  link_successors();
+}
+
+/// The successors of a task in the order of the graph. Filled from the back: the end of each part, up to
+/// which they are counted first, becomes its begin.
+void GraphReplay::link_successors() {
+  for (const int before : graph_.after) ++progress_[at(before)].first_successor;
+  int end = 0;
+  for (Progress& progress : progress_) end = progress.first_successor += end;
+  successors_.resize(graph_.after.size());
+  for (std::size_t i = graph_.tasks.size(); i-- > 0;)
+    for (int k = 0; k < graph_.tasks[i].after_count; ++k) {
+      const int before = graph_.after[at(graph_.tasks[i].first_after + k)];
+      successors_[at(--progress_[at(before)].first_successor)] = static_cast<int>(i);
+    }
+}
+
+void GraphReplay::push_failures() {
+  for (std::size_t i = 0; i < graph_.failures.size(); ++i)
+    if (const Failure& failure = graph_.failures[i]; on_grid(failure.up) > now_)
+      queue_.push(std::max(now_, on_grid(failure.down)), failures,
+                  {Event::Kind::down, 0, static_cast<int>(i)});
+}
+
+Replay GraphReplay::run() {
+  push_failures();
+  for (std::size_t i = 0; i < graph_.profiles.size(); ++i) begin_profile(static_cast<int>(i));
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
+    if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
+  // What happens at this date comes before the first starts.
+  if (queue_.empty() || queue_.next().date > now_) start_ready();
+  for (;;) {
+    if (queue_.empty() || queue_.next().date > now_) settle();
+    if (is_over()) break;
+    now_ = queue_.next().date;
+    while (!queue_.empty() && queue_.next().date == now_) handle(queue_.pop());
+    start_ready();
+  }
+  close();
+  return std::move(replay_);
+}
+
+bool GraphReplay::is_over() const {
+  if (queue_.empty() || queue_.next().date > until_ || (running_ == 0 && ready_.empty())) return true;
+  return queue_.size() == change_events_ && futile_changes_ >= futile_changes;
+}
+
+/// What still runs: is it cut off, or would it never go on?
+void GraphReplay::close() {
+  if (ended_ == graph_.tasks.size()) return;
+  const bool cut = running_ > 0 && !queue_.empty() && queue_.next().date > until_;
+  replay_.ended = cut ? ReplayEnd::cut : ReplayEnd::stuck;
+  if (!cut) return;
+  for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::cut;
+}
+
+void GraphReplay::handle(const Event& event) {
+  ++replay_.events;
+  if (event.kind == Event::Kind::change) return change(event.id);
+  futile_changes_ = 0;
+  switch (event.kind) {
+    case Event::Kind::task_end:
+      if (progress_[at(event.id)].phase == Phase::timed || progress_[at(event.id)].phase == Phase::arriving)
+        end(event.id, TaskState::done);
+      break;
+    case Event::Kind::overhead_end:
+      if (progress_[at(event.id)].phase == Phase::in_overhead) start_flow(event.id);
+      break;
+    case Event::Kind::latency_end:
+      if (progress_[at(event.id)].phase == Phase::in_latency) share(event.id, take_terms(event.id), 0);
+      break;
+    case Event::Kind::flow_end:
+      end_flow(event);
+      break;
+    case Event::Kind::down:
+    case Event::Kind::up:
+      set_down(event.id, event.kind == Event::Kind::down);
+      break;
+    case Event::Kind::change:
+      break;
+  }
+}
+
+void GraphReplay::end_flow(const Event& event) {
+  Moving& moving = moving_[at(event.id)];
+  if (moving.stamp != event.stamp) return;
+  moving.event = infinity;
+  if (on_grid(network_.fluid().end(event.id)) > now_) return wait_for_end(event.id);
+  if (moving.tail == 0) return end(moving.task, TaskState::done);
+  leave_network(moving.task);
+  arrive(moving.task, moving.tail);
+}
+
+const std::vector<int>& GraphReplay::running_tasks() {
+  std::erase_if(started_, [&](int task) { return progress_[at(task)].phase == Phase::ended; });
+  return started_;
+}
+
+void GraphReplay::set_down(int number, bool down) {
+  const Failure& failure = graph_.failures[at(number)];
+  network_.set_down(failure, down);
+  if (!down) return;
+  if (failure.up < infinity) queue_.push(on_grid(failure.up), failures, {Event::Kind::up, 0, number});
+  std::vector<int> failed;
+  for (const int task : running_tasks())
+    if (network_.is_down(graph_.tasks[at(task)])) failed.push_back(task);
+  std::sort(failed.begin(), failed.end());
+  for (const int task : failed) end(task, TaskState::failed);
+}
+
+void GraphReplay::change(int number) {
+  --change_events_;
+  const Profile& profile = graph_.profiles[at(number)];
+  if (profile.period > 0) ++futile_changes_;
+  apply(profile, steps_[at(number)]++);
+  push_change(number);
+}
+
+void GraphReplay::apply(const Profile& profile, std::size_t step) {
+  const double value = profile.steps[step % profile.steps.size()].value;
+  for (const Profile::Target& target : profile.targets)
+    network_.set(profile.quantity, target.index, target.scale * value);
+}
+
+void GraphReplay::push_change(int number) {
+  const double date = date_of(graph_.profiles[at(number)], steps_[at(number)]);
+  if (date == infinity) return;
+  queue_.push(date, changes, {Event::Kind::change, 0, number});
+  ++change_events_;
+}
+
+/// Brings a profile to its value of the date at which the replay begins.
+void GraphReplay::begin_profile(int number) {
+  const Profile& profile = graph_.profiles[at(number)];
+  if (profile.steps.empty()) return;
+  steps_[at(number)] = steps_until(profile, now_);
+  if (steps_[at(number)] > 0) apply(profile, steps_[at(number)] - 1);
+  push_change(number);
+}
+
+void GraphReplay::make_ready(int task) {
+  replay_.tasks[at(task)].ready = now_;
+  ready_.push_back(task);
+}
+
+void GraphReplay::start_ready() {
+  while (!ready_.empty() || queues_.has_news() || hosts_.has_news()) {
+    starting_.swap(ready_);
+    for (const int task : starting_) {
+      const Task& it = graph_.tasks[at(task)];
+      if (it.queue == no_index)
+        go_to_host(task);
+      else
+        queues_.join(it.queue, {it.priority, now_, task});
+    }
+    starting_.clear();
+    queues_.serve([&](int task) { go_to_host(task); });
+    hosts_.serve([&](int task) { start(task); });
+  }
+}
+
+void GraphReplay::go_to_host(int task) {
+  const Task& it = graph_.tasks[at(task)];
+  if (it.kind == TaskKind::compute && graph_.hosts[at(it.host)].sharing == HostSharing::fifo)
+    hosts_.join(it.host, {it.priority, replay_.tasks[at(task)].ready, task});
+  else
+    start(task);
+}
+
+void GraphReplay::start(int task) {
+  const Task& it = graph_.tasks[at(task)];
+  Progress& progress = progress_[at(task)];
+  replay_.tasks[at(task)].start = now_;
+  started_.push_back(task);
+  ++running_;
+  if (it.kind == TaskKind::flow) ++replay_.flows;
+  if (network_.is_down(it)) return end(task, TaskState::failed);
+  if (it.kind == TaskKind::delay) return push_end(task, it.amount);
+  if (it.kind == TaskKind::compute) return start_computation(task);
+  if (it.route == no_index) return push_end(task, 0);  // to oneself
+  if (it.overhead == 0) return start_flow(task);
+  progress.phase = Phase::in_overhead;
+  queue_.push(on_grid(now_ + it.overhead), ends, {Event::Kind::overhead_end, 0, task});
+}
+
+void GraphReplay::start_computation(int task) {
+  const Task& it = graph_.tasks[at(task)];
+  if (it.amount > 0 && network_.moves_work_of(it.host)) return share(task, {0, 1, infinity}, 0);
+  push_end(task, it.amount / graph_.hosts[at(it.host)].speed);
+}
+
+void GraphReplay::start_flow(int task) {
+  const Task& it = graph_.tasks[at(task)];
+  const FlowTerms terms = network_.terms(it);
+  if (it.amount == 0) return it.streamed ? arrive(task, terms.latency) : push_end(task, terms.latency);
+  if (terms.latency == 0 || it.streamed) return share(task, terms, terms.latency);
+  keep_terms(task, terms);
+  queue_.push(on_grid(now_ + terms.latency), ends, {Event::Kind::latency_end, 0, task});
+}
+
+void GraphReplay::keep_terms(int task, const FlowTerms& terms) {
+  Progress& progress = progress_[at(task)];
+  progress.phase = Phase::in_latency;
+  if (unused_terms_.empty()) {
+    progress.place = static_cast<int>(terms_.size());
+    terms_.push_back(terms);
+  } else {
+    progress.place = unused_terms_.back();
+    unused_terms_.pop_back();
+    terms_[at(progress.place)] = terms;
+  }
+}
+
+FlowTerms GraphReplay::take_terms(int task) {
+  const int place = progress_[at(task)].place;
+  unused_terms_.push_back(place);
+  return terms_[at(place)];
+}
+
+void GraphReplay::push_end(int task, double duration) {
+  progress_[at(task)].phase = Phase::timed;
+  queue_.push(on_grid(now_ + duration), ends, {Event::Kind::task_end, 0, task});
+}
+
+/// The last byte of a streamed message is on its way, and the next may follow.
+void GraphReplay::arrive(int task, double latency) {
+  if (const int queue = graph_.tasks[at(task)].queue; queue != no_index) queues_.leave(queue);
+  push_end(task, latency);
+  progress_[at(task)].phase = Phase::arriving;
+}
+
+void GraphReplay::share(int task, const FlowTerms& terms, double tail) {
+  Progress& progress = progress_[at(task)];
+  progress.phase = Phase::sharing;
+  progress.place = network_.add(graph_.tasks[at(task)], terms.weight, terms.ceiling, now_);
+  if (moving_.size() <= at(progress.place)) moving_.resize(at(progress.place) + 1);
+  moving_[at(progress.place)].task = task;
+  moving_[at(progress.place)].tail = tail;
+}
+
+void GraphReplay::settle() {
+  for (const int flow : network_.fluid().settle(now_)) wait_for_end(flow);
+}
+
+/// An event that comes too early does no harm: at its date, the flow waits on. So only an earlier end is put
+/// in the queue at once.
+void GraphReplay::wait_for_end(int flow) {
+  Moving& moving = moving_[at(flow)];
+  const double end = std::max(now_, on_grid(network_.fluid().end(flow)));
+  if (end >= moving.event) return;
+  moving.event = end;
+  queue_.push(end, ends, {Event::Kind::flow_end, ++moving.stamp, flow});
+}
+
+void GraphReplay::leave_network(int task) {
+  const int flow = progress_[at(task)].place;
+  network_.fluid().remove(flow);
+  ++moving_[at(flow)].stamp;
+  moving_[at(flow)].event = infinity;
+}
+
+void GraphReplay::end(int task, TaskState state) {
+  const Task& it = graph_.tasks[at(task)];
+  Progress& progress = progress_[at(task)];
+  if (progress.phase == Phase::sharing) leave_network(task);
+  if (progress.phase == Phase::in_latency) take_terms(task);
+  if (it.queue != no_index && progress.phase != Phase::arriving) queues_.leave(it.queue);
+  progress.phase = Phase::ended;
+  ++ended_;
+  --running_;
+  replay_.tasks[at(task)].state = state;
+  replay_.tasks[at(task)].finish = now_;
+  replay_.makespan = std::max(replay_.makespan, now_);
+  if (it.kind == TaskKind::compute && graph_.hosts[at(it.host)].sharing == HostSharing::fifo)
+    hosts_.leave(it.host);
+  if (state != TaskState::done) return;
+  const int last = progress_[at(task) + 1].first_successor;
+  for (int k = progress.first_successor; k < last; ++k)
+    if (const int next = successors_[at(k)]; --progress_[at(next)].awaited == 0) make_ready(next);
+}
+
+}  // namespace
+
+std::string_view name_of(TaskState state) {
+  switch (state) {
+    case TaskState::done:
+      return "DONE";
+    case TaskState::failed:
+      return "FAILED";
+    case TaskState::cut:
+      return "CUT";
+    case TaskState::blocked:
+      break;
+  }
+  return "BLOCKED";
+}
+
+Replay replay(const TaskGraph& graph, const ReplayOptions& options) {
+  return GraphReplay(graph, options).run();
+}
+
+}  // namespace dtfm

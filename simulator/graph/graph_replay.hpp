@@ -1,0 +1,47 @@
+// Runs a task graph.
+#pragma once
+
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "simulator/graph/task_graph.hpp"
+
+namespace dtfm {
+
+/// Cut: it ran when the replay was ended. Blocked: it waits, or what it does has come to a stand for ever.
+enum class TaskState { done, failed, blocked, cut };
+
+/// "DONE", "FAILED", "BLOCKED", "CUT"
+std::string_view name_of(TaskState state);
+
+/// Dates in seconds; NaN where the task did not get that far.
+struct TaskRecord {
+  static constexpr double never = std::numeric_limits<double>::quiet_NaN();
+  TaskState state = TaskState::blocked;
+  double ready = never, start = never, finish = never;
+};
+
+struct ReplayOptions {
+  double start = 0;  // the date at which the graph begins: profiles and failures are then where they are
+  double until = std::numeric_limits<double>::infinity();  // nothing happens after it
+};
+
+enum class ReplayEnd {
+  finished,  // every task has ended
+  cut,       // at ReplayOptions::until
+  stuck,     // what is left is blocked
+};
+
+struct Replay {
+  ReplayEnd ended = ReplayEnd::finished;
+  std::vector<TaskRecord> tasks;
+  double makespan = 0;  // the date of the last end of a task; that of the start if there is none
+  long long events = 0, flows = 0;
+};
+
+/// What happens when `graph` is run until nothing can move any more, or no longer may. A task that waits for
+/// one that has not been done, or for a link that never comes back, is blocked.
+Replay replay(const TaskGraph& graph, const ReplayOptions& options = {});
+
+}  // namespace dtfm

@@ -1,0 +1,34 @@
+#include "simulator/graph/profile_steps.hpp"
+
+#include <limits>
+
+#include "simulator/engine/clock.hpp"
+
+namespace dtfm {
+
+double date_of(const Profile& profile, std::size_t number) {
+  const std::size_t round = number / profile.steps.size();
+  if (round > 0 && profile.period == 0) return std::numeric_limits<double>::infinity();
+  return on_grid(profile.steps[number % profile.steps.size()].date +
+                 static_cast<double>(round) * profile.period);
+}
+
+std::size_t steps_until(const Profile& profile, double date) {
+  const std::size_t size = profile.steps.size();
+  std::size_t below = 0, above = size;  // bisected; they begin as the rounds around that of the date
+  if (const double past = date - profile.steps.front().date; profile.period > 0 && past > 0) {
+    const auto round = static_cast<std::size_t>(past / profile.period);
+    below = (round > 0 ? round - 1 : 0) * size;
+    above = (round + 2) * size;
+  }
+  while (below < above) {
+    const std::size_t middle = below + (above - below) / 2;
+    if (date_of(profile, middle) <= date)
+      below = middle + 1;
+    else
+      above = middle;
+  }
+  return below;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,16 @@
+// The steps of a profile, counted over all rounds.
+#pragma once
+
+#include <cstddef>
+
+#include "simulator/graph/task_graph.hpp"
+
+namespace dtfm {
+
+/// The date of step `number`, from 0; infinite after the last.
+double date_of(const Profile& profile, std::size_t number);
+
+/// How many steps there are up to `date`, that date included.
+std::size_t steps_until(const Profile& profile, double date);
+
+}  // namespace dtfm

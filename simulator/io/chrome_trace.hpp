@@ -1,0 +1,62 @@
+// A run as a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/core/topology.hpp"
+#include "simulator/io/task_csv.hpp"
+#include "simulator/report/memory_use.hpp"
+#include "simulator/run/observer.hpp"
+
+namespace dtfm {
+
+/// Trace Event Format (Duca and Sinclair), written as the run goes, in order of time. Process 0 is the run: a
+/// row of its iterations, and a counter for each ordered pair of sites: the sum of the mean rates of the
+/// messages under way, each its bytes ÷ its time from first to last. Process 1 + d is device d: rows compute,
+/// send and receive, with more rows of a kind (`send 2`) where several messages are under way at once, and a
+/// counter of memory. Times are microseconds, exact to the nanosecond.
+class ChromeTrace : public RunObserver {
+ public:
+  /// `topology` must outlive this.
+  ChromeTrace(const Topology& topology, StageMemoryOf memory_of, TextSink sink);
+  void see(const Stretch& stretch) override;
+  /// The end of the file; the last call.
+  void finish();
+
+ private:
+  enum class Row { compute, send, receive };
+  static constexpr int rows = 3;
+  struct Load {
+    int messages = 0;
+    double rate = 0, written = 0;  // bytes per second
+  };
+  struct Moment {
+    std::int64_t date;  // ns
+    bool is_start;
+    int task;
+  };
+
+  void event(const std::string& fields);
+  void name_process(int process, const std::string& name);
+  void slice(int process, int row, const std::string& name, std::int64_t begin, std::int64_t end);
+  int free_row(int device, Row row, std::int64_t begin, std::int64_t end);
+  void task_slices(const Stretch& stretch, int task);
+  void count(const Stretch& stretch, int task, bool is_start);
+  void write_loads(std::int64_t date);
+  void write_memory(const MemoryStep& step);
+  static std::vector<Moment> moments_of(const Stretch& stretch);
+
+  const Topology& topology_;
+  StageMemoryOf memory_of_;
+  TextSink sink_;
+  bool is_first_ = true;
+  std::vector<std::vector<std::int64_t>> busy_until_;  // of each row of a kind, by device and kind
+  std::map<std::pair<int, int>, Load> loads_;          // by sites
+  std::vector<std::pair<int, int>> changed_;
+};
+
+}  // namespace dtfm

@@ -1,0 +1,17 @@
+// Task graphs as text, one statement a line (simulator/README.md has the language).
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "simulator/graph/task_graph.hpp"
+
+namespace dtfm {
+
+/// The largest file that is read, in bytes.
+inline constexpr std::size_t largest_graph_file = std::size_t{1} << 30;
+
+/// Throws Error with file:line:column, what was expected and what was found.
+TaskGraph parse_task_graph(std::string text, const std::string& file);
+
+}  // namespace dtfm

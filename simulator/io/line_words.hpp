@@ -1,0 +1,45 @@
+// The words of one line of a text file, taken one after the other, and what is wrong with them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtfm {
+
+struct Word {
+  std::string_view text;
+  std::size_t line = 0, column = 0;  // from 1, in bytes
+};
+
+/// Throws Error at `word` in `file`.
+[[noreturn]] void fail_at(const std::string& file, const Word& word, const std::string& what);
+
+enum class Least { zero, above_zero, any };
+
+class LineWords {
+ public:
+  explicit LineWords(const std::string& file) : file_(file) {}
+
+  /// The words of `line`, without a comment from # on.
+  void read(std::string_view line, std::size_t number);
+  bool empty() const { return words_.empty(); }
+  bool done() const { return next_ == words_.size(); }
+  /// The next word. Throws Error that says which one is missing (`what`).
+  Word take(std::string_view what);
+  Word peek(std::string_view what) const;
+  /// A finite decimal number in the range. Throws Error.
+  double take_number(std::string_view what, Least least);
+  /// One of `choices`, as its position. Throws Error.
+  int take_choice(std::string_view what, const std::vector<std::string_view>& choices);
+  /// Throws Error if there is another word.
+  void expect_end() const;
+
+ private:
+  const std::string& file_;
+  std::vector<Word> words_;
+  std::size_t next_ = 0;
+  Word end_;
+};
+
+}  // namespace dtfm

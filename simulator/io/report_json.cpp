@@ -1,0 +1,103 @@
+#include "simulator/io/report_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "planner/core/index.hpp"
+#include "planner/io/json_text.hpp"
+
+namespace dtfm {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json distribution_json(const Distribution& values) {
+  return {{"mean", values.mean}, {"p50", values.p50}, {"p95", values.p95},
+          {"p99", values.p99},   {"min", values.min}, {"max", values.max}};
+}
+
+/// Numbers that are 0 where they are not known.
+ordered_json known(double value) {
+  return value > 0 ? ordered_json(value) : ordered_json(nullptr);
+}
+
+ordered_json words(const std::string& text) {
+  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+}
+
+template <class List, class Convert>
+ordered_json list_json(const List& list, const Convert& convert) {
+  ordered_json json = ordered_json::array();
+  for (const auto& element : list) json.push_back(convert(element));
+  return json;
+}
+
+ordered_json iteration_json(const IterationReport& it) {
+  return {{"start_s", it.start_s}, {"end_s", it.end_s}, {"duration_s", it.duration_s()}};
+}
+
+ordered_json device_json(const Topology& topology, const DeviceReport& it) {
+  return {{"device", topology.devices[at(it.device)].id},
+          {"compute_s", it.compute_s},
+          {"waiting_s", it.waiting_network_s + it.waiting_others_s},
+          {"waiting_network_s", it.waiting_network_s},
+          {"waiting_others_s", it.waiting_others_s},
+          {"sending_s", it.sending_s},
+          {"receiving_s", it.receiving_s},
+          {"down_s", it.down_s},
+          {"peak_memory_bytes", it.peak_memory_bytes},
+          {"memory_bytes", known(it.memory_bytes)}};
+}
+
+ordered_json link_json(const Topology& topology, const LinkReport& it) {
+  return {{"from", topology.sites[at(it.from)].name},
+          {"to", topology.sites[at(it.to)].name},
+          {"bytes", it.bytes},
+          {"busy_s", it.busy_s}};
+}
+
+ordered_json event_json(const EventReport& it) {
+  return {{"date_s", it.date_s}, {"text", it.text}};
+}
+
+ordered_json step_json(const CriticalStep& it) {
+  return {{"text", it.text}, {"tasks", it.tasks}, {"start_s", it.start_s}, {"end_s", it.end_s}};
+}
+
+ordered_json samples_json(const SampleSummary& samples) {
+  return {{"runs", samples.runs},
+          {"iteration_time_s", distribution_json(samples.iteration_time_s)},
+          {"tokens_per_s", distribution_json(samples.tokens_per_s)},
+          {"mean_iteration_time_s", samples.mean_s}};
+}
+
+}  // namespace
+
+std::string report_json(const Topology& topology, const SimReport& report, const SimRecord& record) {
+  const auto of_topology = [&](auto convert) {
+    return [&topology, convert](const auto& element) { return convert(topology, element); };
+  };
+  ordered_json json = {{"schema", "dtfm-sim/1"},
+                       {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
+                       {"job", record.job},
+                       {"scenario", words(record.scenario)},
+                       {"seed", record.seed},
+                       {"iterations", list_json(report.iterations, iteration_json)},
+                       {"iteration_time_s", distribution_json(report.iteration_time_s)},
+                       {"tokens_per_s", report.tokens_per_s},
+                       {"model_flops_per_s", report.model_flops_per_s},
+                       {"peak_flops_per_s", known(report.peak_flops_per_s)},
+                       {"bubble", report.bubble},
+                       {"stopped", words(report.stopped)}};
+  if (record.samples) json["samples"] = samples_json(*record.samples);
+  json["devices"] = list_json(report.devices, of_topology(device_json));
+  json["links"] = list_json(report.links, of_topology(link_json));
+  json["events"] = list_json(report.events, event_json);
+  json["lost_work_s"] = report.lost_work_s;
+  json["critical_path"] = list_json(report.critical_path, step_json);
+  json["overfull"] = list_json(report.overfull, [&](int device) { return topology.devices[at(device)].id; });
+  json["simulator"] = {{"tasks", report.tasks}, {"events", report.events_handled}, {"flows", report.flows}};
+  json["version"] = record.version;
+  return json_text(json);
+}
+
+}  // namespace dtfm

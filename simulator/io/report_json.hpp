@@ -1,0 +1,25 @@
+// The result of a simulation as a file: schema dtfm-sim/1 of the contract.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "planner/core/topology.hpp"
+#include "simulator/report/samples.hpp"
+#include "simulator/report/sim_report.hpp"
+
+namespace dtfm {
+
+/// What a result file says besides the result.
+struct SimRecord {
+  std::string job, scenario;  // names; scenario empty: none
+  std::uint64_t seed = 0;
+  std::optional<SampleSummary> samples;  // the report is then that of the first run
+  std::string version;
+};
+
+/// The text of a result file. Same arguments, same bytes. What is not known is null.
+std::string report_json(const Topology& topology, const SimReport& report, const SimRecord& record);
+
+}  // namespace dtfm

@@ -1,0 +1,204 @@
+#include "simulator/io/scenario_reader.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "planner/core/index.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+#include "simulator/io/availability_reader.hpp"
+#include "simulator/io/device_names.hpp"
+#include "simulator/io/folder_files.hpp"
+#include "simulator/io/trace_reader.hpp"
+#include "simulator/run/departure_policy.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double latest_date = 1e9;  // s, of events and the horizon
+constexpr double largest_cv = 10;    // of jitter: beyond it a mean says nothing any more
+
+class ScenarioReader {
+ public:
+  ScenarioReader(const std::filesystem::path& folder, const Topology& topology)
+      : topology_(topology), names_(topology), files_(folder), recorded_(at(topology.size())) {}
+
+  Scenario read(const YamlMap& map) {
+    if (const auto name = map.optional("name")) scenario_.name = name->text();
+    if (const auto seed = map.optional("seed"))
+      scenario_.seed = static_cast<std::uint64_t>(seed->integer(0, std::numeric_limits<std::int64_t>::max()));
+    if (const auto horizon = map.optional("horizon")) {
+      scenario_.horizon_s = date(*horizon);
+      if (*scenario_.horizon_s == 0) throw horizon->value_error("must be above zero");
+    }
+    for (const auto& [key, quantity] : {std::pair{"bandwidth", LinkTrace::Quantity::bandwidth},
+                                        std::pair{"latency", LinkTrace::Quantity::latency}})
+      if (const auto traces = map.optional(key))
+        for (const YamlValue& item : traces->list()) read_link_trace(item, quantity);
+    if (const auto recordings = map.optional("availability"))
+      for (const YamlValue& item : recordings->list()) read_availability(item);
+    if (const auto events = map.optional("events")) read_events(*events);
+    std::stable_sort(scenario_.events.begin(), scenario_.events.end(),
+                     [](const DeviceEvent& a, const DeviceEvent& b) { return a.date < b.date; });
+    if (const auto jitter = map.optional("compute_jitter")) read_jitter(*jitter);
+    if (const auto recovery = map.optional("recovery")) read_recovery(*recovery);
+    return std::move(scenario_);
+  }
+
+ private:
+  static double date(const YamlValue& value) {
+    const double seconds = value.seconds().value();
+    if (seconds > latest_date) throw value.value_error("must be at most 1e9 s");
+    return seconds;
+  }
+
+  void read_link_trace(const YamlValue& item, LinkTrace::Quantity quantity) {
+    const YamlMap map = item.map({"from", "to", "between", "trace"});
+    LinkTrace link;
+    link.quantity = quantity;
+    if (const auto between = map.optional("between")) {
+      if (map.has("from") || map.has("to"))
+        throw map.error("expected `between`, or `from` with `to`, not both");
+      const std::vector<YamlValue> two = between->list();
+      if (two.size() != 2) throw between->value_error(fmt::format("expected two ends; found {}", two.size()));
+      link.from = names_.membership(two[0]);
+      link.to = names_.membership(two[1]);
+      link.both_directions = true;
+    } else {
+      link.from = names_.membership(map.required("from"));
+      link.to = names_.membership(map.required("to"));
+    }
+    link.trace = static_cast<int>(scenario_.traces.size());
+    scenario_.traces.push_back(read_trace(map.required("trace"), quantity, files_));
+    scenario_.link_traces.push_back(std::move(link));
+  }
+
+  void read_availability(const YamlValue& item) {
+    const YamlMap map = item.map({"file", "format", "time_unit", "devices"});
+    AvailabilityFormat format;
+    format.counts = map.required("format").choice({"events", "count"}) == 1;
+    const auto unit = map.optional("time_unit");
+    format.time = unit ? unit_of(*unit, time_unit) : time_unit(format.counts ? "s" : "ms");
+    const auto devices = map.optional("devices");
+    if (devices)
+      format.devices = devices->is_list() ? names_.devices_of_list(*devices) : names_.devices(*devices);
+    else
+      for (int i = 0; i < topology_.size(); ++i) format.devices.push_back(i);
+    for (const int device : format.devices) {
+      if (recorded_[at(device)])
+        throw item.error(
+            fmt::format("{} is in two recordings of availability; say by `devices` which ones "
+                        "each is about",
+                        in_quotes(topology_.devices[at(device)].id)));
+      recorded_[at(device)] = true;
+    }
+    NamedFile file = files_.read(map.required("file"));
+    const std::vector<DeviceEvent> events = parse_availability(std::move(file.text), file.path, format);
+    scenario_.events.insert(scenario_.events.end(), events.begin(), events.end());
+  }
+
+  struct WrittenEvent {
+    YamlValue entry;
+    DeviceEvent event;
+  };
+
+  WrittenEvent event_of(const YamlValue& item) const {
+    const YamlMap map = item.map({"at", "device", "leave", "join", "speed"});
+    WrittenEvent written{item, {}};
+    written.event.date = date(map.required("at"));
+    const YamlValue device = map.required("device");
+    written.event.device = names_.device(device);
+    const auto leave = map.optional("leave"), join = map.optional("join"), speed = map.optional("speed");
+    if ((leave ? 1 : 0) + (join ? 1 : 0) + (speed ? 1 : 0) != 1)
+      throw map.error("expected one of `leave: true`, `join: true` and `speed: FACTOR`");
+    if (speed) {
+      written.event.kind = DeviceEvent::Kind::speed;
+      written.event.speed = speed->positive_number();
+      return written;
+    }
+    const YamlValue& change = leave ? *leave : *join;
+    if (!change.boolean()) throw change.value_error("expected true");
+    written.event.kind = leave ? DeviceEvent::Kind::leave : DeviceEvent::Kind::join;
+    if (recorded_[at(written.event.device)])
+      throw device.error(fmt::format("{} comes and goes as `availability` says",
+                                     in_quotes(topology_.devices[at(written.event.device)].id)));
+    return written;
+  }
+
+  void read_events(const YamlValue& value) {
+    std::vector<WrittenEvent> events;
+    for (const YamlValue& item : value.list()) events.push_back(event_of(item));
+    std::stable_sort(events.begin(), events.end(), [](const WrittenEvent& a, const WrittenEvent& b) {
+      return a.event.date < b.event.date;
+    });
+    std::vector<bool> there(at(topology_.size()), true);
+    for (const auto& [entry, event] : events) {
+      if (event.kind != DeviceEvent::Kind::speed) {
+        const bool joins = event.kind == DeviceEvent::Kind::join;
+        if (there[at(event.device)] == joins)
+          throw entry.error(
+              fmt::format("{} {} at {} s, but it is {}", in_quotes(topology_.devices[at(event.device)].id),
+                          joins ? "joins" : "leaves", event.date, joins ? "there already" : "gone already"));
+        there[at(event.device)] = joins;
+      }
+      scenario_.events.push_back(event);
+    }
+  }
+
+  void read_jitter(const YamlValue& value) {
+    const YamlMap map = value.map({"kind", "cv"});
+    map.required("kind").choice({"lognormal"});
+    scenario_.compute_jitter.cv = map.required("cv").number(0, largest_cv);
+  }
+
+  void read_recovery(const YamlValue& value) {
+    const YamlMap map = value.map({"policy", "detection", "spare", "checkpoint"});
+    if (const auto policy = map.optional("policy")) scenario_.on_departure = policy_name(*policy);
+    if (const auto detection = map.optional("detection")) scenario_.detection_s = date(*detection);
+    if (const auto spare = map.optional("spare")) scenario_.spares = names_.devices_of_list(*spare);
+    if (const auto checkpoint = map.optional("checkpoint")) {
+      const YamlMap entry = checkpoint->map({"bandwidth", "device"});
+      const auto bandwidth = entry.optional("bandwidth"), device = entry.optional("device");
+      if (!bandwidth && !device) throw entry.error("expected `bandwidth`, `device` or both");
+      Checkpoint& place = scenario_.checkpoint.emplace();
+      if (bandwidth) place.bandwidth = bandwidth->rate().value();
+      if (device) place.device = names_.device(*device);
+    }
+  }
+
+  static std::string policy_name(const YamlValue& value) {
+    const std::string name = value.text();
+    std::vector<std::string_view> known;
+    for (const DeparturePolicy& policy : departure_policies()) known.push_back(policy.name);
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw value.value_error(fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, known)));
+    return name;
+  }
+
+  const Topology& topology_;
+  DeviceNames names_;
+  FolderFiles files_;
+  std::vector<bool> recorded_;  // of each device: whether a recording says when it is there
+  Scenario scenario_;
+};
+
+}  // namespace
+
+Scenario read_scenario(const std::filesystem::path& path, const Topology& topology) {
+  return parse_scenario(read_file(path, yaml_size_limit), path.string(), path.parent_path(), topology);
+}
+
+Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
+                        const Topology& topology) {
+  const YamlDocument document(std::move(text), file);
+  const YamlMap map = versioned_map(document, "a scenario",
+                                    {"version", "name", "seed", "horizon", "bandwidth", "latency",
+                                     "availability", "events", "compute_jitter", "recovery"});
+  Scenario scenario = ScenarioReader(folder, topology).read(map);
+  if (scenario.name.empty()) scenario.name = std::filesystem::path(file).stem().string();
+  return scenario;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,17 @@
+// Reads the scenario file of the contract.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "planner/core/topology.hpp"
+#include "simulator/scenario/scenario.hpp"
+
+namespace dtfm {
+
+/// Files that it names lie below its folder. Throws Error with file:line:column, also of those files.
+Scenario read_scenario(const std::filesystem::path& path, const Topology& topology);
+Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
+                        const Topology& topology);
+
+}  // namespace dtfm

@@ -1,0 +1,43 @@
+#include "simulator/io/task_csv.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace dtfm {
+namespace {
+
+std::string date_text(double seconds) {
+  return std::isnan(seconds) ? "" : fmt::format("{:.17g}", seconds);
+}
+
+}  // namespace
+
+std::string task_row(std::string_view id, const TaskRecord& record) {
+  return fmt::format("{},{},{},{},{}\n", id, name_of(record.state), date_text(record.ready),
+                     date_text(record.start), date_text(record.finish));
+}
+
+TaskCsv::TaskCsv(TextSink sink) : sink_(std::move(sink)) {
+  sink_("id,state,ready,start,finish\n");
+}
+
+void TaskCsv::see(const Stretch& stretch) {
+  const std::string before = prefix(stretch);
+  for (std::size_t i = 0; i < stretch.graph.labels.size(); ++i)
+    sink_(task_row(before + label_text(stretch.graph.labels[i]), stretch.replay.tasks[i]));
+}
+
+std::string TaskCsv::prefix(const Stretch& stretch) {
+  switch (stretch.kind) {
+    case Stretch::Kind::iteration:
+      break;
+    case Stretch::Kind::lost_iteration:
+      return fmt::format("i{}.lost{} ", stretch.iteration, ++lost_);
+    case Stretch::Kind::recovery:
+      return fmt::format("i{}.recovery{} ", stretch.iteration, ++recoveries_);
+  }
+  return fmt::format("i{} ", stretch.iteration);
+}
+
+}  // namespace dtfm

@@ -1,0 +1,33 @@
+// When every task of a run was ready, started and finished.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "simulator/run/observer.hpp"
+
+namespace dtfm {
+
+using TextSink = std::function<void(std::string_view)>;
+
+/// `id,state,ready,start,finish`, in the order of the tasks, stretch by stretch; dates in seconds since the
+/// start of the run with 17 digits, empty where a task did not get that far. An id is the iteration and the
+/// label of the task: `i2 F p0 s3 m17`; in what a departure ended early or a recovery, `i2.lost1 …` and
+/// `i2.recovery1 …`, counted from 1 over the run.
+class TaskCsv : public RunObserver {
+ public:
+  explicit TaskCsv(TextSink sink);
+  void see(const Stretch& stretch) override;
+
+ private:
+  std::string prefix(const Stretch& stretch);
+
+  TextSink sink_;
+  int lost_ = 0, recoveries_ = 0;
+};
+
+/// One row of the table; `id` as it is.
+std::string task_row(std::string_view id, const TaskRecord& record);
+
+}  // namespace dtfm

@@ -1,0 +1,114 @@
+#include "simulator/io/trace_reader.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+#include "simulator/io/csv_table.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Far beyond what a network or a run can be, and far from where numbers end.
+constexpr double latest_date = 1e9, largest_value = 1e18;
+
+TraceFormat format_of(const YamlMap& map, LinkTrace::Quantity quantity) {
+  const bool is_rate = quantity == LinkTrace::Quantity::bandwidth;
+  TraceFormat format;
+  format.relative = map.required("kind").choice({"relative", "absolute"}) == 0;
+  const auto unit = map.optional("unit"), reference = map.optional("reference");
+  if (!format.relative && reference) throw reference->value_error("only a relative trace has one");
+  if (format.relative && unit.has_value() != reference.has_value())
+    throw map.error(
+        "a relative trace has factors; values with a `unit` need a `reference` to be relative to");
+  if (!format.relative || unit) format.value = unit_of(map.required("unit"), is_rate ? rate_unit : time_unit);
+  if (reference) format.reference = is_rate ? reference->rate().value() : reference->seconds().value();
+  if (format.reference <= 0) throw reference->value_error("must be above zero");
+  if (const auto time = map.optional("time_unit")) format.time = unit_of(*time, time_unit);
+  if (const auto column = map.optional("column")) format.column = column->text();
+  if (const auto repeat = map.optional("repeat")) {
+    const bool is_word = repeat->is_word("true") || repeat->is_word("false");
+    format.repeat = !is_word || repeat->boolean();
+    if (!is_word) format.period = repeat->seconds().value();
+    if (!is_word && format.period <= 0) throw repeat->value_error("must be above zero");
+  }
+  return format;
+}
+
+/// The cell of a row that holds the values, from 0.
+std::size_t value_cell(const CsvTable& table, const std::vector<std::string>& header,
+                       const std::string& column, const std::string& file) {
+  const std::size_t count = header.empty() ? table.cells().size() : header.size();
+  if (column.empty()) {
+    if (count == 2) return 1;
+    throw Error(
+        position(file, 1, 1),
+        fmt::format("expected a time and a value; found {} columns: say which one by `column`", count));
+  }
+  if (const auto name = std::find(header.begin(), header.end(), column); name != header.end())
+    return static_cast<std::size_t>(name - header.begin());
+  std::size_t number = 0;
+  const auto [end, status] = std::from_chars(column.data(), column.data() + column.size(), number);
+  const bool is_number = status == std::errc() && end == column.data() + column.size();
+  if (is_number && number >= 2 && number <= count) return number - 1;
+  const std::vector<std::string_view> names(header.begin(), header.end());
+  throw Error(position(file, 1, 1),
+              fmt::format("there is no column {}; {}", in_quotes(column),
+                          is_number ? fmt::format("there are {}, and the first is the time", count)
+                                    : suggestion(column, names)));
+}
+
+void add_step(const CsvTable& table, std::size_t cell, Trace::Step step, std::vector<Trace::Step>& steps) {
+  if (step.date > latest_date) throw table.error(0, "a time above 1e9 s");
+  if (step.value > largest_value) throw table.error(cell, "the value is too large");
+  if (!steps.empty() && step.date < steps.back().date)
+    throw table.error(0, fmt::format("time goes back: {} s after {} s", step.date, steps.back().date));
+  if (!steps.empty() && step.date == steps.back().date)
+    steps.back() = step;
+  else
+    steps.push_back(step);
+}
+
+double period_of(const Trace& trace, const TraceFormat& format, const CsvTable& end) {
+  const double first = trace.steps.front().date, last = trace.steps.back().date;
+  if (!format.repeat || trace.steps.size() == 1) return 0;
+  if (format.period == 0) return last - first + (last - trace.steps[trace.steps.size() - 2].date);
+  if (last - first >= format.period)
+    throw end.error(
+        0, fmt::format("the times are {} s apart in all; `repeat` must be longer than that", last - first));
+  return format.period;
+}
+
+}  // namespace
+
+Trace read_trace(const YamlValue& value, LinkTrace::Quantity quantity, FolderFiles& files) {
+  const YamlMap map = value.map({"file", "kind", "unit", "column", "time_unit", "repeat", "reference"});
+  const TraceFormat format = format_of(map, quantity);
+  NamedFile file = files.read(map.required("file"));
+  return parse_trace(std::move(file.text), file.path, format);
+}
+
+Trace parse_trace(std::string text, const std::string& file, const TraceFormat& format) {
+  const std::string checked = checked_text(std::move(text), file);
+  CsvTable table(checked, file);
+  const std::vector<std::string> header = table.take_header();
+  if (!table.has_row()) throw table.error(0, "an empty trace: expected lines with a time and a value");
+  const std::size_t cell = value_cell(table, header, format.column, file);
+  const std::size_t cells = header.empty() ? table.cells().size() : header.size();
+  Trace trace;
+  trace.relative = format.relative;
+  for (; table.has_row(); table.next()) {
+    table.expect_cells(cells);
+    const double date = table.number(0, format.time, "the time");
+    const double value = table.number(cell, format.value, "the value");
+    add_step(table, cell, {date, value / format.reference}, trace.steps);
+  }
+  trace.steps.shrink_to_fit();
+  trace.period = period_of(trace, format, table);
+  return trace;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,63 @@
+#include "simulator/lowering/graph_builder.hpp"
+
+namespace dtfm {
+
+void GraphBuilder::reserve(std::size_t tasks) {
+  result_.graph.tasks.reserve(tasks);
+  result_.graph.after.reserve(2 * tasks);
+  result_.labels.reserve(tasks);
+}
+
+Channel GraphBuilder::channel(int from, int to, Activity kind) {
+  if (from == to) return {from, to, no_index, no_index};
+  const auto [queue, is_new] = queues_.emplace(std::pair(kind, std::pair(from, to)), result_.graph.queues);
+  if (is_new) ++result_.graph.queues;
+  return {from, to, network_.route(from, to), queue->second};
+}
+
+int GraphBuilder::add(const Task& task, std::span<const int> after, const TaskLabel& label) {
+  TaskGraph& graph = result_.graph;
+  const auto first = static_cast<int>(graph.after.size());
+  for (const int before : after)
+    if (before != no_index) graph.after.push_back(before);
+  graph.tasks.push_back(task);
+  graph.tasks.back().first_after = first;
+  graph.tasks.back().after_count = static_cast<int>(graph.after.size()) - first;
+  result_.labels.push_back(label);
+  return static_cast<int>(graph.tasks.size()) - 1;
+}
+
+int GraphBuilder::compute(int device, double seconds, std::span<const int> after, TaskLabel label) {
+  Task task;
+  task.kind = TaskKind::compute;
+  task.host = label.device = device;
+  task.amount = seconds;
+  return add(task, after, label);
+}
+
+int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label) {
+  Task task;
+  task.kind = TaskKind::flow;
+  task.streamed = true;
+  task.host = label.device = channel.from;
+  task.destination = label.peer = channel.to;
+  task.route = channel.route;
+  task.queue = channel.queue;
+  task.amount = bytes;
+  task.overhead = constants_.message_overhead_s;
+  return add(task, after, label);
+}
+
+int GraphBuilder::wait(double seconds, std::span<const int> after, TaskLabel label) {
+  Task task;
+  task.kind = TaskKind::delay;
+  task.amount = seconds;
+  return add(task, after, label);
+}
+
+LabelledGraph GraphBuilder::take() {
+  result_.links = network_.meanings();
+  return std::move(result_);
+}
+
+}  // namespace dtfm

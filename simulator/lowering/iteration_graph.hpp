@@ -1,0 +1,29 @@
+// One iteration of training as a task graph.
+#pragma once
+
+#include "planner/core/plan.hpp"
+#include "simulator/lowering/graph_builder.hpp"
+#include "simulator/problem.hpp"
+
+namespace dtfm {
+
+/// Every pipeline computes its micro-batches in the order of the schedule; a message is sent as soon as it is
+/// there, those of one kind between one pair of devices in order; the replicas of every layer exchange its
+/// gradients when all of them have done their last backward and have sent on what it says to the stage before
+/// (else the exchange would hold up the stages that still compute); the iteration ends with the step of all.
+/// Tasks come after all that they wait for. Computations are in seconds, on hosts of speed 1.
+///
+/// With `overlap`, the last backward of every replica is computed layer by layer, and the exchange of a layer
+/// begins when all replicas have its gradients. With tensor parallelism, every device of a stage sends its
+/// share of a message to the device of the same rank and waits for all shares. The two copies of tied
+/// embeddings, at the ends of a pipeline, are not exchanged with each other.
+///
+/// Throws Error for what cannot be run.
+LabelledGraph iteration_graph(const SimProblem& problem, const Plan& plan);
+
+/// The stages that are computed, which labels refer to: those of the plan, or for schedule `interleaved` the
+/// stages that it deals out. A plan gives every device its number of layers; they are cut into `chunks`
+/// parts, and part c of device d of p is stage c · p + d.
+Plan computed_stages(const Job& job, const Plan& plan);
+
+}  // namespace dtfm

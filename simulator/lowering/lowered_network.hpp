@@ -1,0 +1,54 @@
+// A topology as hosts, links and routes of a task graph: every constraint that applies to a message becomes a
+// link of its route. Host i is device i.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "planner/core/topology.hpp"
+#include "simulator/graph/task_graph.hpp"
+#include "simulator/model/constants.hpp"
+
+namespace dtfm {
+
+/// What a link of the graph stands for.
+struct LinkMeaning {
+  enum class Kind { flow, sender, pair_capacity, device_uplink, device_downlink, site_uplink, site_downlink };
+  Kind kind = Kind::flow;
+  /// Devices for flow, sender and device links, else sites. `to` of a sender's link is the first peer that it
+  /// was made for (it is shared by all peers of its entry); of uplinks and downlinks there is none.
+  int from = no_index, to = no_index;
+};
+
+/// Routes are made when they are first asked for, so that a graph has no more of them than it uses.
+///
+/// Every route has a link of its own pair of devices, which bears the latency and caps each flow; then what
+/// the flow shares with others: its sender's rate over the entry (`shared: sender`), the capacity of the pair
+/// of sites, uplink and downlink of the devices (not inside a host) and of the sites (not inside a site).
+/// Bandwidths are those of the topology in bytes per second; the graph's bandwidth factor is the network
+/// efficiency.
+class LoweredNetwork {
+ public:
+  /// Adds a host for each device to `graph` and sets its model; both arguments must outlive this.
+  LoweredNetwork(const Topology& topology, const SimConstants& constants, TaskGraph& graph);
+
+  /// Index into TaskGraph::routes of messages from device `from` to device `to` ≠ `from`.
+  int route(int from, int to);
+  /// Of each link of the graph.
+  const std::vector<LinkMeaning>& meanings() const { return meanings_; }
+
+ private:
+  using LinkKey = std::tuple<LinkMeaning::Kind, int, int, int>;  // with two ends and an entry of the topology
+  int link(const LinkKey& key, const LinkMeaning& meaning, BitsPerSecond bandwidth, Seconds latency);
+  std::vector<int> links_between(int from, int to);
+
+  const Topology& topology_;
+  TaskGraph& graph_;
+  std::vector<LinkMeaning> meanings_;
+  std::map<std::pair<int, int>, int> routes_;
+  std::map<LinkKey, int> links_;
+};
+
+}  // namespace dtfm

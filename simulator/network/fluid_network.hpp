@@ -1,0 +1,112 @@
+// Flows that arrive at, leave and share a network of links, always at their max-min fair rates (max_min.hpp),
+// kept up to date step by step.
+//
+// All changes of one instant are settled together, and only where they are felt. Two facts bound that. With L
+// the lowest level (rate ÷ weight) at which a change can be felt, nothing below L changes: progressive
+// filling passes through the same states up to there. And a link matters to others only if it is full. So a
+// few flows are freed and filled anew among all others, which stand still; where a link that stood still
+// should not have, its flows are freed too, and so on until the definition of fairness holds everywhere.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "simulator/network/max_min.hpp"
+
+namespace dtfm {
+
+class FluidNetwork {
+ public:
+  explicit FluidNetwork(std::span<const LinkCapacity> links);
+
+  /// A flow of `amount` bytes that begins to move at `now`, and its number, which is reused after `remove`.
+  /// Weight and shares above 0; a ceiling may be infinite.
+  int add(std::span<const LinkUse> uses, double amount, double weight, double ceiling, double now);
+  void remove(int flow);
+  void set_capacity(int link, double capacity);
+
+  /// Brings all rates up to date after the changes made at `now` (which never goes back). The flows whose end
+  /// has changed; valid until the next call.
+  std::span<const int> settle(double now);
+
+  double rate(int flow) const { return flows_[index(flow)].weight * flows_[index(flow)].level; }
+  /// When the last byte is through if no rate changes any more; infinite while nothing moves.
+  double end(int flow) const { return flows_[index(flow)].end; }
+  double remaining(int flow, double now) const;
+
+ private:
+  enum class Mark : std::uint8_t { standing, rising, stopped };
+  struct Use {
+    int link;
+    int slot;     // of this use in its link
+    double load;  // on the link, at level 1
+  };
+  struct Slot {
+    int flow;
+    int use;  // of this slot in the pool of uses
+    double load;
+  };
+  struct Flow {
+    double weight, level, next_level;
+    double ceiling, ceiling_level;  // its own, in bytes per second; of all limits to it alone, as a level
+    double remaining, updated, end;
+    int first_use, use_count;
+    int bottleneck;  // the link that holds it at its level, or none
+    int next_bottleneck;
+    bool settled;
+  };
+  struct Link {
+    double capacity;
+    double used, load;  // by all flows: now, and at level 1
+    double level;       // of the flows that this link holds; infinite when it holds none
+    int held;           // how many those are
+    bool fatpipe, touched, open;
+    // While settling: what does not move, and the flows that do.
+    double standing, rising_load, left, left_load, next_level;
+    int rising, left_rising, held_rising;
+  };
+  struct Candidate {
+    double level;
+    int id;  // a link, or ~flow for the flow's ceiling
+  };
+
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  std::span<Use> uses(const Flow& flow) { return {uses_.data() + flow.first_use, index(flow.use_count)}; }
+  int new_flow(std::size_t use_count);
+  void attach(int flow, const LinkUse& use, Use& place);
+  void detach(const Flow& flow, const Use& use);
+  void set_ceiling_level(Flow& flow);
+  void change_ceiling(int flow);
+  void push_if_full(int link);
+  void felt_from(double level);
+
+  void begin();
+  void touch(int link);
+  void free_flow(int flow);
+  void open(int link);
+  void fill();
+  void stop(int flow, double level, int bottleneck);
+  void stop_all_on(int link, double level);
+  bool stands_wrongly(int link) const;
+  bool open_wrong_links(bool all);
+  void commit(double now);
+  void commit_flow(int flow, double now);
+  void commit_link(Link& link);
+
+  std::vector<Flow> flows_;
+  std::vector<Mark> marks_;
+  std::vector<Use> uses_;
+  std::vector<std::vector<int>> unused_;  // flow numbers, by how many uses they have room for
+  std::vector<Link> links_;
+  std::vector<std::vector<Slot>> slots_;  // of each link
+
+  std::vector<int> restarted_, changed_links_;  // since the last settling
+  double felt_from_ = std::numeric_limits<double>::infinity();
+  std::vector<int> free_, touched_, changed_;
+  std::vector<Candidate> heap_;
+  std::size_t stopped_ = 0;
+};
+
+}  // namespace dtfm

@@ -1,0 +1,79 @@
+#include "simulator/network/max_min.hpp"
+
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// What is left of every shared link, and the load that the flows which still rise put on it at level 1.
+struct Filling {
+  std::vector<double> left, load;
+  std::vector<int> rising;
+};
+
+Filling empty_filling(std::span<const LinkCapacity> links, std::span<const FlowDemand> flows) {
+  Filling filling{std::vector<double>(links.size()), std::vector<double>(links.size()),
+                  std::vector<int>(links.size())};
+  for (std::size_t i = 0; i < links.size(); ++i) filling.left[i] = links[i].capacity;
+  for (const FlowDemand& flow : flows)
+    for (const LinkUse& use : flow.uses) {
+      filling.load[at(use.link)] += flow.weight * use.share;
+      ++filling.rising[at(use.link)];
+    }
+  return filling;
+}
+
+/// The level above which the flow would be over its own ceiling or that of a fat pipe.
+double ceiling_level(std::span<const LinkCapacity> links, const FlowDemand& flow) {
+  double ceiling = flow.ceiling;
+  for (const LinkUse& use : flow.uses) {
+    const LinkCapacity& link = links[at(use.link)];
+    if (link.sharing == Sharing::fatpipe) ceiling = std::min(ceiling, link.capacity / use.share);
+  }
+  return ceiling / flow.weight;
+}
+
+/// The level at which the link is full, when all flows on it rise.
+double full_level(const Filling& filling, const LinkCapacity& link, std::size_t i) {
+  if (link.sharing == Sharing::fatpipe || filling.rising[i] == 0) return infinity;
+  return std::max(filling.left[i], 0.0) / filling.load[i];
+}
+
+void stop(Filling& filling, const FlowDemand& flow, double level) {
+  for (const LinkUse& use : flow.uses) {
+    filling.left[at(use.link)] -= flow.weight * use.share * level;
+    filling.load[at(use.link)] -= flow.weight * use.share;
+    --filling.rising[at(use.link)];
+  }
+}
+
+}  // namespace
+
+std::vector<double> max_min_rates(std::span<const LinkCapacity> links, std::span<const FlowDemand> flows) {
+  Filling filling = empty_filling(links, flows);
+  std::vector<double> rates(flows.size(), -1);
+  for (std::size_t stopped = 0; stopped < flows.size();) {
+    std::vector<double> limit(flows.size(), infinity);  // of a flow's level, by its links and its ceiling
+    double level = infinity;
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      if (rates[i] >= 0) continue;
+      limit[i] = ceiling_level(links, flows[i]);
+      for (const LinkUse& use : flows[i].uses)
+        limit[i] = std::min(limit[i], full_level(filling, links[at(use.link)], at(use.link)));
+      level = std::min(level, limit[i]);
+    }
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      if (rates[i] >= 0 || limit[i] > level) continue;
+      rates[i] = flows[i].weight * level;
+      stop(filling, flows[i], level);
+      ++stopped;
+    }
+  }
+  return rates;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,33 @@
+// Why an iteration takes as long as it does.
+#pragma once
+
+#include <vector>
+
+#include "planner/core/topology.hpp"
+#include "simulator/report/sim_report.hpp"
+#include "simulator/run/observer.hpp"
+
+namespace dtfm {
+
+/// From the task that ends last back to the start: before a task that had to wait for its turn comes the one
+/// before it on its host or in its queue; before any other, the one that it waited for and that ended last.
+/// A step ends where the next one begins. Neighbours that compute the same stage on the same device, or send
+/// the same kind of thing between the same two devices, are one step; what takes no time is left out.
+std::vector<CriticalStep> critical_path(const Stretch& stretch, const Topology& topology);
+
+/// Of the last whole iteration seen.
+class CriticalPath : public RunObserver {
+ public:
+  /// `topology` must outlive this.
+  explicit CriticalPath(const Topology& topology) : topology_(topology) {}
+  void see(const Stretch& stretch) override {
+    if (stretch.kind == Stretch::Kind::iteration) steps_ = critical_path(stretch, topology_);
+  }
+  const std::vector<CriticalStep>& steps() const { return steps_; }
+
+ private:
+  const Topology& topology_;
+  std::vector<CriticalStep> steps_;
+};
+
+}  // namespace dtfm

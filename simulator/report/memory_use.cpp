@@ -1,0 +1,107 @@
+#include "simulator/report/memory_use.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "planner/core/index.hpp"
+#include "simulator/report/stretch_times.hpp"
+
+namespace dtfm {
+namespace {
+
+/// A forward or backward that took place.
+struct Computation {
+  int device, stage, pipeline, micro_batch;
+  bool is_forward;
+  Interval time;
+
+  auto stage_key() const { return std::tie(device, stage); }
+  auto batch_key() const { return std::tie(device, stage, pipeline, micro_batch); }
+};
+
+std::vector<Computation> computations_of(const Stretch& stretch) {
+  std::vector<Computation> computations;
+  for (std::size_t i = 0; i < stretch.graph.labels.size(); ++i) {
+    const TaskLabel& label = stretch.graph.labels[i];
+    const TaskRecord& record = stretch.replay.tasks[i];
+    const bool is_forward = label.activity == Activity::forward;
+    if (!is_forward && label.activity != Activity::backward) continue;
+    if (has_started(record))
+      computations.push_back(
+          {label.device, label.stage, label.pipeline, label.micro_batch, is_forward, busy(record, stretch)});
+  }
+  std::stable_sort(computations.begin(), computations.end(),
+                   [](const Computation& a, const Computation& b) { return a.batch_key() < b.batch_key(); });
+  return computations;
+}
+
+/// From the forward of a micro-batch, whose computations begin at `first`, to the end of its last backward,
+/// which may come in parts; to `end` where it has none.
+Interval held_time(const std::vector<Computation>& computations, std::size_t first, double end) {
+  Interval held = computations[first].time;
+  bool has_backward = false;
+  for (std::size_t i = first;
+       i < computations.size() && computations[i].batch_key() == computations[first].batch_key(); ++i) {
+    held.begin = std::min(held.begin, computations[i].time.begin);
+    held.end = std::max(held.end, computations[i].time.end);
+    has_backward |= !computations[i].is_forward;
+  }
+  return has_backward ? held : Interval{held.begin, end};
+}
+
+/// What is taken at one date and given back at another.
+class Changes {
+ public:
+  void hold(int device, double bytes, Interval time) {
+    changes_.push_back({time.begin, device, bytes});
+    changes_.push_back({time.end, device, -bytes});
+  }
+  void take(int device, double bytes, double date) { changes_.push_back({date, device, bytes}); }
+
+  std::vector<MemoryStep> steps(std::size_t devices) {
+    std::stable_sort(changes_.begin(), changes_.end(), [](const MemoryStep& a, const MemoryStep& b) {
+      return std::tie(a.date, a.device) < std::tie(b.date, b.device);
+    });
+    std::vector<double> held(devices), told(devices);
+    std::vector<MemoryStep> steps;
+    for (std::size_t i = 0; i < changes_.size(); ++i) {
+      const auto& [date, device, bytes] = changes_[i];
+      held[at(device)] += bytes;
+      const bool goes_on =
+          i + 1 < changes_.size() && changes_[i + 1].date == date && changes_[i + 1].device == device;
+      if (goes_on || held[at(device)] == told[at(device)]) continue;
+      told[at(device)] = held[at(device)];
+      steps.push_back({date, device, held[at(device)]});
+    }
+    return steps;
+  }
+
+ private:
+  std::vector<MemoryStep> changes_;
+};
+
+}  // namespace
+
+std::vector<MemoryStep> memory_steps(const Stretch& stretch, const StageMemoryOf& memory_of) {
+  const std::vector<Computation> computations = computations_of(stretch);
+  Changes changes;
+  StageMemory memory;
+  for (std::size_t i = 0; i < computations.size(); ++i) {
+    const Computation& it = computations[i];
+    if (i == 0 || computations[i - 1].stage_key() != it.stage_key()) {
+      memory = memory_of(it.device, it.stage);
+      changes.take(it.device, memory.state, stretch.start);
+    }
+    changes.hold(it.device, memory.working, it.time);
+    if (i > 0 && computations[i - 1].batch_key() == it.batch_key()) continue;
+    changes.hold(it.device, memory.activation, held_time(computations, i, stretch.end));
+  }
+  return changes.steps(stretch.graph.graph.hosts.size());
+}
+
+void MemoryUse::see(const Stretch& stretch) {
+  for (const MemoryStep& step : memory_steps(stretch, memory_of_))
+    peaks_[at(step.device)] = std::max(peaks_[at(step.device)], step.bytes);
+}
+
+}  // namespace dtfm

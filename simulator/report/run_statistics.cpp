@@ -1,0 +1,55 @@
+#include "simulator/report/run_statistics.hpp"
+
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+std::vector<int> sites_of(const Topology& topology) {
+  std::vector<int> sites;
+  for (const Device& device : topology.devices) sites.push_back(device.site);
+  return sites;
+}
+
+}  // namespace
+
+RunStatistics::RunStatistics(const Topology& topology, StageMemoryOf memory_of)
+    : topology_(topology),
+      device_use_(topology.size()),
+      site_traffic_(sites_of(topology)),
+      memory_use_(topology.size(), std::move(memory_of)),
+      critical_path_(topology) {}
+
+void RunStatistics::see(const Stretch& stretch) {
+  device_use_.see(stretch);
+  site_traffic_.see(stretch);
+  memory_use_.see(stretch);
+  critical_path_.see(stretch);
+}
+
+void RunStatistics::add_to(SimReport& report, std::vector<int> devices, const std::vector<double>& down_s,
+                           double length_s) const {
+  std::sort(devices.begin(), devices.end());
+  for (const int device : devices) {
+    const DeviceTimes& times = device_use_.times()[at(device)];
+    DeviceReport it;
+    it.device = device;
+    it.compute_s = times.compute_s;
+    it.waiting_network_s = times.waiting_network_s;
+    it.down_s = down_s[at(device)];
+    it.waiting_others_s = std::max(0.0, length_s - it.compute_s - it.waiting_network_s - it.down_s);
+    it.sending_s = times.sending_s;
+    it.receiving_s = times.receiving_s;
+    it.peak_memory_bytes = memory_use_.peaks()[at(device)];
+    const int gpu = topology_.devices[at(device)].gpu;
+    if (gpu >= 0) it.memory_bytes = topology_.gpus[at(gpu)].memory.value();
+    if (it.memory_bytes > 0 && it.peak_memory_bytes > it.memory_bytes) report.overfull.push_back(device);
+    report.devices.push_back(it);
+  }
+  report.links = site_traffic_.reports();
+  report.critical_path = critical_path_.steps();
+}
+
+}  // namespace dtfm

@@ -1,0 +1,35 @@
+// Everything of a report that is learnt by looking at the run.
+#pragma once
+
+#include <vector>
+
+#include "planner/core/topology.hpp"
+#include "simulator/report/critical_path.hpp"
+#include "simulator/report/device_use.hpp"
+#include "simulator/report/memory_use.hpp"
+#include "simulator/report/sim_report.hpp"
+#include "simulator/report/site_traffic.hpp"
+
+namespace dtfm {
+
+class RunStatistics : public RunObserver {
+ public:
+  /// `topology` must outlive this.
+  RunStatistics(const Topology& topology, StageMemoryOf memory_of);
+  void see(const Stretch& stretch) override;
+
+  /// Fills in what is known of `devices`, links, critical path and devices whose memory does not suffice. A
+  /// device was down for `down_s` (of each device of the topology) of the `length_s` seconds of the run. The
+  /// report has the devices in their order.
+  void add_to(SimReport& report, std::vector<int> devices, const std::vector<double>& down_s,
+              double length_s) const;
+
+ private:
+  const Topology& topology_;
+  DeviceUse device_use_;
+  SiteTraffic site_traffic_;
+  MemoryUse memory_use_;
+  CriticalPath critical_path_;
+};
+
+}  // namespace dtfm

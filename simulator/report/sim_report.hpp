@@ -1,0 +1,62 @@
+// The result of a simulation.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/report/distribution.hpp"
+
+namespace dtfm {
+
+struct IterationReport {
+  double start_s = 0, end_s = 0;
+  double duration_s() const { return end_s - start_s; }
+};
+
+/// Times are sums over the run; computing, waiting for the network, waiting for others and being down add up
+/// to the length of the run.
+struct DeviceReport {
+  int device = 0;
+  double compute_s = 0, waiting_network_s = 0, waiting_others_s = 0, down_s = 0;
+  double sending_s = 0, receiving_s = 0;           // beside the others
+  double peak_memory_bytes = 0, memory_bytes = 0;  // memory of the GPU; 0: not known
+};
+
+/// Of a pair of sites and a direction.
+struct LinkReport {
+  int from = 0, to = 0;  // sites
+  double bytes = 0;
+  double busy_s = 0;  // that at least one transfer was on it
+};
+
+/// One step of the chain of tasks that decides how long the last iteration takes, neighbours alike put
+/// together.
+struct CriticalStep {
+  std::string text;  // "send activations ohio/3 → berlin/0"
+  int tasks = 0;     // put together
+  double start_s = 0, end_s = 0;
+};
+
+/// What happened: a departure, a join, a recovery, a change of speed.
+struct EventReport {
+  double date_s = 0;
+  std::string text;
+};
+
+struct SimReport {
+  std::vector<IterationReport> iterations;
+  Distribution iteration_time_s;  // without the first iteration where there are more
+  double tokens_per_s = 0, model_flops_per_s = 0;
+  double peak_flops_per_s = 0;        // of all devices of the plan; 0: not known
+  double bubble = 0;                  // share of time of the devices of the plan that is not computing
+  std::vector<DeviceReport> devices;  // of the plan
+  std::vector<LinkReport> links;      // that carried something, the most bytes first
+  std::vector<EventReport> events;
+  double lost_work_s = 0;  // device-seconds of computations whose results were lost
+  std::vector<CriticalStep> critical_path;
+  std::vector<int> overfull;  // devices whose memory does not suffice: the plan is infeasible
+  std::string stopped;        // why before its end; empty: it was not
+  long long tasks = 0, events_handled = 0, flows = 0;
+};
+
+}  // namespace dtfm

@@ -1,0 +1,32 @@
+#include "simulator/report/site_traffic.hpp"
+
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+#include "simulator/report/stretch_times.hpp"
+
+namespace dtfm {
+
+void SiteTraffic::see(const Stretch& stretch) {
+  std::map<std::pair<int, int>, std::vector<Interval>> under_way;
+  const auto& tasks = stretch.graph.graph.tasks;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const TaskRecord& record = stretch.replay.tasks[i];
+    if (!is_message(tasks[i]) || !has_started(record)) continue;
+    const std::pair sites(site_[at(tasks[i].host)], site_[at(tasks[i].destination)]);
+    under_way[sites].push_back(busy(record, stretch));
+    if (record.state == TaskState::done) uses_[sites].bytes += tasks[i].amount;
+  }
+  for (auto& [sites, intervals] : under_way) uses_[sites].busy_s += covered(std::move(intervals));
+}
+
+std::vector<LinkReport> SiteTraffic::reports() const {
+  std::vector<LinkReport> reports;
+  for (const auto& [sites, use] : uses_)
+    reports.push_back({sites.first, sites.second, use.bytes, use.busy_s});
+  std::stable_sort(reports.begin(), reports.end(),
+                   [](const LinkReport& a, const LinkReport& b) { return a.bytes > b.bytes; });
+  return reports;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,36 @@
+// When the tasks of a stretch took place, those too that a departure cut off.
+#pragma once
+
+#include <cmath>
+
+#include "simulator/report/intervals.hpp"
+#include "simulator/run/observer.hpp"
+
+namespace dtfm {
+
+inline bool was_ready(const TaskRecord& record) {
+  return !std::isnan(record.ready);
+}
+inline bool has_started(const TaskRecord& record) {
+  return !std::isnan(record.start);
+}
+
+/// The end of a task that has started, or of the stretch where it has none.
+inline double end_of(const TaskRecord& record, const Stretch& stretch) {
+  return std::isnan(record.finish) ? stretch.end : record.finish;
+}
+
+/// From its start, or the date from which it could have started, to its end.
+inline Interval busy(const TaskRecord& record, const Stretch& stretch) {
+  return {record.start, end_of(record, stretch)};
+}
+inline Interval since_ready(const TaskRecord& record, const Stretch& stretch) {
+  return {record.ready, end_of(record, stretch)};
+}
+
+/// A flow from one device to another.
+inline bool is_message(const Task& task) {
+  return task.kind == TaskKind::flow && task.destination != task.host;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,40 @@
+// What a run does when machines have left or come back: who computes from now on. A policy is one function
+// and one line of the table in departure_policy.cpp.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "planner/core/plan.hpp"
+
+namespace dtfm {
+
+/// What a policy sees.
+struct FleetState {
+  const Plan& plan;                // with the devices that have the places now
+  const std::vector<bool>& there;  // of each device
+  std::span<const int> spares;     // that may take a place, the first first; some may be gone or have one
+};
+
+struct Decision {
+  Plan plan;                  // who has which place from now on; all pipelines, micro-batches as in `state`
+  std::vector<bool> running;  // of each pipeline; none: the run waits for a machine to come back
+};
+
+struct DeparturePolicy {
+  std::string_view name, what;
+  Decision (*decide)(const FleetState& state);
+};
+
+/// The first is the default.
+std::span<const DeparturePolicy> departure_policies();
+/// Throws Error ("did you mean" is for readers) for a name that is not there.
+const DeparturePolicy& departure_policy(std::string_view name);
+
+/// The pipelines of `plan` that run, with all micro-batches of it: those of the others are dealt to them in
+/// proportion to their own, by largest remainder, the first pipeline first; of an interleaved schedule, which
+/// needs multiples of the number of devices of a pipeline, so many at a time while that can be.
+Plan running_plan(const Plan& plan, const std::vector<bool>& running);
+
+}  // namespace dtfm

@@ -1,0 +1,26 @@
+// Who looks at a run while it is simulated: statistics, traces, lists of tasks.
+#pragma once
+
+#include "simulator/graph/graph_replay.hpp"
+#include "simulator/lowering/iteration_graph.hpp"
+
+namespace dtfm {
+
+/// A stretch of a run: an iteration, one that a departure ended early, or a recovery.
+struct Stretch {
+  enum class Kind { iteration, lost_iteration, recovery };
+  Kind kind = Kind::iteration;
+  int iteration = 0;          // that it is, or that it tries to be
+  double start = 0, end = 0;  // s since the start of the run; records of `replay` have the same origin
+  const LabelledGraph& graph;
+  const Replay& replay;  // a task that a departure cut off has a start and no finish
+};
+
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  /// Called for one stretch after the other; nothing of it is kept by the caller.
+  virtual void see(const Stretch& stretch) = 0;
+};
+
+}  // namespace dtfm

@@ -1,0 +1,135 @@
+#include "simulator/run/recovery_graph.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "simulator/model/stage_load.hpp"
+
+namespace dtfm {
+namespace {
+
+/// A place in the plan that holds the newest weights.
+struct Source {
+  int device, rank;
+  std::pair<int, int> layers;
+};
+
+class FetchList {
+ public:
+  FetchList(const SimProblem& problem, const Plan& computed, const std::vector<bool>& fresh)
+      : problem_(problem),
+        loads_(problem.job, problem.topology, problem.constants),
+        busy_s_(at(problem.topology.size())) {
+    for (const Pipeline& pipeline : computed.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        for (int rank = 0; at(rank) < stage.devices.size(); ++rank)
+          if (const int device = stage.devices[at(rank)]; fresh[at(device)])
+            sources_.push_back({device, rank, stage.layers});
+  }
+
+  /// All layers of `stage` for its device of that rank.
+  void add(const Stage& stage, Fetch fetch) {
+    for (int layer = stage.layers.first; layer < stage.layers.second; layer = fetch.layers.second) {
+      fetch.from.reset();
+      fetch.layers = {layer, next_source_after(layer, stage.layers.second, fetch.rank)};
+      choose_source(stage, fetch);
+      fetch.bytes = bytes_of(stage, fetch.layers);
+      fetches_.push_back(fetch);
+    }
+  }
+  std::vector<Fetch> take() { return std::move(fetches_); }
+
+ private:
+  double bytes_of(const Stage& stage, std::pair<int, int> layers) const {
+    return loads_.of({layers, stage.devices}).weight_bytes;
+  }
+
+  /// The first layer after `layer`, at most `end`, with which a source begins.
+  int next_source_after(int layer, int end, int rank) const {
+    for (const Source& source : sources_)
+      if (source.rank == rank && source.layers.first > layer) end = std::min(end, source.layers.first);
+    return end;
+  }
+
+  void choose_source(const Stage& stage, Fetch& fetch) {
+    const int first = fetch.layers.first;
+    double earliest = std::numeric_limits<double>::infinity();
+    const Source* chosen = nullptr;
+    double chosen_s = 0;
+    for (const Source& source : sources_) {
+      if (source.rank != fetch.rank || source.layers.first > first || source.layers.second <= first) continue;
+      const auto link = problem_.topology.link(source.device, fetch.to);
+      const std::pair layers{first, std::min(stage.layers.second, source.layers.second)};
+      const double duration = (Bytes(bytes_of(stage, layers)) / link.bandwidth).value();
+      const double end = busy_s_[at(source.device)] + duration + link.latency.value();
+      if (end > earliest || (end == earliest && source.device >= chosen->device)) continue;
+      earliest = end;
+      chosen = &source;
+      chosen_s = duration;
+    }
+    if (chosen == nullptr) return;
+    busy_s_[at(chosen->device)] += chosen_s;
+    fetch.from = chosen->device;
+    fetch.layers.second = std::min(stage.layers.second, chosen->layers.second);
+  }
+
+  const SimProblem& problem_;
+  const LoadModel loads_;
+  std::vector<Source> sources_;
+  std::vector<double> busy_s_;  // of each device, with what it has to send
+  std::vector<Fetch> fetches_;
+};
+
+TaskLabel label_of(const Fetch& fetch) {
+  TaskLabel label;
+  label.activity = Activity::fetch;
+  label.peer = fetch.to;
+  label.pipeline = fetch.pipeline;
+  label.stage = fetch.stage;
+  label.layer = fetch.layers.first;
+  label.rank = fetch.rank;
+  return label;
+}
+
+}  // namespace
+
+std::vector<Fetch> fetches_of(const SimProblem& problem, const Plan& computed,
+                              const std::vector<bool>& running, const std::vector<bool>& fresh) {
+  FetchList fetches(problem, computed, fresh);
+  for (int pipeline = 0; at(pipeline) < computed.pipelines.size(); ++pipeline) {
+    if (!running[at(pipeline)]) continue;
+    const std::vector<Stage>& stages = computed.pipelines[at(pipeline)].stages;
+    for (int stage = 0; at(stage) < stages.size(); ++stage)
+      for (int rank = 0; at(rank) < stages[at(stage)].devices.size(); ++rank) {
+        const int device = stages[at(stage)].devices[at(rank)];
+        if (!fresh[at(device)]) fetches.add(stages[at(stage)], {device, pipeline, stage, rank});
+      }
+  }
+  return fetches.take();
+}
+
+LabelledGraph recovery_graph(const SimProblem& problem, const std::vector<Fetch>& fetches,
+                             const std::optional<Checkpoint>& checkpoint) {
+  GraphBuilder builder(problem.topology, problem.constants);
+  std::vector<int> limited;  // tasks that the checkpoint's bandwidth holds back
+  for (const Fetch& fetch : fetches) {
+    DTFM_ASSERT(fetch.from || checkpoint);
+    const std::optional<int> from = fetch.from ? fetch.from : checkpoint->device;
+    if (from && *from != fetch.to) {
+      const Channel channel = builder.channel(*from, fetch.to, Activity::fetch);
+      const int task = builder.send(channel, fetch.bytes, {}, label_of(fetch));
+      if (!fetch.from && checkpoint->bandwidth > 0) limited.push_back(task);
+    } else {
+      // Read from a store that all are equally near to, or from a device's own disk.
+      const double bandwidth = checkpoint->bandwidth;
+      builder.wait(bandwidth > 0 ? fetch.bytes * bits_per_byte / bandwidth : 0, {}, label_of(fetch));
+    }
+  }
+  LabelledGraph graph = builder.take();
+  for (const int task : limited) graph.graph.tasks[at(task)].rate = checkpoint->bandwidth / bits_per_byte;
+  return graph;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,181 @@
+#include "simulator/run/scenario_profiles.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "simulator/run/trace_cursor.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+bool is_about(const LinkTrace& trace, int from, int to) {
+  return (trace.from[at(from)] && trace.to[at(to)]) ||
+         (trace.both_directions && trace.from[at(to)] && trace.to[at(from)]);
+}
+
+/// All devices other than `from` that get their messages from it over the same entry of the topology's links
+/// as `to`. An entry is known by its numbers: one that has the same is no different.
+bool is_about_all_receivers(const LinkTrace& trace, const Topology& topology, int from, int to) {
+  const Link entry = topology.link(from, to);
+  for (int device = 0; device < topology.size(); ++device) {
+    if (device == from || is_about(trace, from, device)) continue;
+    const Link other = topology.link(from, device);
+    if (other.shared_by_sender && other.bandwidth == entry.bandwidth && other.latency == entry.latency &&
+        other.capacity == entry.capacity)
+      return false;
+  }
+  return true;
+}
+
+bool is_about_sites(const LinkTrace& trace, const Topology& topology, int from_site, int to_site) {
+  for (int from = 0; from < topology.size(); ++from) {
+    if (topology.devices[at(from)].site != from_site) continue;
+    for (int to = 0; to < topology.size(); ++to)
+      if (from != to && topology.devices[at(to)].site == to_site && !is_about(trace, from, to)) return false;
+  }
+  return true;
+}
+
+bool concerns(const LinkTrace& link_trace, const Trace& trace, const LinkMeaning& meaning,
+              const Topology& topology) {
+  if (meaning.kind == LinkMeaning::Kind::flow) return is_about(link_trace, meaning.from, meaning.to);
+  if (link_trace.quantity == LinkTrace::Quantity::latency) return false;
+  if (meaning.kind == LinkMeaning::Kind::sender)
+    return is_about(link_trace, meaning.from, meaning.to) &&
+           is_about_all_receivers(link_trace, topology, meaning.from, meaning.to);
+  if (meaning.kind == LinkMeaning::Kind::pair_capacity)
+    return trace.relative && is_about_sites(link_trace, topology, meaning.from, meaning.to);
+  return false;
+}
+
+/// The product of the values of all traces, those that have not begun apart.
+double product(const std::vector<TraceCursor>& cursors) {
+  double value = 1;
+  for (const TraceCursor& cursor : cursors) value *= cursor.value().value_or(1);
+  return value;
+}
+
+std::vector<Profile::Step> steps_between(const std::vector<const Trace*>& traces, double start, double end) {
+  std::vector<TraceCursor> cursors;
+  for (const Trace* trace : traces) cursors.emplace_back(*trace, start);
+  std::vector<Profile::Step> steps{{start, product(cursors)}};
+  for (;;) {
+    double next = infinity;
+    for (const TraceCursor& cursor : cursors) next = std::min(next, cursor.next_date());
+    if (!(next <= end) || next == infinity) return steps;
+    for (TraceCursor& cursor : cursors)
+      if (cursor.next_date() == next) cursor.advance();
+    if (const double value = product(cursors); value != steps.back().value) steps.push_back({next, value});
+    if (steps.size() > ScenarioProfiles::most_changes)
+      throw Error("",
+                  "the traces of the scenario change too often: more than 20,000,000 times in the time "
+                  "that one iteration takes");
+  }
+}
+
+}  // namespace
+
+ScenarioProfiles::ScenarioProfiles(const Scenario& scenario, const Topology& topology,
+                                   const LabelledGraph& graph)
+    : scenario_(scenario) {
+  add_links(topology, graph);
+  add_speeds(graph);
+}
+
+void ScenarioProfiles::add_links(const Topology& topology, const LabelledGraph& graph) {
+  using Quantity = LinkTrace::Quantity;
+  for (const Quantity quantity : {Quantity::bandwidth, Quantity::latency}) {
+    std::map<std::vector<int>, std::size_t> group_of;  // by the traces
+    for (std::size_t link = 0; link < graph.links.size(); ++link) {
+      std::vector<int> traces;
+      for (const LinkTrace& it : scenario_.link_traces)
+        if (it.quantity == quantity &&
+            concerns(it, scenario_.traces[at(it.trace)], graph.links[link], topology))
+          traces.push_back(it.trace);
+      if (traces.empty()) continue;
+      const auto [entry, is_new] = group_of.emplace(traces, groups_.size());
+      if (is_new) {
+        LinkGroup& group = groups_.emplace_back();
+        group.quantity =
+            quantity == Quantity::bandwidth ? Profile::Quantity::bandwidth : Profile::Quantity::latency;
+        for (const int number : traces) {
+          const Trace& trace = scenario_.traces[at(number)];
+          if (trace.relative)
+            group.relative.push_back(&trace);
+          else
+            group.absolute = &trace;
+        }
+      }
+      const auto& given = graph.graph.links[link];
+      groups_[entry->second].targets.push_back(
+          {static_cast<int>(link), quantity == Quantity::bandwidth ? given.bandwidth : given.latency});
+    }
+  }
+}
+
+void ScenarioProfiles::add_speeds(const LabelledGraph& graph) {
+  std::map<int, std::vector<Profile::Step>> steps;
+  for (const DeviceEvent& event : scenario_.events) {
+    if (event.kind != DeviceEvent::Kind::speed) continue;
+    std::vector<Profile::Step>& of_device = steps[event.device];
+    if (!of_device.empty() && of_device.back().date == event.date) of_device.pop_back();
+    of_device.push_back({event.date, event.speed});
+  }
+  for (auto& [device, of_device] : steps)
+    speeds_.push_back({device, graph.graph.hosts[at(device)].speed, std::move(of_device)});
+}
+
+void ScenarioProfiles::add(const LinkGroup& group, double start, double end,
+                           std::vector<Profile>& profiles) const {
+  const double absolute_from = group.absolute ? group.absolute->steps.front().date : infinity;
+  if (start < absolute_from && !group.relative.empty()) {
+    const double last = absolute_from <= end ? std::nextafter(absolute_from, 0.0) : end;
+    profiles.push_back({group.quantity, group.targets, steps_between(group.relative, start, last)});
+  }
+  if (absolute_from > end) return;
+  std::vector<const Trace*> traces = group.relative;
+  traces.push_back(group.absolute);
+  std::vector<Profile::Target> targets = group.targets;
+  // Links carry bytes per second.
+  for (Profile::Target& target : targets)
+    target.scale = group.quantity == Profile::Quantity::bandwidth ? 1 / bits_per_byte : 1;
+  profiles.push_back(
+      {group.quantity, std::move(targets), steps_between(traces, std::max(start, absolute_from), end)});
+}
+
+std::vector<Profile> ScenarioProfiles::between(double start, double end) const {
+  std::vector<Profile> profiles;
+  for (const LinkGroup& group : groups_) add(group, start, end, profiles);
+  for (const HostSpeed& speed : speeds_) {
+    Profile profile{Profile::Quantity::speed, {{speed.host, speed.given}}, {}};
+    for (const Profile::Step& step : speed.steps)
+      if (step.date <= start)
+        profile.steps = {{start, step.value}};
+      else if (step.date <= end)
+        profile.steps.push_back(step);
+    if (!profile.steps.empty()) profiles.push_back(std::move(profile));
+  }
+  return profiles;
+}
+
+bool ScenarioProfiles::change_after(double date) const {
+  const auto changes = [&](const Trace* trace) {
+    return trace != nullptr && (trace->period > 0 || trace->steps.back().date > date);
+  };
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [&](const LinkGroup& group) {
+                       return changes(group.absolute) ||
+                              std::any_of(group.relative.begin(), group.relative.end(), changes);
+                     }) ||
+         std::any_of(speeds_.begin(), speeds_.end(),
+                     [&](const HostSpeed& speed) { return speed.steps.back().date > date; });
+}
+
+}  // namespace dtfm

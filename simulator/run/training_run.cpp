@@ -1,0 +1,286 @@
+#include "simulator/run/training_run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/rng.hpp"
+#include "simulator/engine/clock.hpp"
+#include "simulator/run/jitter.hpp"
+#include "simulator/run/recovery_graph.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+/// After so many changes of links that let nothing move, a stretch has come to a stand for ever.
+constexpr std::size_t futile_changes = 1'000'000;
+
+std::vector<int> given_spares(const Scenario& scenario, const Topology& topology) {
+  if (scenario.spares) return *scenario.spares;
+  std::vector<int> all(at(topology.size()));
+  for (int i = 0; i < topology.size(); ++i) all[at(i)] = i;
+  return all;
+}
+
+/// Device-seconds of computations that had begun by `end`.
+double computed_seconds(const TaskGraph& graph, const Replay& replay, double end) {
+  double sum = 0;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const TaskRecord& task = replay.tasks[i];
+    if (graph.tasks[i].kind != TaskKind::compute || std::isnan(task.start)) continue;
+    sum += (std::isnan(task.finish) ? end : task.finish) - task.start;
+  }
+  return sum;
+}
+
+std::size_t change_count(const std::vector<Profile>& profiles) {
+  std::size_t count = 0;
+  for (const Profile& profile : profiles) count += profile.steps.size();
+  return count;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+                         std::uint64_t seed)
+    : problem_(problem),
+      scenario_(scenario),
+      policy_(departure_policy(scenario.on_departure)),
+      seed_(seed),
+      machines_(scenario, problem.topology.size()),
+      spares_(given_spares(scenario, problem.topology)),
+      plan_(plan),
+      running_(plan.pipelines.size(), true),
+      runs_(at(problem.topology.size())),
+      had_place_(runs_.size()),
+      is_fresh_(runs_.size()) {
+  for (const int device : pipeline_major(plan)) had_place_[at(device)] = true;
+  make_graph();
+}
+
+SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserver*>& observers,
+                           const std::function<bool()>& stop) {
+  length_ = length;
+  observers_ = observers;
+  runs_.assign(runs_.size(), false);  // who is gone at the start was never expected
+  advance(0);
+  while (!is_over()) {
+    if (stop && stop()) {
+      report_.stopped = "interrupted";
+      break;
+    }
+    notice();
+    if (is_over()) break;
+    if (is_changed_) decide();
+    if (is_over()) break;
+    if (std::find(running_.begin(), running_.end(), true) == running_.end())
+      wait();
+    else if (recover())
+      iterate();
+  }
+  return std::move(report_);
+}
+
+std::vector<int> TrainingRun::devices() const {
+  std::vector<int> devices;
+  for (int i = 0; at(i) < had_place_.size(); ++i)
+    if (had_place_[at(i)]) devices.push_back(i);
+  return devices;
+}
+
+double TrainingRun::end_of_run() const {
+  return length_.seconds ? on_grid(*length_.seconds) : infinity;
+}
+
+bool TrainingRun::is_over() const {
+  if (!report_.stopped.empty()) return true;
+  return length_.seconds ? now_ >= end_of_run()
+                         : static_cast<int>(report_.iterations.size()) >= length_.iterations;
+}
+
+void TrainingRun::stop_for(const std::string& reason) {
+  report_.stopped =
+      fmt::format("after {} iterations, at {:.6g} s: {}", report_.iterations.size(), now_, reason);
+  if (length_.seconds) now_ = end_of_run();  // nothing more happens until then
+}
+
+/// Takes what happens up to `date`.
+void TrainingRun::advance(double date) {
+  now_ = std::min(date, end_of_run());
+  while (const DeviceEvent* event = machines_.take(now_)) take(*event);
+}
+
+void TrainingRun::take(const DeviceEvent& event) {
+  const std::string& id = problem_.topology.devices[at(event.device)].id;
+  if (event.kind == DeviceEvent::Kind::speed) {
+    note(event.date, fmt::format("{} computes at {:.4g} of its speed", id, event.speed));
+    return;
+  }
+  is_changed_ = true;
+  is_fresh_[at(event.device)] = false;
+  const bool leaves = event.kind == DeviceEvent::Kind::leave;
+  note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
+  if (leaves && runs_[at(event.device)])
+    known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
+}
+
+/// A departure is known some time later, in which there may be another one.
+void TrainingRun::notice() {
+  while (known_at_ > now_ && !is_over()) advance(known_at_);
+}
+
+/// Until somebody comes or goes.
+void TrainingRun::wait() {
+  const double next = machines_.next_change();
+  if (next == infinity)
+    stop_for("no pipeline is whole, and nobody joins any more");
+  else
+    advance(next);
+}
+
+void TrainingRun::decide() {
+  is_changed_ = false;
+  const Decision decision = policy_.decide({plan_, machines_.there(), spares_});
+  const bool is_new = decision.running != running_;
+  note_replacements(decision.plan);
+  plan_ = decision.plan;
+  running_ = decision.running;
+  const auto count = std::count(running_.begin(), running_.end(), true);
+  if (is_new) note(now_, fmt::format("{} of {} pipelines run", count, running_.size()));
+  runs_.assign(runs_.size(), false);
+  if (count == 0) return;
+  try {
+    make_graph();
+  } catch (const Error& error) {
+    stop_for(fmt::format("what is left of the plan cannot be run: {}", error.what()));
+  }
+}
+
+void TrainingRun::note_replacements(const Plan& next) {
+  const std::vector<int> before = pipeline_major(plan_), after = pipeline_major(next);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i] == after[i]) continue;
+    had_place_[at(after[i])] = true;
+    note(now_, fmt::format("{} takes the place of {}", problem_.topology.devices[at(after[i])].id,
+                           problem_.topology.devices[at(before[i])].id));
+  }
+}
+
+/// The graph of the pipelines that run, unless it is the one at hand.
+void TrainingRun::make_graph() {
+  const Plan plan = running_plan(plan_, running_);
+  const std::vector<int> devices = pipeline_major(plan);
+  for (const int device : devices) runs_[at(device)] = true;
+  if (devices == graph_devices_) return;
+  graph_ = iteration_graph(problem_, plan);
+  graph_devices_ = devices;
+  std::vector<int> numbers;  // of the pipelines that run, in the whole plan
+  for (int i = 0; at(i) < running_.size(); ++i)
+    if (running_[at(i)]) numbers.push_back(i);
+  for (TaskLabel& label : graph_.labels)
+    if (label.pipeline != no_index) label.pipeline = numbers[at(label.pipeline)];
+  amounts_.clear();
+  for (const Task& task : graph_.graph.tasks) amounts_.push_back(task.amount);
+  changes_.emplace(scenario_, problem_.topology, graph_);
+}
+
+/// Of a device that runs.
+double TrainingRun::next_departure() const {
+  double date = infinity;
+  for (const int device : graph_devices_) date = std::min(date, machines_.next_departure(device));
+  return date;
+}
+
+/// True when all who run have their weights, and nothing has had to be fetched for it.
+bool TrainingRun::recover() {
+  if (report_.iterations.empty()) return true;
+  const std::vector<Fetch> fetches =
+      fetches_of(problem_, computed_stages(problem_.job, plan_), running_, is_fresh_);
+  if (fetches.empty()) return true;
+  for (const Fetch& fetch : fetches)
+    if (!fetch.from && !scenario_.checkpoint) {
+      stop_for(
+          fmt::format("no device that is there has the weights of layers {} to {}, and the scenario names "
+                      "no checkpoint",
+                      fetch.layers.first, fetch.layers.second - 1));
+      return false;
+    }
+  LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
+  const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+  double bytes = 0;
+  for (const Fetch& fetch : fetches) bytes += fetch.bytes;
+  note(now_, fmt::format("recovery: {:.4g} GB of weights are fetched{}", bytes / 1e9,
+                         played.ended == ReplayEnd::finished ? "" : ", in vain"));
+  show(Stretch::Kind::recovery, played, graph);
+  if (played.ended == ReplayEnd::finished)
+    for (const Fetch& fetch : fetches) is_fresh_[at(fetch.to)] = true;
+  advance(played.end);
+  if (played.ended == ReplayEnd::stuck) stop_for("the weights never come");
+  return false;
+}
+
+void TrainingRun::iterate() {
+  draw_jitter();
+  const Played played = play(graph_, *changes_);
+  if (played.ended == ReplayEnd::finished) {
+    show(Stretch::Kind::iteration, played, graph_);
+    return complete(played.end);
+  }
+  show(Stretch::Kind::lost_iteration, played, graph_);
+  if (played.ended == ReplayEnd::cut && next_departure() <= played.end)
+    report_.lost_work_s += computed_seconds(graph_.graph, played.replay, played.end);
+  advance(played.end);
+  if (played.ended == ReplayEnd::stuck) stop_for("the iteration has come to a stand for ever");
+}
+
+void TrainingRun::draw_jitter() {
+  const std::uint64_t attempt = attempts_++;
+  if (scenario_.compute_jitter.cv == 0) return;
+  JitterFactors factors(Rng::for_task(seed_, attempt), scenario_.compute_jitter.cv);
+  for (std::size_t i = 0; i < amounts_.size(); ++i)
+    if (Task& task = graph_.graph.tasks[i]; task.kind == TaskKind::compute)
+      task.amount = amounts_[i] * factors.next();
+}
+
+/// Runs `graph` from now until it is done or the next departure or the end of the run breaks it off. Profiles
+/// are made for a window of time, which grows until the stretch fits in.
+TrainingRun::Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfiles& changes) {
+  const double until = std::min(next_departure(), end_of_run());
+  for (;; window_ *= 2) {
+    const double window_end = now_ + window_;
+    graph.graph.profiles = changes.between(now_, window_end);
+    const double known_until = changes.change_after(window_end) ? window_end : infinity;
+    Played played{replay(graph.graph, {now_, std::min(until, known_until)}), ReplayEnd::finished, 0};
+    played.ended = played.replay.ended;
+    const bool is_futile =
+        played.ended == ReplayEnd::stuck && change_count(graph.graph.profiles) > futile_changes;
+    if (played.ended != ReplayEnd::finished && known_until < until && !is_futile) continue;
+    if (played.ended == ReplayEnd::stuck && until < infinity) played.ended = ReplayEnd::cut;
+    played.end = played.ended == ReplayEnd::cut ? until : played.replay.makespan;
+    window_ = std::max(window_ / 2, 2 * (played.end - now_));
+    return played;
+  }
+}
+
+void TrainingRun::show(Stretch::Kind kind, const Played& played, const LabelledGraph& graph) {
+  report_.tasks += static_cast<long long>(played.replay.tasks.size());
+  report_.events_handled += played.replay.events;
+  report_.flows += played.replay.flows;
+  const Stretch stretch{kind,         static_cast<int>(report_.iterations.size()), now_, played.end, graph,
+                        played.replay};
+  for (RunObserver* observer : observers_) observer->see(stretch);
+}
+
+void TrainingRun::complete(double end) {
+  report_.iterations.push_back({now_, end});
+  is_fresh_ = runs_;
+  if (end == now_ && length_.seconds) return stop_for("an iteration takes no time");
+  advance(end);
+}
+
+}  // namespace dtfm

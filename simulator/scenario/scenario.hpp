@@ -1,0 +1,68 @@
+// What happens to the machines and the network while a plan runs: the scenario file of the contract as plain
+// values, names resolved against a topology.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dtfm {
+
+/// Values that hold from their date to the next one's; before the first date what the topology says holds.
+struct Trace {
+  struct Step {
+    double date, value;  // s; a factor, or bit/s, or s
+  };
+  std::vector<Step>
+      steps;          // at least one; dates increase strictly, from 0 or later, by less than a period in all
+  double period = 0;  // s after which it all comes again; 0: the last value stays
+  bool relative = false;  // values multiply what the topology says
+};
+
+/// A trace on every link from a device of `from` to a device of `to`, once.
+struct LinkTrace {
+  enum class Quantity { bandwidth, latency };
+  Quantity quantity = Quantity::bandwidth;
+  std::vector<bool> from, to;    // of each device
+  bool both_directions = false;  // and of links from `to` to `from`
+  int trace = 0;                 // index into Scenario::traces
+};
+
+/// At `date`, what `device` is from then on.
+struct DeviceEvent {
+  enum class Kind { leave, join, speed };
+  double date = 0;
+  int device = 0;
+  Kind kind = Kind::leave;
+  double speed = 1;  // of kind speed: factor on Device::speed
+};
+
+struct ComputeJitter {
+  double cv = 0;  // standard deviation ÷ mean of a lognormal factor of mean 1 on every computation; 0: none
+};
+
+/// Where weights are that no living device holds. It has those of the last completed iteration and never
+/// fails.
+struct Checkpoint {
+  double bandwidth = 0;  // bit/s that one device reads from it, however many read; 0: as the network gives
+  std::optional<int> device;  // beside which it lies, behind its links; nothing: equally near to all
+};
+
+struct Scenario {
+  std::string name;
+  std::uint64_t seed = 0;
+  std::optional<double> horizon_s;  // nothing: so many iterations
+  std::vector<Trace> traces;
+  std::vector<LinkTrace> link_traces;
+  /// By date. All devices are there before the first; one leaves that is there, joins that is not.
+  std::vector<DeviceEvent> events;
+  ComputeJitter compute_jitter;
+  std::string on_departure =
+      "restart-without-pipeline";          // a policy by name: simulator/run/departure_policy.hpp
+  double detection_s = 0;                  // from a departure to the moment at which the others know
+  std::optional<std::vector<int>> spares;  // devices that may take a place; nothing: all that the plan leaves
+  std::optional<Checkpoint> checkpoint;    // nothing: weights that no living device holds are lost
+};
+
+}  // namespace dtfm

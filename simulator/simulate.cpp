@@ -1,0 +1,94 @@
+#include "simulator/simulate.hpp"
+
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/core/rng.hpp"
+#include "simulator/model/stage_load.hpp"
+#include "simulator/report/run_statistics.hpp"
+#include "simulator/report/stage_memory.hpp"
+#include "simulator/run/training_run.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Per second: what iterations bring of which each has `amount`. See `simulate`.
+double rate_of(const SimReport& report, double amount, double end) {
+  const std::size_t count = report.iterations.size();
+  if (count == 0) return 0;
+  const double time = count == 1 ? end : end - report.iterations.front().end_s;
+  return time > 0 ? static_cast<double>(count == 1 ? 1 : count - 1) * amount / time : 0;
+}
+
+double micro_batches_of(const Plan& plan) {
+  double count = 0;
+  for (const Pipeline& pipeline : plan.pipelines) count += pipeline.micro_batches;
+  return count;
+}
+
+/// Of a micro-batch, all layers.
+double model_flops(const SimProblem& problem, const Plan& plan) {
+  const LoadModel loads(problem.job, problem.topology, problem.constants);
+  double flops = 0;
+  for (const Stage& stage : plan.pipelines.front().stages)
+    flops += loads.of(stage).model_flops * static_cast<double>(stage.devices.size());
+  return flops;
+}
+
+/// FLOP/s of all devices of the report; 0 where one is not known.
+double peak_flops(const SimReport& report, const Topology& topology) {
+  double sum = 0;
+  for (const DeviceReport& it : report.devices) {
+    const Device& device = topology.devices[at(it.device)];
+    if (device.gpu < 0 || !topology.gpus[at(device.gpu)].peak) return 0;
+    sum += topology.gpus[at(device.gpu)].peak->value() * device.speed;
+  }
+  return sum;
+}
+
+/// Share of the time of all devices of the report in which they do not compute.
+double bubble_of(const SimReport& report, double length) {
+  double computing = 0;
+  for (const DeviceReport& device : report.devices) computing += device.compute_s;
+  const double time = static_cast<double>(report.devices.size()) * length;
+  return time > 0 ? 1 - computing / time : 0;
+}
+
+Distribution iteration_time(const std::vector<IterationReport>& iterations) {
+  std::vector<double> durations;
+  for (std::size_t i = iterations.size() > 1 ? 1 : 0; i < iterations.size(); ++i)
+    durations.push_back(iterations[i].duration_s());
+  return distribution(std::move(durations));
+}
+
+}  // namespace
+
+SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+                   const SimOptions& options) {
+  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next());
+  RunStatistics statistics(problem.topology, stage_memory(problem, plan));
+  std::vector<RunObserver*> observers{&statistics};
+  observers.insert(observers.end(), options.observers.begin(), options.observers.end());
+  SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
+
+  const double length = run.length_s(), micro_batches = micro_batches_of(plan);
+  statistics.add_to(report, run.devices(), down_times(scenario, problem.topology.size(), length), length);
+  report.iteration_time_s = iteration_time(report.iterations);
+  const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
+  report.tokens_per_s = rate_of(report, tokens, length);
+  report.model_flops_per_s = rate_of(report, micro_batches * model_flops(problem, plan), length);
+  report.peak_flops_per_s = peak_flops(report, problem.topology);
+  report.bubble = bubble_of(report, length);
+  return report;
+}
+
+std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+                                        const SimOptions& options, int samples, int threads) {
+  return parallel_map(samples, threads, [&](int sample) {
+    SimOptions own = options;
+    own.seed = options.seed + static_cast<std::uint64_t>(sample);
+    own.observers.clear();
+    return simulate(problem, plan, scenario, own);
+  });
+}
+
+}  // namespace dtfm

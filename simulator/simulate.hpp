@@ -1,0 +1,36 @@
+// The simulator as one call.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "planner/core/plan.hpp"
+#include "simulator/problem.hpp"
+#include "simulator/report/sim_report.hpp"
+#include "simulator/run/observer.hpp"
+#include "simulator/scenario/scenario.hpp"
+
+namespace dtfm {
+
+struct SimOptions {
+  int iterations = 3;                   // the first is reported apart; a scenario's horizon takes their place
+  std::uint64_t seed = 0;               // with the scenario's: of the jitter
+  std::function<bool()> stop;           // asked between stretches; nothing: never
+  std::vector<RunObserver*> observers;  // beside the report's own
+};
+
+/// Replays `plan` under `scenario`. The same arguments give the same report on any machine with the same
+/// compiler. Throws Error for a plan that cannot be run; one that departures end is told in `stopped`.
+///
+/// With n iterations, tokens and model FLOPs per second are those of iterations 2 … n over the time from the
+/// end of the first to the end of the run, recoveries and what was lost included; of the only one over the
+/// whole run.
+SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+                   const SimOptions& options);
+
+/// Replicas of a run that chance makes different: sample i is `simulate` with seed `options.seed` + i,
+/// without observers. The same reports for any number of threads. simulator/report/samples.hpp sums them up.
+std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+                                        const SimOptions& options, int samples, int threads);
+
+}  // namespace dtfm

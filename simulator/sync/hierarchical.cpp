@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+#include "simulator/sync/sync.hpp"
+
+namespace dtfm {
+namespace {
+
+/// The devices of every site, in the order in which they come.
+std::vector<std::vector<int>> by_site(const Topology& topology, const std::vector<int>& devices) {
+  std::vector<std::vector<int>> sites;
+  for (const int device : devices) {
+    const auto here = std::find_if(sites.begin(), sites.end(), [&](const std::vector<int>& site) {
+      return topology.devices[at(site.front())].site == topology.devices[at(device)].site;
+    });
+    if (here == sites.end())
+      sites.push_back({device});
+    else
+      here->push_back(device);
+  }
+  return sites;
+}
+
+}  // namespace
+
+std::vector<int> hierarchical(GraphBuilder& builder, const Exchange& exchange) {
+  ExchangeMessages messages(builder, exchange);
+  const auto sites = by_site(builder.topology(), exchange.devices);
+  std::size_t shards = exchange.devices.size();
+  for (const auto& site : sites) shards = std::min(shards, site.size());
+  const double shard = exchange.bytes / static_cast<double>(shards);
+
+  std::vector<std::vector<int>> owners(shards), sums(shards);  // [shard][site]
+  for (const auto& site : sites)
+    for (std::size_t k = 0; k < shards; ++k) {
+      std::vector<int> received = {exchange.start};
+      for (const int device : site)
+        if (device != site[k]) received.push_back(messages.send(device, site[k], shard, exchange.start, 0));
+      owners[k].push_back(site[k]);
+      sums[k].push_back(messages.join(received, site[k], 0));
+    }
+  for (std::size_t k = 0; k < shards; ++k) sums[k] = messages.around(owners[k], sums[k], shard, 1);
+
+  const int last_phase = 2 * static_cast<int>(sites.size()) - 1;
+  std::vector<int> last(exchange.devices.size());
+  for (std::size_t t = 0; t < sites.size(); ++t)
+    for (const int device : sites[t]) {
+      std::vector<int> received;
+      for (std::size_t k = 0; k < shards; ++k)
+        received.push_back(device == sites[t][k]
+                               ? sums[k][t]
+                               : messages.send(sites[t][k], device, shard, sums[k][t], last_phase));
+      const auto place = std::find(exchange.devices.begin(), exchange.devices.end(), device);
+      last[static_cast<std::size_t>(place - exchange.devices.begin())] =
+          messages.join(received, device, last_phase);
+    }
+  return last;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,25 @@
+#include "simulator/sync/sync.hpp"
+
+namespace dtfm {
+
+std::vector<int> ExchangeMessages::around(const std::vector<int>& devices, std::vector<int> ready,
+                                          double bytes, int phase) {
+  const std::size_t n = devices.size();
+  for (std::size_t step = 0; step + 1 < n; ++step)
+    for (int half = 0; half < 2; ++half) {  // of the phases: reduce-scatter, all-gather
+      std::vector<int> received(n);
+      for (std::size_t i = 0; i < n; ++i)
+        received[(i + 1) % n] =
+            send(devices[i], devices[(i + 1) % n], bytes / static_cast<double>(n), ready[i], phase);
+      ready = received;
+      ++phase;
+    }
+  return ready;
+}
+
+std::vector<int> ring(GraphBuilder& builder, const Exchange& exchange) {
+  const std::vector<int> ready(exchange.devices.size(), exchange.start);
+  return ExchangeMessages(builder, exchange).around(exchange.devices, ready, exchange.bytes, 0);
+}
+
+}  // namespace dtfm

@@ -1,0 +1,23 @@
+#include "simulator/sync/sync.hpp"
+
+namespace dtfm {
+
+std::vector<int> sharded_ps(GraphBuilder& builder, const Exchange& exchange) {
+  ExchangeMessages messages(builder, exchange);
+  const std::vector<int>& devices = exchange.devices;
+  const std::size_t n = devices.size();
+  const double shard = exchange.bytes / static_cast<double>(n);
+  std::vector<int> ready(n, exchange.start);
+  for (const int phase : {0, 1}) {
+    std::vector<std::vector<int>> received(n);
+    for (std::size_t from = 0; from < n; ++from)
+      for (std::size_t step = 1; step < n; ++step) {
+        const std::size_t to = (from + step) % n;
+        received[to].push_back(messages.send(devices[from], devices[to], shard, ready[from], phase));
+      }
+    for (std::size_t i = 0; i < n; ++i) ready[i] = messages.join(received[i], devices[i], phase);
+  }
+  return ready;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,51 @@
+#include "simulator/sync/sync.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm {
+namespace {
+
+struct Sync {
+  std::string_view name;
+  std::vector<int> (*add)(GraphBuilder&, const Exchange&);
+};
+
+constexpr Sync syncs[] = {{"sharded-ps", sharded_ps},
+                          {"central-ps", central_ps},
+                          {"ring", ring},
+                          {"tree", tree},
+                          {"hierarchical", hierarchical}};
+
+TaskLabel label_of(Activity activity, int layer, int phase) {
+  TaskLabel label;
+  label.activity = activity;
+  label.layer = layer;
+  label.phase = phase;
+  return label;
+}
+
+}  // namespace
+
+int ExchangeMessages::send(int from, int to, double bytes, int after, int phase) {
+  return builder_.send(builder_.channel(from, to, Activity::exchange), bytes, std::array{after},
+                       label_of(Activity::exchange, exchange_.layer, phase));
+}
+
+int ExchangeMessages::join(const std::vector<int>& tasks, int device, int phase) {
+  TaskLabel label = label_of(Activity::wait, exchange_.layer, phase);
+  label.device = device;
+  return builder_.wait(0, tasks, label);
+}
+
+std::vector<int> add_exchange(GraphBuilder& builder, std::string_view name, const Exchange& exchange) {
+  DTFM_ASSERT(exchange.devices.size() > 1);
+  for (const Sync& sync : syncs)
+    if (sync.name == name) return sync.add(builder, exchange);
+  throw Error("", fmt::format("there is no gradient_sync `{}`", name));
+}
+
+}  // namespace dtfm

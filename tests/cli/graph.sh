@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# dtfm-sim --graph: what it prints and writes, and what it refuses.
+# shellcheck disable=SC2016 # messages have words in back quotes
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$0")/lib.sh" "$@"
+help='(see dtfm-sim --help)'
+
+cat >graph.txt <<'END'
+host a
+host b
+link wan 1e6 0.25
+route a b wan
+fail host b 3 4
+compute c a 1
+flow f a b 1e6 after c
+flow g a b 2e6 after f
+delay d 1 after g
+END
+
+run --help
+expect_status 0 --help
+for words in '--graph' '--tasks' '--stats' 'Exit codes' 'dtfm-sim --graph ring.txt'; do expect_in "$out" "$words"; done
+# The graph of the help is one.
+sed -n '/^  host a$/,/^$/p' "$out" >help.txt
+run --graph help.txt
+expect_status 0 'the graph of --help'
+expect_in "$out" '2 done, 0 failed, 0 blocked'
+rm help.txt
+run --version
+expect_status 0 --version
+[[ $(cat "$out") =~ ^dtfm-sim\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version: $(cat "$out")"
+
+# c by 1; f: 0.25 s and 1 s; g: from 2.25 on, failed by its destination at 3.
+expected='id,state,ready,start,finish
+c,DONE,0,0,1
+f,DONE,1,1,2.25
+g,FAILED,2.25,2.25,3
+d,BLOCKED,,,'
+run --graph graph.txt --tasks -
+expect_status 0 --tasks -
+expect_no_stderr --tasks -
+[[ $(cat "$out") == "$expected" ]] || fail "--tasks -: $(cat "$out")"
+run --graph graph.txt --tasks tasks.csv -o result.json
+expect_status 0 'two outputs'
+[[ $(cat tasks.csv) == "$expected" ]] || fail "tasks.csv: $(cat tasks.csv)"
+expect_in "$out" 'makespan  3 s'
+expect_in "$out" '2 done, 1 failed, 1 blocked'
+expect_json result.json
+expect_in result.json '"schema": "dtfm-sim-graph/1"'
+expect_in result.json '"makespan_s": 3,'
+expect_in result.json '"done": 2, "failed": 1, "blocked": 1'
+run --graph graph.txt --quiet --stats
+expect_status 0 --stats
+expect_no_stdout --quiet
+expect_json "$err"
+for key in '"tasks": 4' '"flows": 2' '"events": ' '"read_cpu_s": ' '"run_cpu_s": ' '"peak_rss_bytes": '; do
+  expect_in "$err" "$key"
+done
+cp tasks.csv first.csv
+run --graph graph.txt --tasks tasks.csv --quiet
+cmp -s tasks.csv first.csv || fail 'the same graph twice gives other bytes'
+
+expect_refused "TOPOLOGY PLAN or --graph FILE is missing $help"
+expect_refused "unexpected argument \`--grap\`; did you mean \`--graph\`? $help" --grap graph.txt
+expect_refused 'TOPOLOGY: is for plans, and --graph replays none' --graph graph.txt graph.txt
+run --graph
+expect_status 2 'an option without its value'
+expect_refused 'missing.txt: cannot be opened: No such file or directory' --graph missing.txt
+mkdir there
+expect_refused 'there: cannot write: it is a folder' --graph graph.txt --tasks there
+expect_refused 'missing/x.csv: cannot write: No such file or directory' --graph graph.txt --tasks missing/x.csv
+expect_refused '/dev/full: cannot write: it is not a regular file' --graph graph.txt -o /dev/full
+expect_refused './graph.txt: cannot write: it is an input' --graph graph.txt -o ./graph.txt
+
+# Nothing is written for a graph that cannot be read, and nothing of what was there is lost.
+sed 's/^flow/flwo/' graph.txt >bad.txt
+expect_refused 'bad.txt:7:1: unknown statement `flwo`; did you mean `flow`?' --graph bad.txt --tasks tasks.csv -o result.json
+cmp -s tasks.csv first.csv || fail 'a bad graph changed an output that was there'
+
+finish

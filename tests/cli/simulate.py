@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""dtfm-sim TOPOLOGY PLAN from outside: what it prints and writes, its exit codes, and what it refuses.
+
+usage: simulate.py DTFM-PLAN DTFM-SIM
+"""
+import csv
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+TOPOLOGY = """\
+version: 1
+name: three-sites
+gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s}]
+devices:
+  - {site: oregon, count: 2, gpu: card}
+  - {site: ohio, count: 2, gpu: card}
+  - {site: tokyo, count: 2, gpu: card}
+links:
+  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}
+  - {between: ["*", "*"], latency: 50 ms, bandwidth: 0.5 Gbps}
+"""
+JOB = """\
+version: 1
+name: small
+model: {kind: transformer, layers: 12, hidden: 512, heads: 8, sequence: 512, vocabulary: 1000}
+training: {global_batch: 24}
+parallelism: {pipeline: 3}
+"""
+JITTER = """\
+version: 1
+name: jitter
+seed: 3
+compute_jitter: {kind: lognormal, cv: 0.2}
+"""
+CONTRACT_KEYS = {"schema", "iterations", "iteration_time_s", "tokens_per_s", "model_flops_per_s", "devices", "links",
+                 "events", "lost_work_s", "critical_path", "simulator"}
+DEVICE_KEYS = {"device", "compute_s", "waiting_s", "sending_s", "down_s", "peak_memory_bytes"}
+PLAN, SIM = (Path(name).resolve() for name in sys.argv[1:3])
+failures = []
+
+
+def check(holds, *what):
+    if not holds:
+        failures.append(" ".join(str(part) for part in what))
+
+
+def run(*arguments, status=0, program=SIM):
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False)
+    check(done.returncode == status, f"{arguments}: exit {done.returncode} instead of {status}: {done.stderr}")
+    return done
+
+
+def close(a, b):
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def small(*more):
+    return ("net.yaml", "plan.json", *more)
+
+
+def prepare():
+    for name, text in (("net.yaml", TOPOLOGY), ("job.yaml", JOB), ("jitter.yaml", JITTER)):
+        Path(name).write_text(text, encoding="utf-8")
+    run("net.yaml", "--job", "job.yaml", "-o", "plan.json", program=PLAN)
+
+
+def test_help():
+    text = run("--help").stdout
+    for word in ("TOPOLOGY", "PLAN", "--job", "--scenario", "--iterations", "--seed", "--samples", "--threads", "--output",
+                 "--trace", "--tasks", "--format", "--stats", "--quiet", "--graph", "Examples", "Exit codes"):
+        check(word in text, "--help lacks", word)
+    check("--report" not in text, "--help offers a report that is not there")
+
+
+def test_summary():
+    done = run(*small())
+    check(done.stderr == "", "a short run says", done.stderr)
+    for words in ("three-sites: 6 devices in 3 sites, job small", "2 pipelines of 3 stages, gpipe, sharded-ps; 3 iterations",
+                  "tokens/s", "of the peak, 60 TFLOP/s", "bubble", "where the time goes", "ohio/1", "Critical path",
+                  "busiest links", "the first "):
+        check(words in done.stdout, "the summary lacks", words, "in", done.stdout)
+    check(all(len(line) <= 110 and line == line.rstrip() for line in done.stdout.splitlines()), "untidy lines", done.stdout)
+
+
+def test_result():
+    done = run(*small("-o", "result.json", "--format", "json", "--quiet"))
+    check(done.stdout == Path("result.json").read_text(encoding="utf-8"), "--format json is not what -o writes")
+    result = json.loads(done.stdout)
+    check(CONTRACT_KEYS <= result.keys(), "result lacks", CONTRACT_KEYS - result.keys())
+    check(result["schema"] == "dtfm-sim/1" and len(result["iterations"]) == 3, result["schema"], result["iterations"])
+    length = result["iterations"][-1]["end_s"]
+    times = [it["duration_s"] for it in result["iterations"][1:]]
+    check(close(result["iteration_time_s"]["mean"], sum(times) / 2), "mean of", times)
+    # 24 sequences of 512 tokens an iteration.
+    check(close(result["tokens_per_s"], 24 * 512 / result["iteration_time_s"]["mean"]), "tokens/s", result["tokens_per_s"])
+    for device in result["devices"]:
+        check(DEVICE_KEYS <= device.keys(), "device lacks", DEVICE_KEYS - device.keys())
+        check(close(device["compute_s"] + device["waiting_s"] + device["down_s"], length), "times of", device)
+        check(close(device["waiting_s"], device["waiting_network_s"] + device["waiting_others_s"]), "waiting of", device)
+        check(0 < device["compute_s"] < length and 0 < device["peak_memory_bytes"] < 16e9, device)
+    expected = [f"{site}/{number}" for site in ("oregon", "ohio", "tokyo") for number in range(2)]
+    check([it["device"] for it in result["devices"]] == expected, "devices are not in their order")
+    path = result["critical_path"]
+    check(close(path[-1]["end_s"], length) and close(path[0]["start_s"], result["iterations"][-1]["start_s"]),
+          "the critical path does not reach from the begin to the end of the last iteration")
+    check(all(a["end_s"] == b["start_s"] for a, b in zip(path, path[1:])), "the critical path has gaps")
+    one = json.loads(run(*small("--iterations", 1, "--format", "json")).stdout)
+    check(len(one["iterations"]) == 1 and close(one["iteration_time_s"]["mean"], one["iterations"][0]["duration_s"]), "one")
+
+
+def test_job_replaces():
+    Path("batch.yaml").write_text(JOB.replace("small", "half").replace("hidden: 512", "hidden: 1024"), encoding="utf-8")
+    other = json.loads(run(*small("--job", "batch.yaml", "--format", "json")).stdout)
+    own = json.loads(run(*small("--format", "json")).stdout)
+    check(other["job"] == "half" and own["job"] == "small", "--job does not replace the job of the plan")
+    check(other["iteration_time_s"]["mean"] > own["iteration_time_s"]["mean"], "twice as wide is not slower")
+
+
+def test_trace_and_tasks():
+    run(*small("--trace", "trace.json", "--tasks", "tasks.csv", "-o", "result.json"))
+    result = json.loads(Path("result.json").read_text(encoding="utf-8"))
+    events = json.loads(Path("trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    check({event["ph"] for event in events} == {"M", "X", "C"}, "kinds of events")
+    timed = [event for event in events if event["ph"] != "M"]
+    check(all(a["ts"] <= b["ts"] for a, b in zip(timed, timed[1:])), "the trace is not in order of time")
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    rows = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    computed, until = defaultdict(float), defaultdict(float)
+    for event in timed:
+        if event["ph"] != "X":
+            continue
+        check(event["dur"] >= 0, "negative duration", event)
+        row = (event["pid"], event["tid"])
+        check(row in rows, "a row without a name", event)
+        check(event["ts"] >= until[row] - 1e-3, "slices of one row overlap", event)
+        until[row] = event["ts"] + event["dur"]
+        if rows[row] == "compute":
+            computed[names[event["pid"]]] += event["dur"] / 1e6
+    for device in result["devices"]:
+        # A slice is rounded to a nanosecond at both ends.
+        check(abs(computed[device["device"]] - device["compute_s"]) < 1e-6, "computing of", device["device"])
+    kinds = defaultdict(list)
+    for (process, _), name in rows.items():
+        kinds[process].append(name)
+    for process, name in names.items():
+        if process > 0:
+            check({"compute"} < set(kinds[process]), name, "has rows", kinds[process])
+            check(len(kinds[process]) == len(set(kinds[process])), "a row twice", kinds[process])
+    counters = {event["name"] for event in timed if event["ph"] == "C"}
+    check("memory" in counters and any("→" in name for name in counters), "counters", counters)
+    with open("tasks.csv", encoding="utf-8", newline="") as file:
+        tasks = list(csv.DictReader(file))
+    check(tasks[0].keys() == {"id", "state", "ready", "start", "finish"}, tasks[0])
+    check(len(tasks) == result["simulator"]["tasks"], len(tasks), "tasks instead of", result["simulator"]["tasks"])
+    check(len({task["id"] for task in tasks}) == len(tasks), "ids come twice")
+    check(all(task["state"] == "DONE" for task in tasks), "tasks that were not done")
+    check(close(max(float(task["finish"]) for task in tasks), result["iterations"][-1]["end_s"]), "the end of the tasks")
+    printed = run(*small("--tasks", "-")).stdout
+    check(printed == Path("tasks.csv").read_text(encoding="utf-8"), "--tasks - prints something else")
+
+
+def test_threads_and_seeds():
+    outputs = {}
+    for threads in (1, 2, 3, 8):
+        name = f"samples-{threads}.json"
+        done = run(*small("--scenario", "jitter.yaml", "--samples", 6, "--threads", threads, "-o", name))
+        outputs[threads] = (done.stdout, Path(name).read_text(encoding="utf-8"))
+    check(len(set(outputs.values())) == 1, "other bytes for other threads")
+    samples = json.loads(outputs[1][1])["samples"]
+    check(samples["runs"] == 6 and len(set(samples["mean_iteration_time_s"])) == 6, "samples", samples)
+    check({"mean", "p50", "p95", "p99", "min", "max"} == samples["iteration_time_s"].keys(), samples)
+    check("samples" in outputs[1][0] and "6 runs" in outputs[1][0], "the summary does not tell of samples")
+    by_seed = [run(*small("--scenario", "jitter.yaml", "--seed", seed, "--format", "json", "--trace", f"{i}.json",
+                          "--tasks", f"{i}.csv")).stdout for i, seed in enumerate((1, 1, 2))]
+    check(by_seed[0] == by_seed[1] and by_seed[0] != by_seed[2], "the seed decides nothing, or not all")
+    for kind in ("json", "csv"):
+        check(Path(f"0.{kind}").read_bytes() == Path(f"1.{kind}").read_bytes(), "another", kind, "for the same seed")
+        check(Path(f"0.{kind}").read_bytes() != Path(f"2.{kind}").read_bytes(), "the same", kind, "for another seed")
+
+
+def test_stats_and_quiet():
+    done = run(*small("--stats", "--quiet"))
+    stats = json.loads(done.stderr)
+    check(stats.keys() == {"tasks", "flows", "events", "read_cpu_s", "run_cpu_s", "peak_rss_bytes"}, done.stderr)
+    check(stats["tasks"] > stats["flows"] > 0 and done.stderr.count("\n") == 1, done.stderr)
+
+
+def test_memory():
+    Path("tight.yaml").write_text(TOPOLOGY.replace("16 GB", "0.1 GB"), encoding="utf-8")
+    run("tight.yaml", "--job", "job.yaml", "-o", "tight.json", program=PLAN)
+    done = run("tight.yaml", "tight.json", "-o", "over.json", status=3)
+    check(re.search(r"does not fit: oregon/0 needs .* and has 100 MB", done.stdout), "the summary names no device", done.stdout)
+    result = json.loads(Path("over.json").read_text(encoding="utf-8"))
+    check("oregon/0" in result["overfull"], result["overfull"])
+
+
+def refused(message, *arguments):
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in Path().iterdir())
+    done = run(*arguments, status=2)
+    check(done.stderr == f"dtfm-sim: {message}\n", arguments, "says", repr(done.stderr), "instead of", repr(message))
+    check(done.stdout == "", arguments, "prints", done.stdout)
+    after = sorted((path.name, path.stat().st_mtime_ns) for path in Path().iterdir())
+    check(before == after, arguments, "writes a file")
+
+
+def test_refused():
+    help_ = "(see dtfm-sim --help)"
+    refused(f"TOPOLOGY PLAN or --graph FILE is missing {help_}")
+    refused(f"PLAN is missing {help_}", "net.yaml")
+    refused(f"unexpected argument `--scenaro`; did you mean `--scenario`? {help_}", *small("--scenaro", "x"))
+    refused("missing.json: cannot be opened: No such file or directory", "net.yaml", "missing.json")
+    for name in ("--job", "--scenario"):
+        refused("missing.yaml: cannot be opened: No such file or directory", *small(name, "missing.yaml"))
+    for option, least, most in (("--iterations", 1, 10**6), ("--samples", 1, 10**6), ("--threads", 1, 1024),
+                                ("--seed", 0, 2**64 - 1)):
+        for text in ("-1", "2x", "", str(most + 1)):
+            refused(f"{option}: expected a whole number from {least} to {most}; found `{text}`", *small(option, text))
+    refused("--format: expected text or json; found `xml`", *small("--format", "xml"))
+    refused("--trace: is of one run, and --samples makes many", *small("--samples", 2, "--trace", "t.json"))
+    refused("--tasks: is of one run, and --samples makes many", *small("--samples", 2, "--tasks", "t.csv"))
+    refused("--seed: is for plans, and --graph replays none", "--graph", "net.yaml", "--seed", 1)
+    for name in ("-o", "--trace", "--tasks"):
+        refused("net.yaml: cannot write: it is an input", *small(name, "net.yaml"))
+        refused("no/such: cannot write: No such file or directory", *small(name, "no/such"))
+    refused("same: cannot write: it is given for two outputs", *small("-o", "same", "--trace", "same"))
+    Path("other.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "0.4 Gbps"), encoding="utf-8")
+    done = run("other.yaml", "plan.json", status=2)
+    check("plan.json: /topology/fingerprint: the plan is for topology `three-sites`" in done.stderr, done.stderr)
+    text = Path("plan.json").read_text(encoding="utf-8")
+    Path("typo.json").write_text(text.replace('"global_batch"', '"globl_batch"'), encoding="utf-8")
+    line, column = position(text, '"global_batch"')
+    refused(f"typo.json:{line}:{column}: unknown key `globl_batch`; did you mean `global_batch`?", "net.yaml", "typo.json")
+    plan = json.loads(text)
+    del plan["job"]
+    Path("bare.json").write_text(json.dumps(plan), encoding="utf-8")
+    done = run("net.yaml", "bare.json", status=2)
+    check("`job`" in done.stderr and "bare.json" in done.stderr, done.stderr)
+    run("net.yaml", "bare.json", "--job", "job.yaml")
+
+
+def position(text, word):
+    before = text[: text.index(word)]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def test_unwritable_stdout():
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        for more in ((), ("--tasks", "-")):
+            done = subprocess.run([SIM, *small(*more)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            check(done.returncode == 2 and "stdout: cannot be written" in done.stderr, more, done)
+
+
+def test_interrupt():
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        command = [SIM, *small("--iterations", "1000000", "-o", "cut.json", "--tasks", "cut.csv")]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = process.stderr.readline()  # of progress: it runs
+        check("iteration" in line, "no progress:", line)
+        process.send_signal(kind)
+        out, _ = process.communicate(timeout=60)
+        check(process.returncode == 130, "exit", process.returncode, "after", kind)
+        result = json.loads(Path("cut.json").read_text(encoding="utf-8"))
+        check(0 < len(result["iterations"]) < 1000000, "iterations", len(result["iterations"]))
+        check(result["stopped"] and result["stopped"] in out, "the result does not say that it was interrupted")
+        last = Path("cut.csv").read_text(encoding="utf-8").splitlines()[-1]
+        check(last.startswith(f"i{len(result['iterations']) - 1} "), "the last task is", last)
+        check(not list(Path().glob(".dtfm-*")), "files are left over")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        prepare()
+        for name, test in list(globals().items()):
+            if name.startswith("test_"):
+                begin, count = time.monotonic(), len(failures)
+                test()
+                print("ok" if len(failures) == count else "FAILED", name, f"{time.monotonic() - begin:.1f} s")
+        os.chdir("/")
+    print(*failures, sep="\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,353 @@
+// Replays a task graph with SimGrid (https://simgrid.org), which decides who gets how much of what is shared
+// and when it is done; queues, latencies, failures and the dates of profiles are kept here. A judge of
+// dtfm-sim that shares nothing with it but the reader.
+//
+// usage: simgrid_replay GRAPH [exact]    id,state,finish of every task on stdout, a line of JSON on stderr;
+// exact: SimGrid's tolerances set as low as they go. Knows max-min with equal weights; no profiles of fat
+// pipes or speeds.
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <limits>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <simgrid/kernel/Timer.hpp>
+#include <simgrid/s4u.hpp>
+
+#include "planner/core/index.hpp"
+#include "planner/io/text_file.hpp"
+#include "simulator/io/graph_reader.hpp"
+
+namespace {
+
+namespace sg = simgrid::s4u;
+using dtfm::at;
+using dtfm::TaskKind;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Waiting {
+  double priority, ready;
+  int task;
+  bool operator<(const Waiting& other) const {
+    if (priority != other.priority) return priority < other.priority;
+    if (ready != other.ready) return ready > other.ready;
+    return task > other.task;
+  }
+};
+struct Line {
+  std::priority_queue<Waiting> waiting;
+  bool busy = false;
+};
+enum class State { waiting, running, done, failed };
+
+class Driver {
+ public:
+  explicit Driver(const dtfm::TaskGraph& graph);
+  void run();
+  void print() const;
+
+ private:
+  void build_platform();
+  void push_change(std::size_t profile, std::size_t step);
+  void change(std::size_t profile, std::size_t step);
+  void push_failure(const dtfm::Failure& failure);
+  void set_down(const dtfm::Failure& failure, int change);
+  bool is_down(const dtfm::Task& task) const;
+  void after(double seconds, int task, void (Driver::*then)(int));
+
+  void make_ready(int task);
+  void start_ready();
+  static int next_of(Line& line);
+  bool is_fifo(const dtfm::Task& task) const;
+  void go_to_host(int task);
+  void start(int task);
+  void begin_flow(int task);
+  void begin_work(int task);
+  void finish(int task) { end(task, State::done); }
+  void end(int task, State state);
+
+  const dtfm::TaskGraph& graph_;
+  std::vector<sg::Host*> hosts_;
+  std::vector<sg::Link*> links_;
+  std::vector<double> bandwidth_, latency_;
+  std::vector<int> link_down_, host_down_;
+  std::vector<State> state_;
+  std::vector<double> finish_, ready_at_;
+  std::vector<int> awaited_, ready_, running_, queue_news_, host_news_;
+  std::vector<std::vector<int>> successors_;
+  std::vector<sg::ActivityPtr> activity_;
+  std::vector<Line> queues_, fifo_;
+  std::size_t started_ = 0, ended_ = 0;
+  bool begun_ = false, starting_ = false;
+};
+
+Driver::Driver(const dtfm::TaskGraph& graph)
+    : graph_(graph),
+      link_down_(graph.links.size()),
+      host_down_(graph.hosts.size()),
+      state_(graph.tasks.size(), State::waiting),
+      finish_(graph.tasks.size()),
+      ready_at_(graph.tasks.size()),
+      awaited_(graph.tasks.size()),
+      successors_(graph.tasks.size()),
+      activity_(graph.tasks.size()),
+      queues_(at(graph.queues)),
+      fifo_(graph.hosts.size()) {
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    awaited_[i] = graph.tasks[i].after_count;
+    for (int k = 0; k < graph.tasks[i].after_count; ++k)
+      successors_[at(graph.after[at(graph.tasks[i].first_after + k)])].push_back(static_cast<int>(i));
+  }
+  build_platform();
+}
+
+/// Links have no latency, so that all flows weigh the same. What a link has now comes from a callback:
+/// SimGrid would never let a flow be faster than its links were when it started.
+void Driver::build_platform() {
+  sg::NetZone* zone = sg::create_full_zone("zone");
+  for (const dtfm::Host& host : graph_.hosts)
+    hosts_.push_back(zone->create_host(host.name, host.speed)->seal());
+  std::vector<bool> changes(graph_.links.size());
+  for (const dtfm::Profile& profile : graph_.profiles)
+    if (profile.quantity == dtfm::Profile::Quantity::bandwidth) changes[at(profile.targets[0].index)] = true;
+  bandwidth_.resize(graph_.links.size());
+  for (std::size_t i = 0; i < graph_.links.size(); ++i) {
+    const dtfm::Link& link = graph_.links[i];
+    bandwidth_[i] = link.bandwidth;
+    latency_.push_back(link.latency);
+    sg::Link* made = zone->create_link(link.name, changes[i] ? 1e15 : link.bandwidth)->set_latency(0);
+    if (changes[i])
+      made->set_sharing_policy(sg::Link::SharingPolicy::NONLINEAR,
+                               [this, i](double, int) { return bandwidth_[i]; });
+    else if (link.sharing == dtfm::Sharing::fatpipe)
+      made->set_sharing_policy(sg::Link::SharingPolicy::FATPIPE);
+    links_.push_back(made->seal());
+  }
+  std::vector<bool> added(graph_.routes.size());
+  for (const dtfm::Task& task : graph_.tasks) {
+    if (task.route == dtfm::no_index || added[at(task.route)]) continue;
+    added[at(task.route)] = true;
+    std::vector<sg::LinkInRoute> route;
+    for (const int link : graph_.routes[at(task.route)].links) route.emplace_back(links_[at(link)]);
+    zone->add_route(hosts_[at(task.host)]->get_netpoint(), hosts_[at(task.destination)]->get_netpoint(),
+                    nullptr, nullptr, route, false);
+  }
+  zone->seal();
+}
+
+void Driver::push_change(std::size_t number, std::size_t step) {
+  const dtfm::Profile& profile = graph_.profiles[number];
+  const std::size_t round = step / profile.steps.size();
+  if (round > 0 && profile.period == 0) return;
+  const double date =
+      profile.steps[step % profile.steps.size()].date + static_cast<double>(round) * profile.period;
+  simgrid::kernel::timer::Timer::set(date, [this, number, step] { change(number, step); });
+}
+
+void Driver::change(std::size_t number, std::size_t step) {
+  if (begun_ && started_ == ended_) return;  // nothing will move any more
+  const dtfm::Profile& profile = graph_.profiles[number];
+  const double value = profile.steps[step % profile.steps.size()].value;
+  const std::size_t link = at(profile.targets[0].index);
+  if (profile.quantity == dtfm::Profile::Quantity::latency) {
+    latency_[link] = value;
+  } else {
+    bandwidth_[link] = value;
+    links_[link]->set_bandwidth(1e15);  // makes it ask again
+  }
+  push_change(number, step + 1);
+}
+
+void Driver::push_failure(const dtfm::Failure& failure) {
+  using simgrid::kernel::timer::Timer;
+  Timer::set(failure.down, [this, &failure] { set_down(failure, 1); });
+  if (failure.up < infinity) Timer::set(failure.up, [this, &failure] { set_down(failure, -1); });
+}
+
+void Driver::set_down(const dtfm::Failure& failure, int change) {
+  (failure.host == dtfm::no_index ? link_down_[at(failure.link)] : host_down_[at(failure.host)]) += change;
+  if (change < 0) return;
+  std::vector<int> failed;
+  for (const int task : running_)
+    if (state_[at(task)] == State::running && is_down(graph_.tasks[at(task)])) failed.push_back(task);
+  for (const int task : failed) end(task, State::failed);
+}
+
+bool Driver::is_down(const dtfm::Task& task) const {
+  if (task.kind == TaskKind::delay) return false;
+  if (host_down_[at(task.host)] > 0) return true;
+  if (task.kind == TaskKind::compute) return false;
+  if (host_down_[at(task.destination)] > 0) return true;
+  if (task.route == dtfm::no_index) return false;
+  const std::vector<int>& links = graph_.routes[at(task.route)].links;
+  return std::any_of(links.begin(), links.end(), [&](int link) { return link_down_[at(link)] > 0; });
+}
+
+void Driver::after(double seconds, int task, void (Driver::*then)(int)) {
+  simgrid::kernel::timer::Timer::set(sg::Engine::get_clock() + seconds, [this, task, then] {
+    if (state_[at(task)] == State::running) (this->*then)(task);
+  });
+}
+
+void Driver::make_ready(int task) {
+  ready_at_[at(task)] = sg::Engine::get_clock();
+  ready_.push_back(task);
+}
+
+/// All that is ready joins its line before anybody of that line is served.
+void Driver::start_ready() {
+  if (starting_) return;
+  starting_ = true;
+  while (!ready_.empty() || !queue_news_.empty() || !host_news_.empty()) {
+    std::vector<int> batch, queues, hosts;
+    batch.swap(ready_);
+    for (const int task : batch) {
+      const dtfm::Task& it = graph_.tasks[at(task)];
+      if (it.queue == dtfm::no_index) {
+        go_to_host(task);
+      } else {
+        queues_[at(it.queue)].waiting.push({it.priority, ready_at_[at(task)], task});
+        queue_news_.push_back(it.queue);
+      }
+    }
+    queues.swap(queue_news_);
+    for (const int queue : queues)
+      if (const int task = next_of(queues_[at(queue)]); task >= 0) go_to_host(task);
+    hosts.swap(host_news_);
+    for (const int host : hosts)
+      if (const int task = next_of(fifo_[at(host)]); task >= 0) start(task);
+  }
+  starting_ = false;
+}
+
+int Driver::next_of(Line& line) {
+  if (line.busy || line.waiting.empty()) return -1;
+  line.busy = true;
+  const int task = line.waiting.top().task;
+  line.waiting.pop();
+  return task;
+}
+
+bool Driver::is_fifo(const dtfm::Task& task) const {
+  return task.kind == TaskKind::compute && graph_.hosts[at(task.host)].sharing == dtfm::HostSharing::fifo;
+}
+
+void Driver::go_to_host(int task) {
+  const dtfm::Task& it = graph_.tasks[at(task)];
+  if (!is_fifo(it)) return start(task);
+  fifo_[at(it.host)].waiting.push({it.priority, ready_at_[at(task)], task});
+  host_news_.push_back(it.host);
+}
+
+void Driver::start(int task) {
+  const dtfm::Task& it = graph_.tasks[at(task)];
+  state_[at(task)] = State::running;
+  running_.push_back(task);
+  ++started_;
+  if (is_down(it)) return end(task, State::failed);
+  if (it.kind == TaskKind::delay) return after(it.amount, task, &Driver::finish);
+  if (it.kind == TaskKind::compute) return begin_work(task);
+  if (it.route == dtfm::no_index) return finish(task);
+  double latency = 0;
+  for (const int link : graph_.routes[at(it.route)].links) latency += latency_[at(link)];
+  if (it.amount == 0) return after(latency, task, &Driver::finish);
+  if (latency > 0) return after(latency, task, &Driver::begin_flow);
+  begin_flow(task);
+}
+
+void Driver::begin_flow(int task) {
+  const dtfm::Task& it = graph_.tasks[at(task)];
+  const sg::CommPtr comm = sg::Comm::sendto_init();
+  comm->set_payload_size(static_cast<uint64_t>(it.amount));
+  if (it.rate < infinity) comm->set_rate(it.rate);
+  comm->set_source(hosts_[at(it.host)])->set_destination(hosts_[at(it.destination)]);
+  comm->set_name(std::to_string(task));
+  activity_[at(task)] = comm;
+  comm->vetoable_start();
+}
+
+void Driver::begin_work(int task) {
+  const dtfm::Task& it = graph_.tasks[at(task)];
+  if (it.amount == 0) return finish(task);
+  const sg::ExecPtr exec = sg::Exec::init();
+  exec->set_flops_amount(it.amount)->set_host(hosts_[at(it.host)])->set_name(std::to_string(task));
+  activity_[at(task)] = exec;
+  exec->vetoable_start();
+}
+
+void Driver::end(int task, State state) {
+  if (state_[at(task)] != State::running) return;
+  const dtfm::Task& it = graph_.tasks[at(task)];
+  state_[at(task)] = state;
+  finish_[at(task)] = sg::Engine::get_clock();
+  ++ended_;
+  if (state == State::failed && activity_[at(task)]) activity_[at(task)]->cancel();
+  if (it.queue != dtfm::no_index) {
+    queues_[at(it.queue)].busy = false;
+    queue_news_.push_back(it.queue);
+  }
+  if (is_fifo(it)) {
+    fifo_[at(it.host)].busy = false;
+    host_news_.push_back(it.host);
+  }
+  if (state == State::done)
+    for (const int next : successors_[at(task)])
+      if (--awaited_[at(next)] == 0) make_ready(next);
+  start_ready();
+}
+
+void Driver::run() {
+  sg::Activity::on_completion_cb([this](const sg::Activity& activity) {
+    const auto* comm = dynamic_cast<const sg::Comm*>(&activity);
+    finish(
+        std::stoi(comm != nullptr ? comm->get_name() : dynamic_cast<const sg::Exec&>(activity).get_name()));
+  });
+  for (std::size_t i = 0; i < graph_.profiles.size(); ++i) push_change(i, 0);
+  for (const dtfm::Failure& failure : graph_.failures) push_failure(failure);
+  simgrid::kernel::timer::Timer::set(0, [this] {
+    for (std::size_t i = 0; i < state_.size(); ++i)
+      if (awaited_[i] == 0) make_ready(static_cast<int>(i));
+    start_ready();
+    begun_ = true;
+  });
+  sg::Engine::get_instance()->run();
+}
+
+void Driver::print() const {
+  std::printf("id,state,finish\n");
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    const bool done = state_[i] == State::done, ended = done || state_[i] == State::failed;
+    std::printf("%s,%s,", graph_.task_names[i].c_str(), done ? "DONE" : ended ? "FAILED" : "BLOCKED");
+    if (ended) std::printf("%.17g", finish_[i]);
+    std::printf("\n");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool exact = argc > 2 && std::string_view(argv[2]) == "exact";
+  int count = 2;  // SimGrid takes no argument of ours
+  std::string quiet = "--log=root.threshold:critical";
+  std::vector<char*> words = {argv[0], quiet.data(), nullptr};
+  sg::Engine engine(&count, words.data());
+  for (const char* setting : {"network/model:CM02", "network/latency-factor:1", "network/bandwidth-factor:1",
+                              "network/weight-S:0", "network/TCP-gamma:1e30", "network/crosstraffic:0"})
+    sg::Engine::set_config(setting);
+  if (exact) {
+    sg::Engine::set_config("surf/precision:1e-12");
+    sg::Engine::set_config("maxmin/precision:1e-9");
+  }
+  const std::string file = argv[1];
+  const dtfm::TaskGraph graph = dtfm::parse_task_graph(dtfm::read_file(file, dtfm::largest_graph_file), file);
+  Driver driver(graph);
+  const std::clock_t begin = std::clock();
+  driver.run();
+  std::fprintf(stderr, "{\"run_cpu_s\": %.6f}\n", static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+  driver.print();
+  return 0;
+}

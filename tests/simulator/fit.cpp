@@ -1,0 +1,52 @@
+#include "simulator/calibration/fit.hpp"
+
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Pipelines of unequal depth, length, output and rate, as if measured on machines with `truth`.
+std::vector<MeasuredRun> runs_with(const SimConstants& truth) {
+  std::vector<MeasuredRun> runs;
+  for (const int stages : {1, 2, 8})
+    for (const double output : {1e6, 2e8, 1e9})
+      for (const int micro_batches : {4, 12}) {
+        const Topology topology = flat_topology({8}, link_of(0.01, 1e8), link_of(0.01, 1e8));
+        const Job job = chain_job(8, 0, output);
+        MeasuredRun run{"", "", {topology, job, {}}, plan_of(job, stages, 1, micro_batches), 1};
+        run.seconds = simulated_seconds(run, truth);
+        runs.push_back(run);
+      }
+  return runs;
+}
+
+}  // namespace
+
+TEST_CASE("constants are found again from the iterations that were simulated with them") {
+  for (const SimConstants& truth : {SimConstants{0.4, 0.05, 0.9, 3}, SimConstants{0.7, 0.2, 0.6, 0}}) {
+    const SimConstants fitted = fitted_constants(runs_with(truth), {0.5, 0.01, 0.8, 1}, 1);
+    CHECK(fitted.compute_efficiency == Approx(truth.compute_efficiency).epsilon(0.01));
+    CHECK(fitted.message_overhead_s == Approx(truth.message_overhead_s).epsilon(0.05));
+    CHECK(fitted.network_efficiency == Approx(truth.network_efficiency).epsilon(0.01));
+    CHECK(fitted.iteration_overhead_s == Approx(truth.iteration_overhead_s).epsilon(0.02).margin(0.02));
+  }
+}
+
+TEST_CASE("errors are relative to what was measured") {
+  const SimConstants truth{0.4, 0, 0.9, 0};
+  std::vector<MeasuredRun> runs = runs_with(truth);
+  runs[1].seconds *= 2;
+  const std::vector<double> errors = relative_errors(runs, truth, 2);
+  CHECK(errors[0] == 0);
+  CHECK(errors[1] == -0.5);
+}
+
+TEST_CASE("too few runs are refused") {
+  std::vector<MeasuredRun> runs = runs_with({});
+  runs.resize(3);
+  CHECK(error_of([&] { fitted_constants(runs, {}, 1); }) ==
+        "four constants cannot be fitted to fewer than four runs");
+}

@@ -1,0 +1,292 @@
+#include "simulator/lowering/iteration_graph.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "planner/core/rng.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const Link instant = link_of(0, 1e18);
+
+/// Of all transfers of a kind.
+double bytes_of(const LabelledGraph& lowered, Activity activity) {
+  double sum = 0;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i)
+    if (lowered.labels[i].activity == activity) sum += lowered.graph.tasks[i].amount;
+  return sum;
+}
+
+double seconds_of(const LabelledGraph& lowered, int device) {
+  double sum = 0;
+  for (const Task& task : lowered.graph.tasks)
+    if (task.kind == TaskKind::compute && task.host == device) sum += task.amount;
+  return sum;
+}
+
+/// Two sites with shared links of every kind, unequal devices, and a job that uses them.
+SimProblem busy_problem(const std::string& schedule, const std::string& sync) {
+  SimProblem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
+                     SimConstants{1, 0.002, 0.9, 0.5}};
+  Topology& topology = problem.topology;
+  topology.sites[0].uplink = BitsPerSecond(12e8);
+  topology.devices[5].downlink = BitsPerSecond(3e8);
+  topology.devices[6].speed = 0.75;
+  auto& links = std::get<RuleLinks>(topology.links).links;
+  links[0].shared_by_sender = true;
+  links[1].capacity = BitsPerSecond(2e9);
+  problem.job.parallelism.schedule = schedule;
+  problem.job.parallelism.gradient_sync = sync;
+  if (schedule == "interleaved") problem.job.parallelism.chunks = 2;
+  return problem;
+}
+
+/// Two pipelines of four stages, each across both sites.
+Plan busy_plan(const Job& job) {
+  Plan plan = plan_of(job, 4, 2, 8);
+  const int devices[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
+  for (std::size_t p = 0; p < 2; ++p)
+    for (std::size_t s = 0; s < 4; ++s) plan.pipelines[p].stages[s].devices = {devices[p][s]};
+  return plan;
+}
+
+double makespan(const SimProblem& problem, const Plan& plan) {
+  return makespan_of(iteration_graph(problem, plan));
+}
+
+const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
+const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+
+}  // namespace
+
+TEST_CASE("tasks come after what they wait for, and all can be run") {
+  for (const auto& schedule : schedules)
+    for (const auto& sync : syncs)
+      for (const bool overlap : {false, true}) {
+        CAPTURE(schedule, sync, overlap);
+        SimProblem problem = busy_problem(schedule, sync);
+        problem.job.parallelism.overlap = overlap;
+        const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
+        const TaskGraph& graph = lowered.graph;
+        for (std::size_t i = 0; i < graph.tasks.size(); ++i)
+          for (int k = 0; k < graph.tasks[i].after_count; ++k)
+            REQUIRE(graph.after[at(graph.tasks[i].first_after + k)] < static_cast<int>(i));
+        REQUIRE(lowered.labels.size() == graph.tasks.size());
+        REQUIRE(lowered.links.size() == graph.links.size());
+        REQUIRE(makespan_of(lowered) > 0);
+      }
+}
+
+TEST_CASE("every task has a name of its own") {
+  for (const auto& schedule : schedules)
+    for (const auto& sync : syncs) {
+      SimProblem problem = busy_problem(schedule, sync);
+      problem.job.parallelism.overlap = true;
+      problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
+      const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
+      std::set<std::string> names;
+      for (const TaskLabel& label : lowered.labels) {
+        CAPTURE(schedule, sync, label_text(label));
+        REQUIRE(names.insert(label_text(label)).second);
+      }
+      CHECK(names.count("F p0 s3 m7") == 1);
+      CHECK(names.count("step") == 1);
+    }
+}
+
+// m micro-batches over p - 1 boundaries, there and back, of 3e7 bytes; twice S (n - 1) for the gradients of a
+// group, S = 2 layers · 2e8 parameters · 2 bytes; 1 / 4 and 1 / 2 of it compressed.
+TEST_CASE("transfers are what the plan needs") {
+  for (const auto& sync : {"sharded-ps", "central-ps", "ring", "tree"}) {
+    SimProblem problem = busy_problem("1f1b", sync);
+    problem.job.compression = {0.25, 0.5, std::nullopt};
+    const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
+    CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 3 * 3e7 * 0.25));
+    CHECK(bytes_of(lowered, Activity::send_gradients) == Approx(2 * 8 * 3 * 3e7 * 0.25));
+    CHECK(bytes_of(lowered, Activity::exchange) == Approx(4 * 2 * 8e8 * 0.5));
+  }
+  // Interleaved: 8 stages around 4 devices, 7 boundaries.
+  const SimProblem problem = busy_problem("interleaved", "ring");
+  const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
+  CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 7 * 3e7));
+  CHECK(bytes_of(lowered, Activity::exchange) == Approx(4 * 2 * 8e8));
+}
+
+TEST_CASE("computations are what the plan needs") {
+  for (const auto& schedule : schedules)
+    for (const bool overlap : {false, true}) {
+      SimProblem problem = busy_problem(schedule, "ring");
+      problem.job.parallelism.overlap = overlap;
+      const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
+      for (int device = 0; device < 8; ++device)  // 8 micro-batches, two layers, 3 s each
+        CHECK(seconds_of(lowered, device) == Approx(8 * 2 * 3 / (device == 6 ? 0.75 : 1.0)));
+    }
+}
+
+// Case p08: m = 8, p = 4, messages of 0.4 s + a = 0.1 s hide behind forwards of 1 s: (m + p - 1)(tf + tb) + 2
+// (p - 1)(a + S / B).
+TEST_CASE("messages that are shorter than computations are hidden") {
+  Job job = chain_job(4, 0, 0.4e6);
+  const Topology topology = flat_topology({4}, link_of(0.1, 1e6), link_of(0.1, 1e6));
+  CHECK(makespan({topology, job, {}}, plan_of(job, 4, 1, 8)) == Approx(11 * 3 + 6 * 0.5));
+}
+
+// Messages of 4 s on an open connection follow each other without their latency of 10 s: the first forward, 1
+// s, then 8 messages of 4 s and once the latency, the second device's last forward and its first backward, 8
+// messages back, the last backward: 1 + 32 + 10 + 1 + (2 + 32 + 10) + 2, as backwards of 2 s keep up.
+TEST_CASE("the latency of messages in a row is paid once") {
+  Job job = chain_job(2, 0, 4e6);
+  const Topology topology = flat_topology({2}, link_of(10, 1e6), link_of(10, 1e6));
+  CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 8)) == Approx(1 + 32 + 10 + 1 + 2 + 32 + 10 + 2));
+}
+
+// Case p11: after (m + p - 1) 3 s the first stage's last backward is done, later than the others': then its
+// ring of 4, and the fixed cost.
+TEST_CASE("gradients are exchanged when the last backward is done, and the step comes last") {
+  Job job = chain_job(4, 1e6, 0);
+  job.parallelism.gradient_sync = "ring";
+  const Topology topology = flat_topology({16}, link_of(0.01, 1e6), link_of(0.01, 1e6));
+  const Plan plan = plan_of(job, 4, 4, 8);
+  // Messages of no bytes take the latency: 0.01 s there and back at every boundary.
+  const double pipeline = 11 * 3 + 6 * 0.01, ring = 2 * 3 * (0.01 + 2e6 / (4 * 1e6));
+  CHECK(makespan({topology, job, SimConstants{1, 0, 1, 7}}, plan) == Approx(pipeline + ring + 7));
+}
+
+// Two replicas of one stage with 4 layers, one micro-batch: 4 + 8 s. All pairs of 2: a layer of 2e6 bytes
+// takes 2 · 1 s at 1e6 B/s, as long as its backward. Overlapped, only the last layer's is left over: 12 + 2.
+TEST_CASE("overlapped, a layer is exchanged while the next is computed") {
+  Job job = chain_job(4, 1e6, 0);
+  const Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
+  const Plan plan = plan_of(job, 1, 2, 1);
+  CHECK(makespan({topology, job, {}}, plan) == Approx(12 + 8));
+  job.parallelism.overlap = true;
+  CHECK(makespan({topology, job, {}}, plan) == Approx(12 + 2));
+}
+
+// Pipelines of [0, 2) [2, 4) and [0, 1) [1, 4): layer 0 on (0, 2), layer 1 on (0, 3), layers 2 and 3 on (1,
+// 3). Every group of two sends its bytes twice.
+TEST_CASE("pipelines may be cut in different ways: layers go with those who hold them") {
+  Job job = chain_job(4, 1e6, 0);
+  Plan plan = plan_of(job, 2, 2, 3);
+  plan.pipelines[1].stages[0].layers = {0, 1};
+  plan.pipelines[1].stages[1].layers = {1, 4};
+  const SimProblem problem{flat_topology({4}, instant, instant), job, {}};
+  const LabelledGraph lowered = iteration_graph(problem, plan);
+  std::map<std::pair<int, int>, double> bytes;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i)
+    if (const TaskLabel& label = lowered.labels[i]; label.activity == Activity::exchange)
+      bytes[std::minmax(label.device, label.peer)] += lowered.graph.tasks[i].amount;
+  CHECK(bytes == std::map<std::pair<int, int>, double>{{{0, 2}, 4e6}, {{0, 3}, 4e6}, {{1, 3}, 8e6}});
+  // One pipeline more, with one device for all, 9 micro-batches and no messages.
+  plan.pipelines.push_back({9, {{{0, 4}, {4}}}});
+  CHECK(makespan({flat_topology({5}, instant, instant), job, {}}, plan) == Approx(9 * 12).epsilon(1e-6));
+}
+
+TEST_CASE("a pipeline without micro-batches still exchanges gradients") {
+  Job job = chain_job(2, 1e6, 0);
+  Plan plan = plan_of(job, 2, 2, 4);
+  plan.pipelines[1].micro_batches = 0;
+  const LabelledGraph lowered = iteration_graph({flat_topology({4}, instant, instant), job, {}}, plan);
+  CHECK(makespan_of(lowered) == Approx(5 * 3));
+  CHECK(bytes_of(lowered, Activity::exchange) == Approx(2 * 2 * 2e6));
+}
+
+TEST_CASE("interleaved deals the layers of a device out in chunks") {
+  Job job = chain_job(10, 0, 0);
+  job.parallelism.schedule = "interleaved";
+  job.parallelism.chunks = 2;
+  const Plan computed = computed_stages(job, plan_of(job, 4, 1, 4));  // of 2, 3, 2 and 3 layers
+  REQUIRE(computed.pipelines[0].stages.size() == 8);
+  std::vector<std::pair<int, int>> layers;
+  for (const Stage& stage : computed.pipelines[0].stages) layers.push_back(stage.layers);
+  CHECK(layers ==
+        std::vector<std::pair<int, int>>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 7}, {7, 8}, {8, 10}});
+  job.parallelism.chunks = 3;
+  CHECK(error_of([&] { computed_stages(job, plan_of(job, 4, 1, 4)); }) ==
+        "schedule interleaved: 2 layers of a device cannot be cut into 3 chunks");
+}
+
+// Two devices a stage: each half of the time and half of every message.
+TEST_CASE("tensor parallelism halves times and messages and keeps their sum") {
+  Job job = chain_job(2, 1e6, 3e6);
+  Plan plan{2, "gpipe", "ring", {}};
+  plan.pipelines.push_back({4, {{{0, 1}, {0, 1}}, {{1, 2}, {2, 3}}}});
+  plan.pipelines.push_back({4, {{{0, 1}, {4, 5}}, {{1, 2}, {6, 7}}}});
+  const LabelledGraph lowered = iteration_graph({flat_topology({8}, instant, instant), job, {}}, plan);
+  CHECK(makespan_of(lowered) == Approx(5 * 1.5));
+  CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 4 * 3e6));
+  CHECK(bytes_of(lowered, Activity::exchange) == Approx(2 * 2 * 2e6));
+  std::set<std::string> names;
+  for (const TaskLabel& label : lowered.labels) REQUIRE(names.insert(label_text(label)).second);
+  plan.pipelines[1].stages[1].devices = {6};
+  CHECK(error_of([&] {
+          iteration_graph({flat_topology({8}, instant, instant), job, {}}, plan);
+        }) == "stages with different numbers of devices are not supported yet by the simulator");
+}
+
+// One boundary, one micro-batch, 8e6 bytes at 1e6 B/s; a quarter of them takes 2 s, compressing and expanding
+// 8 s each: forwards 2 s, backwards 4 s, and twice 8 + 2 + 8 s.
+TEST_CASE("compression may cost time on both devices") {
+  Job job = chain_job(2, 0, 8e6);
+  job.compression = {0.25, 1, BitsPerSecond(8e6)};
+  const Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
+  CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 1)) == Approx(2 + 4 + 2 * 18));
+  job.compression.throughput.reset();
+  CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 1)) == Approx(2 + 4 + 2 * 2));
+}
+
+TEST_CASE("k times the bandwidth and speed with 1 / k of the latency take 1 / k of the time") {
+  for (const auto& schedule : schedules)
+    for (const auto& sync : syncs) {
+      CAPTURE(schedule, sync);
+      const double k = 4;  // a power of two: no rounding
+      SimProblem problem = busy_problem(schedule, sync);
+      const double before = makespan(problem, busy_plan(problem.job));
+      for (Site& site : problem.topology.sites) site.uplink = site.uplink * k;
+      for (Device& device : problem.topology.devices) {
+        device.downlink = device.downlink * k;
+        device.speed *= k;
+      }
+      for (Link& link : std::get<RuleLinks>(problem.topology.links).links) {
+        link.latency = link.latency / k;
+        link.bandwidth = link.bandwidth * k;
+        link.capacity = link.capacity * k;
+      }
+      problem.constants.message_overhead_s /= k;
+      problem.constants.iteration_overhead_s /= k;
+      CHECK(makespan(problem, busy_plan(problem.job)) == Approx(before / k).epsilon(1e-6));
+    }
+}
+
+// Not for contended rings, where ties are broken by the order of the devices.
+TEST_CASE("the numbers of the devices mean nothing") {
+  for (const auto& schedule : schedules)
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      CAPTURE(schedule, seed);
+      const SimProblem problem = busy_problem(schedule, "sharded-ps");
+      const Plan plan = busy_plan(problem.job);
+      std::vector<int> number(8);  // that each device gets
+      std::iota(number.begin(), number.end(), 0);
+      Rng rng = Rng::for_task(seed, 0);
+      rng.shuffle(std::span(number));
+      SimProblem permuted = problem;
+      auto& ports = std::get<RuleLinks>(permuted.topology.links).port;
+      const auto& old_ports = std::get<RuleLinks>(problem.topology.links).port;
+      for (std::size_t i = 0; i < 8; ++i) {
+        permuted.topology.devices[at(number[i])] = problem.topology.devices[i];
+        ports[at(number[i])] = old_ports[i];
+      }
+      Plan renamed = plan;
+      for (Pipeline& pipeline : renamed.pipelines)
+        for (Stage& stage : pipeline.stages) stage.devices[0] = number[at(stage.devices[0])];
+      CHECK(makespan(permuted, renamed) == Approx(makespan(problem, plan)).epsilon(1e-9));
+    }
+}

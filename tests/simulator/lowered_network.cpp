@@ -1,0 +1,123 @@
+#include "simulator/lowering/lowered_network.hpp"
+
+#include <algorithm>
+
+#include "planner/core/error.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+using Kind = LinkMeaning::Kind;
+
+/// The kinds of the links of a route, in order.
+std::vector<Kind> kinds(const TaskGraph& graph, const LoweredNetwork& network, int route) {
+  std::vector<Kind> kinds;
+  for (const int link : graph.routes[at(route)].links) kinds.push_back(network.meanings()[at(link)].kind);
+  return kinds;
+}
+
+struct Lowered {
+  explicit Lowered(Topology of) : topology(std::move(of)), network(topology, constants, graph) {}
+  Topology topology;
+  SimConstants constants;
+  TaskGraph graph;
+  LoweredNetwork network;
+
+  int link(int from, int to, Kind kind) {
+    for (const int link : graph.routes[at(network.route(from, to))].links)
+      if (network.meanings()[at(link)].kind == kind) return link;
+    return no_index;
+  }
+};
+
+const Link near = link_of(0.001, 1e9), far = link_of(0.05, 1e8);
+
+}  // namespace
+
+TEST_CASE("a route without constraints is one fat pipe with rate and latency of the pair") {
+  Lowered lowered(flat_topology({2, 2}, near, far));
+  CHECK(lowered.graph.hosts.size() == 4);
+  const int route = lowered.network.route(1, 2);
+  REQUIRE(kinds(lowered.graph, lowered.network, route) == std::vector{Kind::flow});
+  const GraphLink& link = lowered.graph.links[at(lowered.graph.routes[at(route)].links[0])];
+  CHECK(link.sharing == Sharing::fatpipe);
+  CHECK(link.bandwidth == Approx(1e8));
+  CHECK(link.latency == 0.05);
+  CHECK(lowered.network.meanings().back().from == 1);
+  CHECK(lowered.network.meanings().back().to == 2);
+}
+
+TEST_CASE("routes are made once, when asked for") {
+  Lowered lowered(flat_topology({1024}, near, far));
+  CHECK(lowered.graph.routes.empty());
+  const int route = lowered.network.route(0, 1023);
+  CHECK(lowered.network.route(0, 1023) == route);
+  CHECK(lowered.network.route(1023, 0) != route);
+  CHECK(lowered.graph.routes.size() == 2);
+  CHECK(lowered.graph.links.size() == 2);
+}
+
+TEST_CASE("every constraint that applies is a link, shared by those it applies to") {
+  Topology topology = flat_topology({2, 2}, near, far);
+  topology.sites[0].uplink = BitsPerSecond(8e8);
+  topology.sites[1].downlink = BitsPerSecond(16e8);
+  topology.devices[0].uplink = BitsPerSecond(24e8);
+  topology.devices[3].downlink = BitsPerSecond(32e8);
+  std::get<RuleLinks>(topology.links).links[1].capacity = BitsPerSecond(40e8);
+  Lowered lowered(topology);
+  CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(0, 3)) ==
+        std::vector{Kind::flow, Kind::pair_capacity, Kind::device_uplink, Kind::device_downlink,
+                    Kind::site_uplink, Kind::site_downlink});
+  // Inside a site, only the device's own; the other way, neither site has a limit.
+  CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(0, 1)) ==
+        std::vector{Kind::flow, Kind::device_uplink});
+  CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(3, 0)) ==
+        std::vector{Kind::flow, Kind::pair_capacity});
+  CHECK(lowered.link(0, 3, Kind::pair_capacity) == lowered.link(1, 2, Kind::pair_capacity));
+  CHECK(lowered.link(0, 3, Kind::pair_capacity) != lowered.link(3, 0, Kind::pair_capacity));
+  CHECK(lowered.link(0, 3, Kind::site_uplink) == lowered.link(1, 2, Kind::site_uplink));
+  CHECK(lowered.link(0, 3, Kind::device_uplink) == lowered.link(0, 1, Kind::device_uplink));
+  CHECK(lowered.graph.links[at(lowered.link(0, 3, Kind::pair_capacity))].bandwidth == Approx(5e8));
+  CHECK(lowered.graph.links[at(lowered.link(0, 3, Kind::site_uplink))].bandwidth == Approx(1e8));
+  CHECK(lowered.graph.links[at(lowered.link(0, 3, Kind::device_downlink))].bandwidth == Approx(4e8));
+  for (const GraphLink& link : lowered.graph.links)
+    CHECK((link.sharing == Sharing::fatpipe) == (link.latency > 0));
+}
+
+TEST_CASE("two GPUs of a host do not pass its network") {
+  Topology topology = flat_topology({2, 1}, near, far);
+  topology.devices[1].host = topology.devices[0].host;
+  std::get<RuleLinks>(topology.links).same_host(0, 0) = 0;
+  topology.devices[0].uplink = BitsPerSecond(8e8);
+  Lowered lowered(topology);
+  CHECK(lowered.link(0, 1, Kind::device_uplink) == no_index);
+  CHECK(lowered.link(0, 2, Kind::device_uplink) != no_index);
+}
+
+TEST_CASE("a sender shares its rate among all peers of an entry, and has one rate an entry") {
+  Topology topology = flat_topology({3, 2}, near, far);
+  for (Link& link : std::get<RuleLinks>(topology.links).links) link.shared_by_sender = true;
+  Lowered lowered(topology);
+  const auto sender = [&](int from, int to) { return lowered.link(from, to, Kind::sender); };
+  CHECK(sender(0, 1) == sender(0, 2));
+  CHECK(sender(0, 3) == sender(0, 4));
+  CHECK(sender(0, 1) != sender(0, 3));
+  CHECK(sender(0, 3) != sender(1, 3));
+  CHECK(lowered.graph.links[at(sender(0, 3))].bandwidth == Approx(1e8));
+  CHECK(lowered.graph.links[at(sender(0, 3))].sharing == Sharing::shared);
+}
+
+TEST_CASE("fairness and efficiency are the graph's model") {
+  Topology topology = flat_topology({2}, near, far);
+  topology.fairness = Fairness::rtt;
+  SimConstants constants;
+  constants.network_efficiency = 0.9;
+  TaskGraph graph;
+  const LoweredNetwork network(topology, constants, graph);
+  CHECK(graph.model.weigh_by_latency);
+  CHECK(graph.model.bandwidth_factor == 0.9);
+  CHECK_FALSE(Lowered(flat_topology({2}, near, far)).graph.model.weigh_by_latency);
+}

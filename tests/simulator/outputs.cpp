@@ -1,0 +1,197 @@
+// What is written of a run, on an iteration worked out by hand.
+#include <map>
+#include <set>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "simulator/io/chrome_trace.hpp"
+#include "simulator/io/report_json.hpp"
+#include "simulator/io/task_csv.hpp"
+#include "simulator/report/run_statistics.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/two_stages.hpp"
+
+using namespace dtfm;
+using nlohmann::json;
+
+namespace {
+
+StageMemory memory_of(int, int stage) {
+  return stage == 0 ? StageMemory{1e9, 1e8, 0} : StageMemory{5e8, 1e7, 0};
+}
+
+/// Of two stretches: the iteration, and the same again from 12.5 on, cut off at 15.5.
+json trace_of(const TwoStages& run) {
+  std::string text;
+  ChromeTrace trace(run.topology, memory_of, [&](std::string_view part) { text += part; });
+  trace.see(run.iteration());
+  TwoStages again;
+  again.cut_at(3);
+  for (TaskRecord& record : again.result.tasks) {
+    record.ready += 12.5;
+    record.start += 12.5;
+    record.finish += 12.5;
+  }
+  trace.see({Stretch::Kind::lost_iteration, 1, 12.5, 15.5, again.labelled, again.result});
+  trace.finish();
+  return json::parse(text)["traceEvents"];
+}
+
+/// Catch cannot print JSON.
+std::string text(const json& value) {
+  return value.dump();
+}
+
+std::vector<json> events(const json& trace, const std::string& kind, int process) {
+  std::vector<json> found;
+  for (const json& event : trace)
+    if (event["ph"] == kind && event["pid"] == process) found.push_back(event);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a trace has a process a device, and rows for what it computes, sends and receives") {
+  const json trace = trace_of(TwoStages());
+  std::map<std::pair<int, int>, std::string> rows;
+  std::map<int, std::string> processes;
+  for (const json& event : trace) {
+    if (event["ph"] != "M") continue;
+    if (event["name"] == "process_name") processes[event["pid"]] = event["args"]["name"];
+    if (event["name"] == "thread_name") rows[{event["pid"], event["tid"]}] = event["args"]["name"];
+  }
+  CHECK(processes == std::map<int, std::string>{{0, "two"}, {1, "a/0"}, {2, "b/0"}});
+  using Row = std::pair<int, int>;
+  CHECK(rows == std::map<Row, std::string>{{{0, 0}, "iterations"},
+                                           {{1, 0}, "compute"},
+                                           {{1, 1}, "send"},
+                                           {{1, 2}, "receive"},
+                                           {{2, 0}, "compute"},
+                                           {{2, 1}, "send"},
+                                           {{2, 2}, "receive"}});
+}
+
+TEST_CASE("slices are the tasks, in microseconds and in order of time") {
+  const json trace = trace_of(TwoStages());
+  double last = 0, computed = 0;
+  std::vector<json> sent;
+  for (const json& event : trace) {
+    if (event["ph"] == "M") continue;
+    CHECK(event["ts"].get<double>() >= last);
+    last = event["ts"];
+    if (event["ph"] != "X" || event["pid"] == 0) continue;
+    CHECK(event["dur"].get<double>() >= 0);
+    if (event["tid"] == 0) computed += event["dur"].get<double>();
+    if (event["pid"] == 1 && event["tid"] == 1) sent.push_back(event);
+  }
+  // a/0 computes 5 s and b/0 6 s; of the second iteration, 2 s and 0.5 s are left.
+  CHECK(computed == 13.5e6);
+  REQUIRE(sent.size() == 4);
+  CHECK(text(sent[1]["name"]) == "\"SA p0 s0 m1\"");
+  CHECK(sent[1]["ts"].get<double>() == 2.5e6);
+  CHECK(sent[1]["dur"].get<double>() == 1.5e6);
+  CHECK(sent[3]["dur"].get<double>() == 0.5e6);  // A1 was cut off at 15.5
+  const std::vector<json> iterations = events(trace, "X", 0);
+  REQUIRE(iterations.size() == 2);
+  CHECK(text(iterations[0]["name"]) == "\"iteration 0\"");
+  CHECK(iterations[0]["dur"].get<double>() == 12.5e6);
+  CHECK(text(iterations[1]["name"]) == "\"iteration 1 (lost)\"");
+}
+
+TEST_CASE("counters are link load and memory") {
+  const json trace = trace_of(TwoStages());
+  std::vector<std::pair<double, double>> load, memory;
+  for (const json& event : events(trace, "C", 0))
+    if (event["name"] == "a → b" && event["ts"] < 12.5e6)
+      load.emplace_back(event["ts"], event["args"]["Gbps"]);
+  for (const json& event : events(trace, "C", 1))
+    if (event["ts"] < 12.5e6) memory.emplace_back(event["ts"], event["args"]["GB"]);
+  // 100 bytes in 1.5 s are 100 · 8 / 1.5 bit/s; A1 follows A0 without a gap.
+  REQUIRE(load.size() == 2);
+  CHECK(load[0].first == 1e6);
+  CHECK(load[0].second == Approx(800 / 1.5 * 1e-9).epsilon(1e-5));
+  CHECK(load[1] == std::pair(4e6, 0.0));
+  CHECK(memory == std::vector<std::pair<double, double>>{{0, 1.1}, {1e6, 1.2}, {10e6, 1.1}, {12e6, 1.0}});
+}
+
+TEST_CASE("messages that are under way at once have rows of their own") {
+  TwoStages run;
+  run.labelled.graph.tasks[3].queue = no_index;
+  run.result.tasks[3] = {TaskState::done, 2, 2, 4};  // A1 overlaps A0, which is on its way from 1 to 2.5
+  const json trace = trace_of(run);
+  std::set<std::string> names;
+  for (const json& event : trace)
+    if (event["ph"] == "M" && event["name"] == "thread_name" && event["pid"] == 1)
+      names.insert(event["args"]["name"]);
+  CHECK(names == std::set<std::string>{"compute", "send", "send 2", "receive"});
+}
+
+TEST_CASE("the table of tasks names the stretch and leaves empty what did not happen") {
+  std::string text;
+  TaskCsv csv([&](std::string_view part) { text += part; });
+  TwoStages run;
+  csv.see(run.iteration());
+  run.cut_at(3);
+  const Stretch lost{Stretch::Kind::lost_iteration, 1, 0, 3, run.labelled, run.result};
+  csv.see(lost);
+  csv.see(lost);
+  CHECK_THAT(text,
+             contains("id,state,ready,start,finish\ni0 F p0 s0 m0,DONE,0,0,1\ni0 F p0 s0 m1,DONE,1,1,2\n"));
+  CHECK_THAT(text, contains("\ni1.lost1 SA p0 s0 m1,CUT,2,2.5,\n"));
+  CHECK_THAT(text, contains("\ni1.lost2 F p0 s1 m1,BLOCKED,,,\n"));
+}
+
+TEST_CASE("the result file has what the contract says") {
+  const TwoStages run;
+  RunStatistics statistics(run.topology, memory_of);
+  statistics.see(run.iteration());
+  SimReport report;
+  report.iterations = {{0, 12.5}};
+  report.iteration_time_s = distribution({12.5});
+  report.events = {{3, "b/0 leaves"}};
+  statistics.add_to(report, {0, 1}, {0, 0}, 12.5);
+  const SimRecord record{"small", "", 7, {}, "0.0.1"};
+  const json file = json::parse(report_json(run.topology, report, record));
+  const std::set<std::string> expected = {"schema",           "topology",      "job",
+                                          "scenario",         "seed",          "iterations",
+                                          "iteration_time_s", "tokens_per_s",  "model_flops_per_s",
+                                          "peak_flops_per_s", "bubble",        "stopped",
+                                          "devices",          "links",         "events",
+                                          "lost_work_s",      "critical_path", "overfull",
+                                          "simulator",        "version"};
+  std::set<std::string> keys;
+  for (const auto& [key, value] : file.items()) keys.insert(key);
+  CHECK(keys == expected);
+  CHECK(text(file["schema"]) == "\"dtfm-sim/1\"");
+  CHECK(file["scenario"].is_null());
+  CHECK(file["iterations"][0]["duration_s"].get<double>() == 12.5);
+  CHECK(file["iteration_time_s"]["p99"].get<double>() == 12.5);
+  const json& second = file["devices"][1];
+  CHECK(text(second["device"]) == "\"b/0\"");
+  CHECK(second["waiting_s"].get<double>() == 6.5);  // 3.5 s for the network, 3 s for others
+  CHECK(second["peak_memory_bytes"].get<double>() == 5e8 + 2e7);
+  CHECK(second["memory_bytes"].get<double>() == 600);
+  CHECK(text(file["links"][0]) == R"({"busy_s":3.0,"bytes":200.0,"from":"a","to":"b"})");
+  CHECK(text(file["events"][0]) == R"({"date_s":3.0,"text":"b/0 leaves"})");
+  CHECK(text(file["overfull"]) == R"(["a/0","b/0"])");
+  CHECK(file["critical_path"][1]["tasks"].get<int>() == 2);
+}
+
+TEST_CASE("samples are told as the distribution of their means") {
+  std::vector<SimReport> runs(3);
+  for (const int i : {0, 2}) {
+    runs[at(i)].iterations = {{0, 1}};
+    runs[at(i)].iteration_time_s.mean = 1 + i;
+    runs[at(i)].tokens_per_s = 10;
+  }
+  const SampleSummary summary = sample_summary(runs);  // the second came to no end of an iteration
+  CHECK(summary.runs == 2);
+  CHECK(summary.mean_s == std::vector<double>{1, 3});
+  CHECK(summary.iteration_time_s.p50 == 2);
+  const TwoStages run;
+  const json file = json::parse(report_json(run.topology, {}, {"small", "storm", 7, summary, "0.0.1"}));
+  CHECK(file["samples"]["runs"].get<int>() == 2);
+  CHECK(file["samples"]["iteration_time_s"]["p95"].get<double>() == Approx(2.9));
+  CHECK(text(file["scenario"]) == "\"storm\"");
+}

@@ -1,0 +1,312 @@
+#include "simulator/io/scenario_reader.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/core/index.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "simulator/io/availability_reader.hpp"
+#include "simulator/io/trace_reader.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// a/0, a/1, b/0:0, b/0:1
+const Topology& four_devices() {
+  static const Topology topology = parse_topology(
+      "version: 1\n"
+      "devices: [{site: a, count: 2}, {site: b, hosts: 1, gpus_per_host: 2}]\n"
+      "links: [{between: [\"*\", \"*\"], latency: 1 ms, bandwidth: 1 Gbps}]\n",
+      "t.yaml", ".");
+  return topology;
+}
+
+Scenario read(const std::string& entries, const std::filesystem::path& folder = ".") {
+  return parse_scenario(fmt::format("version: 1\n{}", entries), "s.yaml", folder, four_devices());
+}
+
+std::string complaint(const std::string& entries, const std::filesystem::path& folder = ".") {
+  return error_of([&] { read(entries, folder); });
+}
+
+/// A folder of its own that is gone afterwards.
+class Folder {
+ public:
+  explicit Folder(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() / ("dtfm-scenario-" + name)) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TraceFormat factors() {
+  TraceFormat format;
+  format.relative = true;
+  return format;
+}
+
+std::string trace_complaint(const std::string& text, const TraceFormat& format = factors()) {
+  return error_of([&] { parse_trace(text, "t.csv", format); });
+}
+
+/// "2.5 leave 3", one for each event.
+std::vector<std::string> words(const std::vector<DeviceEvent>& events) {
+  std::vector<std::string> result;
+  for (const DeviceEvent& event : events) {
+    const char* kind = event.kind == DeviceEvent::Kind::leave  ? "leave"
+                       : event.kind == DeviceEvent::Kind::join ? "join"
+                                                               : "speed";
+    result.push_back(fmt::format("{} {} {}", event.date, kind, event.device));
+  }
+  return result;
+}
+using Words = std::vector<std::string>;
+
+AvailabilityFormat recording(bool counts) {
+  return {counts, time_unit(counts ? "s" : "ms"), {0, 1, 2, 3}};
+}
+
+std::vector<DeviceEvent> shared_recording(const std::string& name, bool counts, int devices) {
+  AvailabilityFormat format{counts, time_unit(counts ? "s" : "ms"), {}};
+  for (int i = 0; i < devices; ++i) format.devices.push_back(i);
+  std::ifstream file(std::filesystem::path(DTFM_SHARED_DATA) / "spot" / name);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  return parse_availability(std::move(text), name, format);
+}
+
+bool has_shared_data() {
+  if (std::filesystem::exists(std::filesystem::path(DTFM_SHARED_DATA) / "spot" / "p3-trace.csv")) return true;
+  WARN("skipped: the recorded traces are not there");
+  return false;
+}
+
+/// How many of `devices` are there after the events up to `date`.
+int alive_at(const std::vector<DeviceEvent>& events, double date, int devices) {
+  std::vector<bool> there(at(devices), true);
+  for (const DeviceEvent& event : events) {
+    if (event.date > date) break;
+    REQUIRE(there[at(event.device)] == (event.kind == DeviceEvent::Kind::leave));
+    there[at(event.device)] = event.kind == DeviceEvent::Kind::join;
+  }
+  return static_cast<int>(std::count(there.begin(), there.end(), true));
+}
+
+}  // namespace
+
+TEST_CASE("every key of a scenario is read") {
+  const Folder folder("keys");
+  folder.write("wave.csv", "t,down\n0,1\n10,0.5\n");
+  folder.write("fleet.csv", "0,2\n50,1\n");
+  const Scenario scenario = read(
+      "name: evening\nseed: 7\nhorizon: 2 h\n"
+      "bandwidth: [{from: a, to: b/0, trace: {file: wave.csv, kind: relative, repeat: true}}]\n"
+      "latency: [{between: [a/1, \"*\"], trace: {file: wave.csv, kind: absolute, unit: ms, column: down}}]\n"
+      "availability: [{file: fleet.csv, format: count, devices: b}]\n"
+      "events: [{at: 2 min, device: a/1, speed: 0.5}, {at: 60 s, device: a/0, leave: true},\n"
+      "  {at: 61 s, device: a/0, join: true}]\n"
+      "compute_jitter: {kind: lognormal, cv: 0.05}\n"
+      "recovery: {policy: spare, detection: 5 s, spare: [b/0:1, b], checkpoint: {bandwidth: 1 Gbps}}\n",
+      folder.path());
+  CHECK(scenario.name == "evening");
+  CHECK(scenario.seed == 7);
+  CHECK(scenario.horizon_s == 7200);
+  REQUIRE(scenario.link_traces.size() == 2);
+  CHECK(scenario.link_traces[0].from == std::vector<bool>{true, true, false, false});
+  CHECK(scenario.link_traces[0].to == std::vector<bool>{false, false, true, true});
+  CHECK_FALSE(scenario.link_traces[0].both_directions);
+  CHECK(scenario.link_traces[1].from == std::vector<bool>{false, true, false, false});
+  CHECK(scenario.link_traces[1].to == std::vector<bool>(4, true));
+  CHECK(scenario.link_traces[1].both_directions);
+  CHECK(scenario.traces[0].period == 20);  // 0.5 lasts as long as 1 did
+  CHECK(scenario.traces[1].steps[1].value == 0.0005);
+  CHECK(words(scenario.events) == Words{"50 leave 3", "60 leave 0", "61 join 0", "120 speed 1"});
+  CHECK(scenario.events.back().speed == 0.5);
+  CHECK(scenario.compute_jitter.cv == 0.05);
+  CHECK(scenario.on_departure == "spare");
+  CHECK(scenario.detection_s == 5);
+  CHECK(scenario.spares == std::vector<int>{3, 2});
+  REQUIRE(scenario.checkpoint.has_value());
+  CHECK(scenario.checkpoint->bandwidth == 1e9);
+}
+
+TEST_CASE("a scenario that says nothing changes nothing") {
+  const Scenario scenario = read("");
+  CHECK(scenario.name == "s");
+  CHECK_FALSE(scenario.horizon_s.has_value());
+  CHECK(scenario.link_traces.empty());
+  CHECK(scenario.events.empty());
+  CHECK(scenario.compute_jitter.cv == 0);
+  CHECK(scenario.on_departure == "restart-without-pipeline");
+  CHECK_FALSE(scenario.checkpoint.has_value());
+}
+
+TEST_CASE("bad scenarios are told with their position") {
+  CHECK(complaint("horizon: 0 s\n") == "s.yaml:2:10: `horizon`: must be above zero");
+  CHECK_THAT(complaint("horizn: 1 s\n"), contains("did you mean `horizon`?"));
+  CHECK(complaint("events: [{at: 1 s, device: a/2, leave: true}]\n") ==
+        "s.yaml:2:28: unknown device `a/2`; did you mean `a/0`?");
+  CHECK_THAT(complaint("bandwidth: [{from: c, to: b, trace: {}}]\n"),
+             contains("s.yaml:2:20: unknown site, host or device `c`"));
+  CHECK(complaint("events: [{at: 1 s, device: a/0, join: true}]\n") ==
+        "s.yaml:2:10: `a/0` joins at 1 s, but it is there already");
+  // The order is that of time: the second entry leaves first.
+  CHECK(
+      complaint("events: [{at: 2 s, device: a/0, leave: true},\n  {at: 1 s, device: a/0, leave: true}]\n") ==
+      "s.yaml:2:10: `a/0` leaves at 2 s, but it is gone already");
+  CHECK_THAT(complaint("events: [{at: -1 s, device: a/0, leave: true}]\n"), contains("must not be negative"));
+  CHECK_THAT(complaint("events: [{at: 1 s, device: a/0, leave: false}]\n"),
+             contains("`leave`: expected true"));
+  CHECK_THAT(complaint("events: [{at: 1 s, device: a/0}]\n"), contains("expected one of `leave: true`"));
+  CHECK_THAT(complaint("events: [{at: 1 s, device: a/0, speed: 0}]\n"), contains("must be above zero"));
+  CHECK_THAT(complaint("compute_jitter: {kind: normal, cv: 0.1}\n"),
+             contains("unknown `normal`; known: `lognormal`"));
+  CHECK_THAT(complaint("compute_jitter: {kind: lognormal, cv: -0.1}\n"),
+             contains("expected a number from 0"));
+  CHECK(complaint("recovery: {policy: wiat}\n") ==
+        "s.yaml:2:20: `policy`: unknown `wiat`; did you mean `wait`?");
+  CHECK_THAT(complaint("recovery: {checkpoint: {}}\n"), contains("expected `bandwidth`, `device` or both"));
+}
+
+TEST_CASE("files of a scenario lie below it, and two recordings are not about one device") {
+  const Folder folder("files");
+  folder.write("fleet.csv", "0,4\n");
+  const auto entry = [](const std::string& file) {
+    return fmt::format("availability: [{{file: {}, format: count}}]\n", file);
+  };
+  CHECK_THAT(complaint(entry("../fleet.csv"), folder.path()), contains("is not below the folder"));
+  CHECK_THAT(complaint(entry("/etc/passwd"), folder.path()), contains("is not below the folder"));
+  CHECK_THAT(complaint(entry("none.csv"), folder.path()), contains("s.yaml:2:23: `file`:"));
+  CHECK(words(read(entry("fleet.csv"), folder.path()).events).empty());
+  CHECK_THAT(complaint("availability: [{file: fleet.csv, format: count}, {file: fleet.csv, format: count, "
+                       "devices: [b/0:1]}]\n",
+                       folder.path()),
+             contains("s.yaml:2:50: `b/0:1` is in two recordings"));
+  CHECK_THAT(complaint(fmt::format("{}events: [{{at: 1 s, device: a/0, leave: true}}]\n", entry("fleet.csv")),
+                       folder.path()),
+             contains("s.yaml:3:28: `a/0` comes and goes as `availability` says"));
+}
+
+TEST_CASE("traces: columns, units, references, and of one time the last line") {
+  TraceFormat format;
+  format.time = time_unit("ms");
+  format.value = rate_unit("Mbps");
+  format.column = "up";
+  const Trace trace = parse_trace("# a comment\ntime,down,up\n0,1,2\n500,3,4\n500,3,5\n", "t.csv", format);
+  REQUIRE(trace.steps.size() == 2);
+  CHECK(trace.steps[0].value == 2e6);
+  CHECK(trace.steps[1].date == 0.5);
+  CHECK(trace.steps[1].value == 5e6);
+  CHECK(trace.period == 0);
+  CHECK_FALSE(trace.relative);
+
+  format = factors();
+  format.reference = 4;
+  format.column = std::string("2");
+  format.repeat = true;
+  format.period = 7;
+  const Trace relative = parse_trace("0,1,2\n5,0,4", "t.csv", format);
+  CHECK(relative.steps[0].value == 0.25);
+  CHECK(relative.steps[1].value == 0);
+  CHECK(relative.period == 7);
+}
+
+TEST_CASE("bad traces are told with their position") {
+  CHECK_THAT(trace_complaint(""), contains("t.csv:1:1: an empty trace"));
+  CHECK_THAT(trace_complaint("time,value\n"), contains("an empty trace"));
+  CHECK(trace_complaint("0,1\n2,1\n1,1\n") == "t.csv:3:1: time goes back: 1 s after 2 s");
+  CHECK(trace_complaint("0,1\n2, -1\n") == "t.csv:2:4: the value must not be negative; found `-1`");
+  CHECK(trace_complaint("0,1\n2,\n") == "t.csv:2:3: the value is missing");
+  CHECK(trace_complaint("0,nan\n") == "t.csv:1:3: the value is missing");
+  CHECK_THAT(trace_complaint("0,inf\n"), contains("t.csv:1:3: the value: expected a decimal number"));
+  CHECK(trace_complaint("0,1\n2\n") == "t.csv:2:1: expected 2 cells; found 1");
+  CHECK_THAT(trace_complaint("-1,1\n"), contains("the time must not be negative"));
+  CHECK_THAT(trace_complaint("0,1,2\n"), contains("say which one by `column`"));
+  TraceFormat format = factors();
+  format.column = "dwon";
+  CHECK(trace_complaint("time,down,up\n0,1,2\n", format) ==
+        "t.csv:1:1: there is no column `dwon`; did you mean `down`?");
+  format = factors();
+  format.repeat = true;
+  format.period = 5;
+  CHECK_THAT(trace_complaint("0,1\n5,1\n", format), contains("`repeat` must be longer"));
+
+  const Folder folder("traces");
+  folder.write("a.csv", "0,1\n");
+  const auto entry = [](const std::string& trace) {
+    return fmt::format("bandwidth: [{{from: a, to: b, trace: {{file: a.csv, {}}}}}]\n", trace);
+  };
+  CHECK_THAT(complaint(entry("kind: absolute"), folder.path()), contains("missing key `unit`"));
+  CHECK_THAT(complaint(entry("kind: absolute, unit: ms"), folder.path()), contains("`unit`"));
+  CHECK_THAT(complaint(entry("kind: relative, unit: Gbps"), folder.path()), contains("need a `reference`"));
+  CHECK_THAT(complaint(entry("kind: relative, repeat: 0 s"), folder.path()), contains("must be above zero"));
+  CHECK_THAT(complaint(entry("kind: relative, repeat: maybe"), folder.path()), contains("`repeat`"));
+}
+
+TEST_CASE("nodes take the first free device; a node too many waits") {
+  // At 0 three of four come: device 3 is missing. n4 takes it, n5 waits; n2 leaves device 1 to n5; n6 finds
+  // none and goes before one is free.
+  const std::string text =
+      "0,add,n1\n0,add,n2\n0,add,n3\n1000,add,n4\n2000,add,n5\n2000,add,n6\n3000,remove,n6\n"
+      "4000,remove,n2\n5000,remove,n1\n";
+  CHECK(words(parse_availability(text, "f.csv", recording(false))) ==
+        Words{"0 leave 3", "1 join 3", "4 leave 1", "4 join 1", "5 leave 0"});
+}
+
+TEST_CASE("of a count, the last leave first") {
+  const std::string text = "time_s,alive\n0,9\n10,2\n10,3\n20,0\n";
+  CHECK(words(parse_availability(text, "f.csv", recording(true))) ==
+        Words{"10 leave 3", "10 leave 2", "10 join 2", "20 leave 2", "20 leave 1", "20 leave 0"});
+  // Nobody is there before the first line.
+  CHECK(words(parse_availability("5,1\n", "f.csv", recording(true))) ==
+        Words{"0 leave 0", "0 leave 1", "0 leave 2", "0 leave 3", "5 join 0"});
+}
+
+TEST_CASE("bad recordings of availability are told with their position") {
+  const auto bad = [](const std::string& text, bool counts) {
+    return error_of([&] { parse_availability(text, "f.csv", recording(counts)); });
+  };
+  CHECK(bad("0,add,n1\n5,add,n1\n", false) == "f.csv:2:7: `n1` joins, but it is there already");
+  CHECK(bad("0,remove,n1\n", false) == "f.csv:1:10: `n1` leaves, but it is not there");
+  CHECK(bad("0,ad,n1\n", false) == "f.csv:1:3: unknown `ad`; did you mean `add`?");
+  CHECK(bad("0,add\n", false) == "f.csv:1:1: expected 3 cells; found 2");
+  CHECK(bad("0,add,\n", false) == "f.csv:1:7: the node is missing");
+  CHECK_THAT(bad("", false), contains("f.csv:1:1: an empty trace"));
+  CHECK_THAT(bad("time_s,alive\n", true), contains("an empty trace"));
+  CHECK(bad("5,1\n4,1\n", true) == "f.csv:2:1: time goes back: 4 s after 5 s");
+  CHECK_THAT(bad("0,1.5\n", true), contains("f.csv:1:3: expected a whole number"));
+  CHECK_THAT(bad("0,-1\n", true), contains("must not be negative"));
+}
+
+TEST_CASE("the two recordings of one fleet agree") {
+  if (!has_shared_data()) return;
+  // 64 devices hold every node; the counts are those of the events.
+  const auto events = shared_recording("p3-trace.csv", false, 64);
+  const auto counts = shared_recording("p3_alive.csv", true, 64);
+  REQUIRE_FALSE(events.empty());
+  CHECK(alive_at(events, 0, 64) == 18);
+  for (const DeviceEvent& event : events)
+    CHECK(alive_at(events, event.date, 64) == alive_at(counts, event.date, 64));
+}
+
+TEST_CASE("a recorded satellite link is a trace") {
+  if (!has_shared_data()) return;
+  const Scenario scenario = read(
+      "bandwidth: [{from: a, to: b, trace: {file: starlink-vehicle.csv, kind: absolute, unit: Gbps, column: "
+      "down_gbps, repeat: true}}]\n",
+      DTFM_SHARED_DATA);
+  CHECK(scenario.traces[0].steps.size() == 4860);  // 4,861 lines, of which one is there twice
+  CHECK(scenario.traces[0].steps[2].value == Approx(0.03465e9));
+}

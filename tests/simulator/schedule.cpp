@@ -1,0 +1,180 @@
+#include "simulator/schedule/schedule.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "planner/core/index.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+using Kind = Operation::Kind;
+
+struct Shape {
+  std::string schedule;
+  int devices, chunks, micro_batches;
+};
+
+std::vector<std::vector<Operation>> orders_of(const Shape& shape, int flush = 0) {
+  std::vector<std::vector<Operation>> orders;
+  for (int device = 0; device < shape.devices; ++device)
+    orders.push_back(
+        operation_order(shape.schedule, {shape.devices, device, shape.chunks, shape.micro_batches}, flush));
+  return orders;
+}
+
+/// Whether all can be computed, device by device in order, when a forward needs that of the stage before and
+/// a backward that of the stage after, the last stage's its own forward.
+bool runs(const Shape& shape, const std::vector<std::vector<Operation>>& orders) {
+  const int stages = shape.devices * shape.chunks;
+  std::set<std::tuple<Kind, int, int>> done;  // kind, stage, micro-batch
+  std::vector<std::size_t> next(orders.size());
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t device = 0; device < orders.size(); ++device) {
+      if (next[device] == orders[device].size()) continue;
+      const Operation op = orders[device][next[device]];
+      const int stage = op.chunk * shape.devices + static_cast<int>(device);
+      const bool ready =
+          op.kind == Kind::forward
+              ? stage == 0 || done.count({Kind::forward, stage - 1, op.micro_batch}) > 0
+              : done.count({Kind::forward, stage, op.micro_batch}) > 0 &&
+                    (stage + 1 == stages || done.count({Kind::backward, stage + 1, op.micro_batch}) > 0);
+      if (!ready) continue;
+      done.insert({op.kind, stage, op.micro_batch});
+      ++next[device];
+      moved = true;
+    }
+  }
+  return done.size() == static_cast<std::size_t>(2 * stages * shape.micro_batches);
+}
+
+void check_once_each(const Shape& shape, const std::vector<Operation>& order) {
+  std::set<std::tuple<Kind, int, int>> seen;
+  for (const Operation& op : order) {
+    REQUIRE((op.chunk >= 0 && op.chunk < shape.chunks));
+    REQUIRE((op.micro_batch >= 0 && op.micro_batch < shape.micro_batches));
+    REQUIRE(seen.insert({op.kind, op.chunk, op.micro_batch}).second);
+  }
+  REQUIRE(order.size() == static_cast<std::size_t>(2 * shape.chunks * shape.micro_batches));
+}
+
+int most_in_flight(const std::vector<Operation>& order) {
+  int now = 0, most = 0;
+  for (const Operation& op : order) most = std::max(most, now += op.kind == Kind::forward ? 1 : -1);
+  return most;
+}
+
+/// Forwards of 1 s a layer and backwards of 2 s on devices with instant messages.
+double makespan(Job job, int devices, int micro_batches) {
+  const Topology topology = flat_topology({devices}, link_of(0, 1e18), link_of(0, 1e18));
+  return makespan_of(
+      iteration_graph({topology, job, SimConstants{}}, plan_of(job, devices, 1, micro_batches)));
+}
+
+}  // namespace
+
+TEST_CASE("every operation comes once, in an order that can be run") {
+  for (int p = 1; p <= 8; ++p)
+    for (int m = 1; m <= 16; ++m)
+      for (const char* schedule : {"gpipe", "1f1b"}) {
+        CAPTURE(schedule, p, m);
+        const Shape shape{schedule, p, 1, m};
+        const auto orders = orders_of(shape);
+        for (const auto& order : orders) check_once_each(shape, order);
+        REQUIRE(runs(shape, orders));
+      }
+  for (int p = 1; p <= 8; ++p)
+    for (int m = p; m <= 16; m += p)
+      for (int chunks = 2; chunks <= 4; ++chunks) {
+        CAPTURE(p, m, chunks);
+        const Shape shape{"interleaved", p, chunks, m};
+        const auto orders = orders_of(shape);
+        for (const auto& order : orders) check_once_each(shape, order);
+        REQUIRE(runs(shape, orders));
+      }
+}
+
+TEST_CASE("gpipe holds all micro-batches, 1f1b as many as there are stages to the end") {
+  for (int p = 1; p <= 8; ++p)
+    for (int m = 1; m <= 16; ++m)
+      for (int d = 0; d < p; ++d) {
+        REQUIRE(most_in_flight(gpipe_order({p, d, 1, m})) == m);
+        REQUIRE(most_in_flight(one_f_one_b_order({p, d, 1, m})) == std::min(m, p - d));
+      }
+}
+
+TEST_CASE("a flush drains the pipeline: rounds follow each other whole") {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    const Shape shape{schedule, 3, 1, 10};
+    const auto orders = orders_of(shape, 4);  // rounds of 4, 4 and 2
+    REQUIRE(runs(shape, orders));
+    for (const auto& order : orders) {
+      check_once_each(shape, order);
+      for (std::size_t i = 0; i < order.size(); ++i)
+        CHECK(order[i].micro_batch / 4 == static_cast<int>(i / 8));
+      CHECK(most_in_flight(order) <= 4);
+    }
+  }
+}
+
+TEST_CASE("a schedule that cannot be run is refused") {
+  CHECK(error_of([] {
+          operation_order("interleaved", {4, 0, 2, 6}, 0);
+        }) ==
+        "schedule interleaved needs micro-batches in multiples of the 4 devices of a pipeline; there are 6");
+  CHECK(error_of([] {
+          operation_order("interleaved", {4, 0, 2, 8}, 6);
+        }) ==
+        "schedule interleaved needs micro-batches in multiples of the 4 devices of a pipeline; there are 6");
+  CHECK(error_of([] {
+          operation_order("1f1b", {4, 0, 2, 8}, 0);
+        }) == "schedule 1f1b has one stage a device, not 2");
+  CHECK(error_of([] {
+          operation_order("zero-bubble", {4, 0, 1, 8}, 0);
+        }) == "there is no schedule `zero-bubble`");
+}
+
+// One layer a stage: tf = 1 s, tb = 2 s.
+TEST_CASE("gpipe and 1f1b take (m + p - 1)(tf + tb)") {
+  for (const char* schedule : {"gpipe", "1f1b"})
+    for (int p = 1; p <= 8; ++p)
+      for (int m : {1, 2, 5, 16}) {
+        CAPTURE(schedule, p, m);
+        Job job = chain_job(p, 0, 0);
+        job.parallelism.schedule = schedule;
+        CHECK(makespan(job, p, m) == Approx((m + p - 1) * 3));
+      }
+}
+
+// v layers a device, one a chunk: a device's tf + tb is 3 v.
+TEST_CASE("interleaved takes m (tf + tb) + (p - 1)(tf + tb) / v") {
+  for (int p : {2, 3, 4, 8})
+    for (int v : {2, 4})
+      for (int rounds : {1, 2, 4}) {
+        CAPTURE(p, v, rounds);
+        Job job = chain_job(p * v, 0, 0);
+        job.parallelism.schedule = "interleaved";
+        job.parallelism.chunks = v;
+        CHECK(makespan(job, p, rounds * p) == Approx(rounds * p * 3 * v + (p - 1) * 3));
+      }
+}
+
+// Stages of 1, 2, 1, 2 layers (6 layers over 4): sum tf = 6, max tf = 2, and backward the double:
+// (6 + (m - 1) 2)(1 + 2).
+TEST_CASE("gpipe with unequal stages is paced by the slowest") {
+  for (int m : {1, 4, 9}) CHECK(makespan(chain_job(6, 0, 0), 4, m) == Approx((6 + (m - 1) * 2) * 3));
+}
+
+// Two rounds of 4 instead of one of 8, p = 3: 2 (4 + 2) 3 instead of (8 + 2) 3.
+TEST_CASE("a flush costs a bubble a round") {
+  Job job = chain_job(3, 0, 0);
+  job.parallelism.flush = 4;
+  CHECK(makespan(job, 3, 8) == Approx(36));
+}

@@ -1,0 +1,163 @@
+#include "simulator/model/stage_load.hpp"
+
+#include "simulator/model/optimizer.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// h = 8, s = 16, a = 2, V = 100. A block: 12 · 64 + 13 · 8 = 872 parameters; forward 24 · 16 · 64 + 4 · 256
+/// · 8 = 24,576 + 8,192 = 32,768 FLOPs; 34 · 128 = 4,352 bytes of activations and 5 · 2 · 256 = 2,560 of the
+/// attention core; output 16 · 8 · 2 = 256 bytes.
+Job tiny_transformer(const std::string& recompute) {
+  Job job;
+  job.model = Transformer{4, 8, 2, 16, 100};
+  job.training.global_batch = 6;
+  job.training.micro_batch = 2;
+  job.training.recompute = recompute;
+  job.parallelism.schedule = "1f1b";
+  return job;
+}
+
+Topology two_devices() {
+  return flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9));
+}
+
+StageLoad load_of(const Job& job, std::pair<int, int> layers, SimConstants constants = {}) {
+  return stage_load(job, two_devices(), constants, {layers, {0}});
+}
+
+}  // namespace
+
+TEST_CASE("times are FLOPs over peak, efficiency and speed") {
+  SimConstants constants;
+  constants.compute_efficiency = 0.5;       // of 1 TFLOP/s
+  const double block = 2 * 32768 / 0.5e12;  // of two sequences
+  const StageLoad load = load_of(tiny_transformer("none"), {1, 3}, constants);
+  CHECK(load.forward_s == Approx(2 * block));
+  CHECK(load.backward_s == Approx(4 * block));
+  CHECK(load.model_flops == Approx(2 * 2 * 3 * 32768));
+  // Full recomputation adds a forward, selective that of the attention core.
+  CHECK(load_of(tiny_transformer("full"), {1, 3}, constants).backward_s == Approx(6 * block));
+  CHECK(load_of(tiny_transformer("selective"), {1, 3}, constants).backward_s ==
+        Approx(4 * block * (1 + 8192.0 / 65536)));
+  CHECK(load_of(tiny_transformer("full"), {1, 3}, constants).model_flops == load.model_flops);
+  // The head: 2 · 16 · 8 · 100 = 25,600 FLOPs.
+  CHECK(load_of(tiny_transformer("none"), {3, 4}, constants).forward_s ==
+        Approx(2 * (32768 + 25600) / 0.5e12));
+
+  Topology slow = two_devices();
+  slow.devices[0].speed = 0.25;
+  CHECK(stage_load(tiny_transformer("none"), slow, constants, {{1, 3}, {0}}).forward_s == Approx(8 * block));
+  Job job = tiny_transformer("none");
+  job.profile = ProfileSource{"", 0.1};
+  CHECK(load_of(job, {1, 3}, constants).forward_s == Approx(10 * block));
+}
+
+// 96 b s h² (1 + s / 6h) for a layer with full recomputation (Narayanan et al.), 962.1 GFLOP for GPT-3 XL, of
+// which 24 at batch 1,024 are the published 23.64 PFLOP.
+TEST_CASE("a layer of GPT-3 XL has the published FLOPs") {
+  Job job = tiny_transformer("full");
+  job.model = Transformer{24, 2048, 16, 2048, 50257};
+  job.training.micro_batch = 1;
+  const StageLoad load = load_of(job, {4, 5});
+  CHECK((load.forward_s + load.backward_s) * 1e12 == Approx(962.1e9).epsilon(1e-4));
+  CHECK(24 * 1024 * (load.forward_s + load.backward_s) * 1e12 == Approx(23.64e15).epsilon(1e-3));
+  CHECK(load.output_bytes == 8 * 1048576);
+}
+
+TEST_CASE("activations are those that the recomputation leaves") {
+  // Two blocks of two sequences; the output is kept too: 2 · 256.
+  CHECK(load_of(tiny_transformer("none"), {1, 3}).activation_bytes == 2 * (2 * (4352 + 2560) + 256));
+  CHECK(load_of(tiny_transformer("selective"), {1, 3}).activation_bytes == 2 * (2 * 4352 + 256));
+  CHECK(load_of(tiny_transformer("full"), {1, 3}).activation_bytes == 2 * (2 * 256 + 256));
+  CHECK(load_of(tiny_transformer("full"), {1, 3}).working_bytes == 2 * (4352 + 2560));
+  CHECK(load_of(tiny_transformer("none"), {1, 3}).working_bytes == 0);
+  // fp32 numbers are twice as large.
+  Job job = tiny_transformer("none");
+  job.training.precision = "fp32";
+  CHECK(load_of(job, {1, 3}).activation_bytes == 4 * (2 * (4352 + 2560) + 256));
+}
+
+// Measured for three layers a stage at 96 micro-batches of 8 MB: buffers of 3 GB, 1.5 GB at both ends; of
+// those, the input is also what the first layer keeps. The other two layers keep theirs: 2 · 96 · 8 MB.
+TEST_CASE("GPipe has buffers for activations and gradients, in and out") {
+  Job job = tiny_transformer("full");
+  job.model = Transformer{24, 2048, 16, 2048, 50257};
+  job.training.micro_batch = 1;
+  job.parallelism.schedule = "gpipe";
+  const double buffer = 8 * 1048576;
+  CHECK(load_of(job, {3, 6}).activation_bytes == (4 + 2) * buffer);
+  CHECK(load_of(job, {21, 24}).activation_bytes == (2 + 2) * buffer);
+  CHECK(load_of(job, {0, 3}).activation_bytes == (2 + 3) * buffer);  // its input is no buffer
+}
+
+TEST_CASE("a parameter costs what the optimizer holds, sends and saves") {
+  struct Expected {
+    const char* optimizer;
+    double held, exchanged_fp16, exchanged_fp32, saved;
+  };
+  for (const Expected& e : {Expected{"adam-16", 16, 2, 4, 12}, Expected{"adam-18", 18, 4, 4, 12},
+                            Expected{"adam-20", 20, 4, 4, 12}, Expected{"sgd-12", 12, 4, 4, 4},
+                            Expected{"sgd-8", 8, 2, 4, 4}, Expected{"host-offload", 4, 2, 4, 4}}) {
+    CAPTURE(e.optimizer);
+    Job job = tiny_transformer("none");
+    job.training.optimizer = e.optimizer;
+    job.compression.gradients = 0.5;
+    const StageLoad load = load_of(job, {1, 3});
+    CHECK(load.state_bytes == 2 * 872 * e.held);
+    CHECK(load.weight_bytes == 2 * 872 * e.saved);
+    CHECK(load.gradient_bytes == 2 * 872 * e.exchanged_fp16 / 2);
+    job.training.precision = "fp32";
+    CHECK(load_of(job, {1, 3}).gradient_bytes == 2 * 872 * e.exchanged_fp32 / 2);
+  }
+}
+
+// The first layer has 100 · 8 of the vocabulary and 16 · 8 of positions, the last a copy of the 800.
+TEST_CASE("embedding and head are tied: a copy at each end, one where both ends are one stage") {
+  const Job job = tiny_transformer("none");
+  CHECK(load_of(job, {0, 1}).state_bytes == 16 * (872 + 800 + 128));
+  CHECK(load_of(job, {3, 4}).state_bytes == 16 * (872 + 800));
+  CHECK(load_of(job, {0, 4}).state_bytes == 16 * (4 * 872 + 800 + 128));
+  CHECK(load_of(job, {0, 4}).gradient_bytes == 2 * (4 * 872 + 800 + 128));
+}
+
+TEST_CASE("messages are compressed") {
+  Job job = tiny_transformer("none");
+  job.compression.activations = 0.25;
+  CHECK(load_of(job, {1, 3}).output_bytes == 2 * 256 * 0.25);
+}
+
+TEST_CASE("tensor parallelism divides everything; the slowest device sets the pace") {
+  Topology topology = two_devices();
+  topology.devices[1].speed = 0.5;
+  const Job job = tiny_transformer("full");
+  const StageLoad one = load_of(job, {1, 3}), two = stage_load(job, topology, {}, {{1, 3}, {0, 1}});
+  CHECK(two.forward_s == Approx(one.forward_s));
+  CHECK(two.backward_s == Approx(one.backward_s));
+  CHECK(two.output_bytes == one.output_bytes / 2);
+  CHECK(two.gradient_bytes == one.gradient_bytes / 2);
+  CHECK(two.state_bytes == one.state_bytes / 2);
+  CHECK(two.activation_bytes == one.activation_bytes / 2);
+}
+
+TEST_CASE("a speed that cannot be known is an error") {
+  Topology topology = two_devices();
+  topology.gpus[0].peak.reset();
+  const Job job = tiny_transformer("none");
+  CHECK(
+      error_of([&] {
+        stage_load(job, topology, {}, {{0, 1}, {0}});
+      }) ==
+      "the speed of device s0/0 is not known: GPU one has no `peak`; give it one in `gpus` of the topology");
+  topology.devices[0].gpu = -1;
+  CHECK(error_of([&] {
+          stage_load(job, topology, {}, {{0, 1}, {0}});
+        }) == "the speed of device s0/0 is not known: the topology gives it no `gpu`");
+  Job profiled = job;
+  profiled.profile = ProfileSource{"v100.json", 0.4};
+  CHECK_THAT(error_of([&] { load_of(profiled, {0, 1}); }), contains("not supported yet"));
+}

@@ -1,0 +1,125 @@
+#include "simulator/sync/sync.hpp"
+
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+constexpr double S = 200e6, B = 125e6, a = 0.005;  // bytes, bytes per second, seconds
+
+struct Outcome {
+  double makespan = 0, bytes = 0;
+  std::vector<double> ends;  // of each device
+};
+
+Outcome exchanged(const Topology& topology, const std::string& sync, SimConstants constants = {}) {
+  GraphBuilder builder(topology, constants);
+  Exchange exchange{std::vector<int>(topology.devices.size()), S, no_index, 0};
+  std::iota(exchange.devices.begin(), exchange.devices.end(), 0);
+  const std::vector<int> last = add_exchange(builder, sync, exchange);
+  const LabelledGraph lowered = builder.take();
+  const Replay result = replay(lowered.graph);
+  Outcome outcome{result.makespan, 0, {}};
+  for (const Task& task : lowered.graph.tasks)
+    if (task.kind == TaskKind::flow) outcome.bytes += task.amount;
+  for (const int task : last) {
+    REQUIRE(result.tasks[at(task)].state == TaskState::done);
+    outcome.ends.push_back(result.tasks[at(task)].finish);
+  }
+  return outcome;
+}
+
+/// n devices of one site, each with B in and out and a to the others.
+Topology behind_access_links(int n) {
+  Topology topology = flat_topology({n}, link_of(a, 10 * B), link_of(a, 10 * B));
+  for (Device& device : topology.devices) device.uplink = device.downlink = BitsPerSecond(8 * B);
+  return topology;
+}
+
+}  // namespace
+
+TEST_CASE("a ring takes 2 (n - 1)(a + S / (n B))") {
+  for (int n : {2, 3, 5, 8}) {
+    const Outcome outcome = exchanged(behind_access_links(n), "ring");
+    CHECK(outcome.makespan == Approx(2 * (n - 1) * (a + S / (n * B))));
+    CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
+    for (const double end : outcome.ends) CHECK(end == Approx(outcome.makespan));
+  }
+  CHECK(exchanged(behind_access_links(8), "ring").makespan == Approx(2.87));  // case c01
+}
+
+TEST_CASE("all pairs take 2 (a + (n - 1) S / (n B))") {
+  for (int n : {2, 3, 5, 8}) {
+    const Outcome outcome = exchanged(behind_access_links(n), "sharded-ps");
+    CHECK(outcome.makespan == Approx(2 * (a + (n - 1) * S / (n * B))));
+    CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
+  }
+  CHECK(exchanged(behind_access_links(8), "sharded-ps").makespan == Approx(2.81));  // case c03
+}
+
+TEST_CASE("all pairs of which each has its own rate take 2 (a + S / (n B))") {
+  CHECK(exchanged(flat_topology({8}, link_of(a, B), link_of(a, B)), "sharded-ps").makespan ==
+        Approx(2 * (a + S / (8 * B))));
+}
+
+TEST_CASE("a central parameter server among the devices takes 2 (a + (n - 1) S / B)") {
+  for (int n : {2, 5, 8}) {
+    const Outcome outcome = exchanged(behind_access_links(n), "central-ps");
+    CHECK(outcome.makespan == Approx(2 * (a + (n - 1) * S / B)));
+    CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
+    CHECK(outcome.ends[0] == Approx(outcome.makespan / 2));  // the server has it first
+  }
+}
+
+TEST_CASE("a binomial tree takes 2 log2 n (a + S / B)") {
+  for (int n : {2, 4, 8, 16}) {
+    const Outcome outcome = exchanged(behind_access_links(n), "tree");
+    CHECK(outcome.makespan == Approx(2 * std::log2(n) * (a + S / B)));
+    CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
+  }
+  // Two leaves send to the root at once, a + 2 S / B; it sends to one after the other, 2 (a + S / B).
+  CHECK(exchanged(behind_access_links(3), "tree").makespan == Approx(3 * a + 4 * S / B));
+  for (int n : {5, 6, 7}) CHECK(exchanged(behind_access_links(n), "tree").makespan <= 2 * 3 * (a + S / B));
+}
+
+// t sites of k devices, all rates per flow. Inside, each of k - 1 flows to an owner has its own rate.
+TEST_CASE("hierarchical: shards inside the sites, rings across") {
+  const double W = 10e6, far = 0.1;
+  for (int t : {2, 3})
+    for (int k : {1, 2, 4}) {
+      CAPTURE(t, k);
+      const Topology topology = flat_topology(std::vector<int>(at(t), k), link_of(a, B), link_of(far, W));
+      const double inside = k > 1 ? 2 * (a + S / k / B) : 0, across = 2 * (t - 1) * (far + S / (k * t * W));
+      CHECK(exchanged(topology, "hierarchical").makespan == Approx(inside + across));
+    }
+  const Topology one = flat_topology({8}, link_of(a, B), link_of(far, W));
+  CHECK(exchanged(one, "hierarchical").makespan == Approx(exchanged(one, "sharded-ps").makespan));
+}
+
+// Sites of 3 and 2: two shards of S / 2. Bytes: inside, every device but a shard's owner sends it, and gets
+// it back: 2 (2 + 1) S / 2 · 2 shards; across, a ring of two a shard: 2 · 2 · S / 4 · 2 shards.
+TEST_CASE("hierarchical with sites of unequal size has as many shards as the smallest") {
+  const Outcome outcome = exchanged(flat_topology({3, 2}, link_of(a, B), link_of(a, B)), "hierarchical");
+  CHECK(outcome.bytes == Approx(6 * S + 2 * S));
+  for (const double end : outcome.ends) CHECK(end > 0);
+}
+
+TEST_CASE("overhead is paid by every message, efficiency by every byte") {
+  SimConstants constants;
+  constants.message_overhead_s = 0.25;
+  constants.network_efficiency = 0.5;
+  CHECK(exchanged(behind_access_links(4), "ring", constants).makespan ==
+        Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
+}
+
+TEST_CASE("an unknown way of exchanging gradients is refused") {
+  const Topology topology = behind_access_links(2);
+  CHECK(error_of([&] { exchanged(topology, "gossip"); }) == "there is no gradient_sync `gossip`");
+}

@@ -1,0 +1,280 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "simulator/model/stage_load.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+using Kind = DeviceEvent::Kind;
+
+/// Every stretch, in order.
+class Diary : public RunObserver {
+ public:
+  struct Entry {
+    Stretch::Kind kind;
+    double start, end;
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+  void see(const Stretch& stretch) override { entries.push_back({stretch.kind, stretch.start, stretch.end}); }
+  std::vector<Entry> entries;
+};
+
+/// Pipelines of one stage with one layer, which takes 3 s a micro-batch; weights of 12 MB over 1 MB/s. The
+/// gradients are compressed to nothing.
+struct Replicas {
+  SimProblem problem;
+  Plan plan;
+  Scenario scenario;
+
+  Replicas(int devices, int replicas)
+      : problem{flat_topology({devices}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(1, 1e6, 0), {}} {
+    problem.job.compression.gradients = 0;
+    plan = plan_of(problem.job, 1, replicas, 2);
+    scenario.detection_s = 1;
+    // Of the 16 bytes a parameter: its fp32 copy and the two moments, of 4 bytes each.
+    REQUIRE(stage_load(problem.job, problem.topology, problem.constants, plan.pipelines[0].stages[0])
+                .weight_bytes == 12e6);
+  }
+
+  SimReport run(int iterations = 3) {
+    diary.entries.clear();
+    SimOptions options;
+    options.iterations = iterations;
+    options.observers = {&diary};
+    return simulate(problem, plan, scenario, options);
+  }
+  Diary diary;
+};
+
+/// Start and end of every iteration, in whole microseconds.
+std::vector<double> dates(const SimReport& report) {
+  std::vector<double> result;
+  for (const IterationReport& it : report.iterations)
+    for (const double date : {it.start_s, it.end_s}) result.push_back(std::round(date * 1e6) / 1e6);
+  return result;
+}
+using Dates = std::vector<double>;
+
+std::vector<Stretch::Kind> kinds(const Diary& diary) {
+  std::vector<Stretch::Kind> result;
+  for (const Diary::Entry& entry : diary.entries) result.push_back(entry.kind);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("bandwidth that halves in the middle of a transfer") {
+  // Two stages, one micro-batch, 100 bytes over 100 B/s: forward to 1, sent to 2. From 1.5 on half of it:
+  // 50 bytes are left, at 50 B/s to 2.5. Forward and backward to 5.5, back in 2 s to 7.5, backward to 9.5.
+  // The second iteration: 1 + 2 + 1 + 2 + 2 + 2 = 10 s.
+  SimProblem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
+  Scenario scenario;
+  scenario.traces = {{{{1.5, 0.5}}, 0, true}};
+  scenario.link_traces = {{LinkTrace::Quantity::bandwidth, {true, true}, {true, true}, false, 0}};
+  SimOptions options;
+  options.iterations = 2;
+  const Plan plan = plan_of(problem.job, 2, 1, 1);
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 9.5, 9.5, 19.5});
+  // The same rate, said in bits per second.
+  scenario.traces = {{{{1.5, 400}}, 0, false}};
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 9.5, 9.5, 19.5});
+  // Nothing moves from 1.5 to 3: everything from there on is 1.5 s late. Then without change.
+  scenario.traces = {{{{1.5, 0}, {3, 1}}, 0, true}};
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 9.5, 9.5, 17.5});
+  // Nothing ever moves again.
+  scenario.traces = {{{{1.5, 0}}, 0, true}};
+  const SimReport stuck = simulate(problem, plan, scenario, options);
+  CHECK(stuck.iterations.empty());
+  CHECK_THAT(stuck.stopped, contains("has come to a stand for ever"));
+}
+
+TEST_CASE("a device that slows down") {
+  // Forward 1 s, backward 2 s. Half speed from 2 on: the last second takes two. Then 6 s an iteration.
+  SimProblem problem{flat_topology({1}, link_of(0, 1), link_of(0, 1)), chain_job(1, 0, 0), {}};
+  Scenario scenario;
+  scenario.events = {{2, 0, Kind::speed, 0.5}, {10, 0, Kind::speed, 3}};
+  SimOptions options;
+  // At 10 there are 6 − 6 = 0 s left of the second: it ends there. Then 1 s an iteration.
+  CHECK(dates(simulate(problem, plan_of(problem.job, 1, 1, 1), scenario, options)) ==
+        Dates{0, 4, 4, 10, 10, 11});
+}
+
+TEST_CASE("a departure: the others do its micro-batches until it is back") {
+  // Iterations of 6 s. At 8 device 1 leaves, at 9 this is known; alone, pipeline 0 takes 12 s. Device 1 is
+  // back at 20; at the end of the iteration it fetches 12 MB in 12 s.
+  Replicas run(2, 2);
+  run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
+  const SimReport report = run.run();
+  CHECK(dates(report) == Dates{0, 6, 9, 21, 33, 39});
+  CHECK(kinds(run.diary) == std::vector{Stretch::Kind::iteration, Stretch::Kind::lost_iteration,
+                                        Stretch::Kind::iteration, Stretch::Kind::recovery,
+                                        Stretch::Kind::iteration});
+  CHECK(report.lost_work_s == Approx(4));  // two devices, from 6 to 8
+  CHECK(report.stopped.empty());
+  REQUIRE(report.devices.size() == 2);
+  CHECK(report.devices[1].down_s == Approx(12));
+  CHECK(report.devices[0].down_s == 0);
+  CHECK(report.devices[0].compute_s == Approx(6 + 2 + 12 + 6));
+  CHECK(report.devices[1].compute_s == Approx(6 + 2 + 6));
+  // Four sequences of one token an iteration, two iterations from 6 to 39.
+  CHECK(report.tokens_per_s == Approx(8.0 / 33));
+  CHECK(report.model_flops_per_s == Approx(8 * 3e12 / 33));
+  CHECK(report.iteration_time_s.mean == Approx(9));
+}
+
+TEST_CASE("a departure: all wait until it is back") {
+  Replicas run(2, 2);
+  run.scenario.on_departure = "wait";
+  run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
+  CHECK(dates(run.run()) == Dates{0, 6, 32, 38, 38, 44});
+  // It is back before it was missed.
+  run.scenario.events = {{8, 1, Kind::leave}, {8.5, 1, Kind::join}};
+  CHECK(dates(run.run()) == Dates{0, 6, 21, 27, 27, 33});
+  // In the first iteration there is nothing to fetch.
+  run.scenario.events = {{2, 1, Kind::leave}, {20, 1, Kind::join}};
+  CHECK(dates(run.run()) == Dates{20, 26, 26, 32, 32, 38});
+}
+
+TEST_CASE("a departure: a spare takes the place") {
+  Replicas run(3, 2);
+  run.scenario.on_departure = "spare";
+  run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
+  const SimReport report = run.run();
+  CHECK(dates(report) == Dates{0, 6, 21, 27, 27, 33});
+  REQUIRE(report.devices.size() == 3);
+  CHECK(report.devices[2].compute_s == Approx(12));
+  CHECK(report.devices[2].receiving_s == Approx(12));
+  // Without one that may: as without the pipeline.
+  run.scenario.spares.emplace();
+  CHECK(dates(run.run()) == Dates{0, 6, 9, 21, 33, 39});
+}
+
+TEST_CASE("departures at the same time as something else") {
+  Replicas run(2, 2);
+  // At the end of an iteration: nothing is lost but the time of detection.
+  run.scenario.events = {{12, 1, Kind::leave}};
+  SimReport report = run.run();
+  CHECK(dates(report) == Dates{0, 6, 6, 12, 13, 25});
+  CHECK(report.lost_work_s == Approx(0).margin(1e-6));
+  // In a recovery: it starts anew, here with nobody to recover.
+  run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}, {25, 1, Kind::leave}};
+  report = run.run();
+  CHECK(dates(report) == Dates{0, 6, 9, 21, 26, 38});
+  CHECK(report.lost_work_s == Approx(4));
+  // Of one who does not compute: nobody is disturbed.
+  run.scenario.events = {{8, 1, Kind::leave}, {15, 1, Kind::join}, {16, 1, Kind::leave}};
+  CHECK(dates(run.run()) == Dates{0, 6, 9, 21, 21, 33});
+  // From the start.
+  run.scenario.events = {{0, 1, Kind::leave}};
+  CHECK(dates(run.run()) == Dates{0, 12, 12, 24, 24, 36});
+}
+
+TEST_CASE("when all copies are gone, there is the checkpoint or nothing") {
+  Replicas run(2, 2);
+  run.scenario.events = {{8, 0, Kind::leave}, {8, 1, Kind::leave}, {30, 1, Kind::join}};
+  SimReport report = run.run();
+  CHECK(dates(report) == Dates{0, 6});
+  CHECK_THAT(report.stopped, contains("no device that is there has the weights of layers 0 to 0"));
+  // 12 MB at 2 MB/s; then 12 s an iteration.
+  run.scenario.checkpoint = Checkpoint{16e6, {}};
+  CHECK(dates(run.run()) == Dates{0, 6, 36, 48, 48, 60});
+  // The same store beside device 0, which lets 1 MB/s through.
+  run.scenario.checkpoint = Checkpoint{16e6, 0};
+  CHECK(dates(run.run()) == Dates{0, 6, 42, 54, 54, 66});
+  // Nobody comes back.
+  run.scenario.events.pop_back();
+  report = run.run();
+  CHECK(dates(report) == Dates{0, 6});
+  CHECK_THAT(report.stopped, contains("nobody joins any more"));
+  CHECK(report.lost_work_s == Approx(4));
+}
+
+TEST_CASE("two copies send to two who fetch") {
+  // Four replicas; 2 and 3 leave and come back together: both fetch at once, from 0 and from 1. Micro-batches
+  // of 3 s: 2 each, then 4 each of two pipelines.
+  Replicas run(4, 4);
+  run.scenario.events = {{8, 2, Kind::leave}, {8, 3, Kind::leave}, {20, 2, Kind::join}, {20, 3, Kind::join}};
+  CHECK(dates(run.run()) == Dates{0, 6, 9, 21, 33, 39});
+}
+
+TEST_CASE("layers are fetched from whoever has them") {
+  // Pipeline 0 has four layers on one device; pipeline 1 one and three on two. 12 MB a layer over 1 MB/s.
+  SimProblem problem{flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 0), {}};
+  problem.job.compression.gradients = 0;
+  Plan plan = plan_of(problem.job, 1, 1, 2);
+  plan.pipelines.push_back({2, {{{0, 1}, {1}}, {{1, 4}, {2}}}});
+  Scenario scenario;
+  scenario.on_departure = "wait";
+  SimOptions options;
+  options.iterations = 2;
+  // Device 0 computes 2 · 12 = 24 s. It leaves at 30 and is back at 31. The two others send at once, 12 s and
+  // 36 s, as their links are their own.
+  scenario.events = {{30, 0, Kind::leave}, {31, 0, Kind::join}};
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 24, 31 + 36, 31 + 36 + 24});
+  // Devices 1 and 2 have both been away: one sender, two links.
+  scenario.events = {{30, 1, Kind::leave}, {30, 2, Kind::leave}, {31, 1, Kind::join}, {31, 2, Kind::join}};
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 24, 31 + 36, 31 + 36 + 24});
+}
+
+TEST_CASE("a horizon ends the run") {
+  Replicas run(2, 2);
+  run.scenario.horizon_s = 15;
+  const SimReport report = run.run();
+  CHECK(dates(report) == Dates{0, 6, 6, 12});
+  CHECK(kinds(run.diary).back() == Stretch::Kind::lost_iteration);
+  CHECK(report.lost_work_s == 0);
+  CHECK(report.devices[0].compute_s == Approx(15));
+  CHECK(report.tokens_per_s == Approx(4.0 / 9));
+  // Waiting until then.
+  run.scenario.events = {{8, 0, Kind::leave}, {8, 1, Kind::leave}};
+  const SimReport waits = run.run();
+  CHECK(waits.devices[0].down_s == Approx(7));
+  CHECK_FALSE(waits.stopped.empty());
+}
+
+TEST_CASE("jitter differs from iteration to iteration and is that of the seed") {
+  Replicas run(1, 1);
+  run.scenario.compute_jitter.cv = 0.1;
+  const SimReport first = run.run(200), second = run.run(200);
+  CHECK(dates(first) == dates(second));
+  CHECK(first.iterations[0].duration_s() != first.iterations[1].duration_s());
+  // Two forwards of 1 s and two backwards of 2 s: mean 6, variance 0.01 · (1 + 1 + 4 + 4); of the mean of 199
+  // five deviations.
+  CHECK(std::abs(first.iteration_time_s.mean - 6) < 5 * std::sqrt(0.1 / 199));
+  run.scenario.seed = 1;
+  CHECK(dates(run.run(200)) != dates(first));
+}
+
+TEST_CASE("a run is asked to stop between iterations") {
+  Replicas run(2, 2);
+  int asked = 0;
+  SimOptions options;
+  options.stop = [&] { return ++asked > 2; };
+  const SimReport report = simulate(run.problem, run.plan, run.scenario, options);
+  CHECK(report.iterations.size() == 2);
+  CHECK(report.stopped == "interrupted");
+}
+
+TEST_CASE("interleaved pipelines are dealt micro-batches in numbers that they can do") {
+  // Pipelines of two devices in two chunks need even numbers: of 12, one pipeline gets all; of 6, two get 4
+  // and 2. By halves, 3 each, there would be none.
+  for (const int replicas : {2, 3}) {
+    SimProblem problem{
+        flat_topology({2 * replicas}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 0, 1), {}};
+    problem.job.parallelism.schedule = "interleaved";
+    problem.job.parallelism.chunks = 2;
+    Scenario scenario;
+    scenario.events = {{1, 0, Kind::leave}};
+    const SimReport report =
+        simulate(problem, plan_of(problem.job, 2, replicas, replicas == 2 ? 6 : 2), scenario, {});
+    CHECK(report.stopped.empty());
+    CHECK(report.iterations.size() == 3);
+  }
+}

@@ -1,0 +1,86 @@
+#include "tests/validation/measured_runs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "planner/io/job_reader.hpp"
+#include "planner/io/text_file.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "simulator/io/csv_table.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr int stages = 8;
+
+/// `pipelines` pipelines of `batch` sequences each.
+MeasuredRun run_of(const std::string& network, const Topology& topology, Job job, int layers_a_stage,
+                   int batch, int pipelines, double seconds) {
+  auto& chain = std::get<LayerChain>(job.model).layers;
+  chain.resize(static_cast<std::size_t>(stages * layers_a_stage), chain.front());
+  job.training.global_batch = batch * pipelines;
+  Placement placement(stages, pipelines);
+  for (int stage = 0; stage < stages; ++stage)
+    for (int replica = 0; replica < pipelines; ++replica)
+      placement.at(stage, replica) = replica * stages + stage;
+  const Plan plan = deployed_plan(placement, job);
+  return {fmt::format("{} layers a stage, batch {}, {} pipeline{}", layers_a_stage, batch, pipelines,
+                      pipelines == 1 ? "" : "s"),
+          network,
+          {topology, std::move(job), {}},
+          plan,
+          seconds};
+}
+
+}  // namespace
+
+std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
+  const std::string file = folder + "/measured.csv", text = read_file(file, 1 << 20);
+  const Job job = read_job(folder + "/job.yaml");
+  std::map<std::string, Topology> topologies;
+  std::vector<MeasuredRun> runs;
+  CsvTable table(text, file);
+  table.take_header();
+  for (; table.has_row(); table.next()) {
+    table.expect_cells(5);
+    const std::string network(table.cells()[0].text);
+    if (topologies.count(network) == 0)
+      topologies.emplace(network, read_topology(folder + "/networks/" + network + ".yaml"));
+    const auto count = [&](std::size_t cell) {
+      return static_cast<int>(table.number(cell, Unit{"", 0}, "a count"));
+    };
+    runs.push_back(run_of(network, topologies.at(network), job, count(1), count(2), count(3),
+                          table.number(4, Unit{"s", 0}, "the time")));
+  }
+  return runs;
+}
+
+double mean_of(const std::vector<double>& errors) {
+  double sum = 0;
+  for (const double error : errors) sum += std::abs(error);
+  return sum / static_cast<double>(errors.size());
+}
+
+std::vector<std::string> networks_of(const std::vector<MeasuredRun>& runs) {
+  std::vector<std::string> networks;
+  for (const MeasuredRun& run : runs)
+    if (networks.empty() || networks.back() != run.network) networks.push_back(run.network);
+  return networks;
+}
+
+std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const SimConstants& start,
+                                     int threads) {
+  std::vector<LeftOut> result;
+  for (const std::string& network : networks_of(runs)) {
+    std::vector<MeasuredRun> kept, left_out;
+    for (const MeasuredRun& run : runs) (run.network == network ? left_out : kept).push_back(run);
+    const SimConstants constants = fitted_constants(kept, start, threads);
+    result.push_back({network, constants, relative_errors(left_out, constants, threads)});
+  }
+  return result;
+}
+
+}  // namespace dtfm
