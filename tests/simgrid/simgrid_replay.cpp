@@ -71,9 +71,9 @@ class Driver {
   void end(int task, State state);
 
   const dtfm::TaskGraph& graph_;
-  std::vector<sg::Host*> hosts_;
+  std::vector<sg::Host*> hosts_, sources_;  // sources: of each flow
   std::vector<sg::Link*> links_;
-  std::vector<double> bandwidth_, latency_;
+  std::vector<double> bandwidth_, latency_, most_;  // of each link: now; over its profile, or 0
   std::vector<int> link_down_, host_down_;
   std::vector<State> state_;
   std::vector<double> finish_, ready_at_;
@@ -111,16 +111,20 @@ void Driver::build_platform() {
   sg::NetZone* zone = sg::create_full_zone("zone");
   for (const dtfm::Host& host : graph_.hosts)
     hosts_.push_back(zone->create_host(host.name, host.speed)->seal());
-  std::vector<bool> changes(graph_.links.size());
+  most_.resize(graph_.links.size());
   for (const dtfm::Profile& profile : graph_.profiles)
-    if (profile.quantity == dtfm::Profile::Quantity::bandwidth) changes[at(profile.targets[0].index)] = true;
+    if (profile.quantity == dtfm::Profile::Quantity::bandwidth)
+      for (const dtfm::Profile::Step& step : profile.steps) {
+        double& most = most_[at(profile.targets[0].index)];
+        most = std::max({most, step.value, graph_.links[at(profile.targets[0].index)].bandwidth});
+      }
   bandwidth_.resize(graph_.links.size());
   for (std::size_t i = 0; i < graph_.links.size(); ++i) {
     const dtfm::Link& link = graph_.links[i];
     bandwidth_[i] = link.bandwidth;
     latency_.push_back(link.latency);
-    sg::Link* made = zone->create_link(link.name, changes[i] ? 1e15 : link.bandwidth)->set_latency(0);
-    if (changes[i])
+    sg::Link* made = zone->create_link(link.name, most_[i] > 0 ? most_[i] : link.bandwidth)->set_latency(0);
+    if (most_[i] > 0)
       made->set_sharing_policy(sg::Link::SharingPolicy::NONLINEAR,
                                [this, i](double, int) { return bandwidth_[i]; });
     else if (link.sharing == dtfm::Sharing::fatpipe)
@@ -129,12 +133,20 @@ void Driver::build_platform() {
   }
   std::vector<bool> added(graph_.routes.size());
   for (const dtfm::Task& task : graph_.tasks) {
-    if (task.route == dtfm::no_index || added[at(task.route)]) continue;
-    added[at(task.route)] = true;
+    sources_.push_back(task.kind == TaskKind::flow ? hosts_[at(task.host)] : nullptr);
+    if (task.route == dtfm::no_index || (task.rate == infinity && added[at(task.route)])) continue;
     std::vector<sg::LinkInRoute> route;
     for (const int link : graph_.routes[at(task.route)].links) route.emplace_back(links_[at(link)]);
-    zone->add_route(hosts_[at(task.host)]->get_netpoint(), hosts_[at(task.destination)]->get_netpoint(),
-                    nullptr, nullptr, route, false);
+    if (task.rate < infinity) {
+      // Such communications have no rate in SimGrid 3.32: the flow gets a link and a source of its own.
+      const std::string name = "ceiling " + std::to_string(sources_.size());
+      route.emplace_back(zone->create_link(name, task.rate)->set_latency(0)->seal());
+      sources_.back() = zone->create_host(name, 1)->seal();
+    } else {
+      added[at(task.route)] = true;
+    }
+    zone->add_route(sources_.back()->get_netpoint(), hosts_[at(task.destination)]->get_netpoint(), nullptr,
+                    nullptr, route, false);
   }
   zone->seal();
 }
@@ -157,7 +169,7 @@ void Driver::change(std::size_t number, std::size_t step) {
     latency_[link] = value;
   } else {
     bandwidth_[link] = value;
-    links_[link]->set_bandwidth(1e15);  // makes it ask again
+    links_[link]->set_bandwidth(most_[link]);  // makes it ask again
   }
   push_change(number, step + 1);
 }
@@ -263,11 +275,10 @@ void Driver::begin_flow(int task) {
   const dtfm::Task& it = graph_.tasks[at(task)];
   const sg::CommPtr comm = sg::Comm::sendto_init();
   comm->set_payload_size(static_cast<uint64_t>(it.amount));
-  if (it.rate < infinity) comm->set_rate(it.rate);
-  comm->set_source(hosts_[at(it.host)])->set_destination(hosts_[at(it.destination)]);
   comm->set_name(std::to_string(task));
   activity_[at(task)] = comm;
-  comm->vetoable_start();
+  // With its second end, it starts.
+  comm->set_source(sources_[at(task)])->set_destination(hosts_[at(it.destination)]);
 }
 
 void Driver::begin_work(int task) {

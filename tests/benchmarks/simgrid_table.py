@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""How fast dtfm-sim and SimGrid replay the same graphs: CPU seconds of the run phase, the least of some runs in turns.
+
+usage: simgrid_table.py DTFM-SIM SIMGRID-REPLAY [RUNS]    (the programs of a release build; RUNS: 3)
+
+Exchanges of 200 MB within 8 stages (64 at 1,024 hosts all-pairs), first flows at instants of their own; with traces:
+every access link changes its bandwidth every 5 s. Rows where SimGrid takes more than a minute are left out.
+"""
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+GENERATOR = Path(__file__).resolve().parent / "task_graph.py"
+CASES = [(kind, hosts, placement, start, traces)
+         for hosts in (64, 256, 1024) for kind in ("allpairs", "ring") for placement in ("aligned", "random")
+         for start, traces in (("together", False), ("apart", False), ("apart", True))]
+
+
+def trace_lines(hosts):
+    rng = random.Random(3)
+    for h in range(hosts):
+        steps = " ".join(f"{5 * i} {rng.uniform(100e6, 250e6):.0f}" for i in range(12))
+        yield f"profile u{h} bw {steps} period 60"
+
+
+def graph_text(kind, hosts, placement, start, traces):
+    stages = hosts // 16 if hosts == 1024 else 8
+    text = subprocess.run([sys.executable, GENERATOR, kind, str(hosts), str(stages), placement, start],
+                          capture_output=True, text=True, check=True).stdout
+    lines = text.splitlines()
+    first_task = next(i for i, line in enumerate(lines) if line.startswith(("flow", "delay")))
+    return "\n".join(lines[:first_task] + (list(trace_lines(hosts)) if traces else []) + lines[first_task:]) + "\n"
+
+
+def seconds(command):
+    """Of the run phase; infinite after a minute."""
+    try:
+        run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return math.inf
+    return max(json.loads(run.stderr)["run_cpu_s"], 1e-6)
+
+
+def main(ours, theirs, runs="3"):
+    ratios = []
+    print("| hosts | exchange | placement | start | dtfm-sim s | SimGrid s | times as fast |\n|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        graph = Path(folder, "graph.txt")
+        for kind, hosts, placement, start, traces in CASES:
+            graph.write_text(graph_text(kind, hosts, placement, start, traces), encoding="utf-8")
+            times = [(seconds([ours, "--graph", graph, "--quiet", "--stats"]), seconds([theirs, graph])) for _ in range(int(runs))]
+            a, b = min(t[0] for t in times), min(t[1] for t in times)
+            how = start + (", traces" if traces else "")
+            print(f"| {hosts} | {kind} | {placement} | {how} | {a:.4f} | {b:.4f} | {b / a:.1f} |", flush=True)
+            if b < math.inf:
+                ratios.append(b / a)
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    print(f"\ngeometric mean {mean:.1f}, least {min(ratios):.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
