@@ -120,7 +120,7 @@ void Driver::build_platform() {
       }
   bandwidth_.resize(graph_.links.size());
   for (std::size_t i = 0; i < graph_.links.size(); ++i) {
-    const dtfm::Link& link = graph_.links[i];
+    const dtfm::GraphLink& link = graph_.links[i];
     bandwidth_[i] = link.bandwidth;
     latency_.push_back(link.latency);
     sg::Link* made = zone->create_link(link.name, most_[i] > 0 ? most_[i] : link.bandwidth)->set_latency(0);
