@@ -66,6 +66,8 @@ class Writer {
         {"throughput", with_thousands(static_cast<long long>(report_.tokens_per_s + 0.5)) + " tokens/s", ""},
         {"model FLOP/s", format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
         {"bubble", percent(report_.bubble), "of the devices' time is not computing"}};
+    if (const std::string effect = fairness_effect(); !effect.empty())
+      rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
       rows.push_back({"lost work", seconds(report_.lost_work_s), "of computing, summed over devices"});
     if (s_.record.samples) {
@@ -145,6 +147,15 @@ class Writer {
   const std::string& id(int device) const { return s_.topology.devices[at(device)].id; }
   const std::string& site(int index) const { return s_.topology.sites[at(index)].name; }
   double length() const { return report_.iterations.empty() ? 0 : report_.iterations.back().end_s; }
+
+  /// How much it moves the result how competing flows share; nothing where none do.
+  std::string fairness_effect() const {
+    const FairnessComparison& it = s_.record.fairness;
+    if (it.equal_s == it.rtt_s) return "";
+    return fmt::format(
+        "flows that share alike take {:.6g} s an undisturbed iteration, by round trip {:.6g} s", it.equal_s,
+        it.rtt_s);
+  }
 
   static std::string quantiles(const Distribution& values) {
     return fmt::format("p50 {:.6g}, p95 {:.6g}, p99 {:.6g}, {:.6g} to {:.6g}", values.p50, values.p95,

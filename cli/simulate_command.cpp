@@ -154,7 +154,11 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
 }
 
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const SimRecord record{input.problem.job.name, input.scenario.name, options.seed, outcome.samples,
+  const SimRecord record{input.problem.job.name,
+                         input.scenario.name,
+                         options.seed,
+                         outcome.samples,
+                         compare_fairness(input.problem, input.plan),
                          DTFM_VERSION};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) {

@@ -3,6 +3,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/rng.hpp"
+#include "simulator/lowering/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/stage_memory.hpp"
@@ -79,6 +80,15 @@ SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& 
   report.peak_flops_per_s = peak_flops(report, problem.topology);
   report.bubble = bubble_of(report, length);
   return report;
+}
+
+FairnessComparison compare_fairness(const SimProblem& problem, const Plan& plan) {
+  TaskGraph graph = iteration_graph(problem, plan).graph;
+  const auto makespan = [&](bool weigh_by_latency) {
+    graph.model.weigh_by_latency = weigh_by_latency;
+    return replay(graph).makespan;
+  };
+  return {makespan(false), makespan(true)};
 }
 
 std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,

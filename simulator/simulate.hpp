@@ -28,6 +28,13 @@ struct SimOptions {
 SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options);
 
+/// How long one undisturbed iteration takes, by how flows that compete share.
+struct FairnessComparison {
+  double equal_s = 0;  // alike
+  double rtt_s = 0;    // inversely to their round-trip times, as those of TCP do
+};
+FairnessComparison compare_fairness(const SimProblem& problem, const Plan& plan);
+
 /// Replicas of a run that chance makes different: sample i is `simulate` with seed `options.seed` + i,
 /// without observers. The same reports for any number of threads. simulator/report/samples.hpp sums them up.
 std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,

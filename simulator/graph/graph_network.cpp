@@ -8,6 +8,8 @@ namespace {
 
 /// Of a flow's rate, what its acknowledgements take on the way back (Velho et al., as in SimGrid).
 constexpr double acknowledgement_share = 0.05;
+/// Seconds: a route without latency counts as 200 m of fibre do, so that it has more than any longer one.
+constexpr double least_penalty = 1e-6;
 
 std::vector<int> links_of_hosts(const TaskGraph& graph) {
   std::vector<bool> moves(graph.hosts.size());
@@ -87,7 +89,7 @@ FlowTerms GraphNetwork::terms(const Task& flow) const {
   }
   FlowTerms terms{latency * model.latency_factor, 1, flow.rate};
   penalty += latency;
-  if (model.weigh_by_latency && penalty > 0) terms.weight = 1 / penalty;
+  if (model.weigh_by_latency) terms.weight = 1 / std::max(penalty, least_penalty);
   if (model.window > 0 && latency > 0) terms.ceiling = std::min(terms.ceiling, model.window / (2 * latency));
   return terms;
 }

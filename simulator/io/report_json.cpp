@@ -89,6 +89,9 @@ std::string report_json(const Topology& topology, const SimReport& report, const
                        {"bubble", report.bubble},
                        {"stopped", words(report.stopped)}};
   if (record.samples) json["samples"] = samples_json(*record.samples);
+  json["fairness"] = {
+      {"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
+      {"undisturbed_iteration_s", {{"equal", record.fairness.equal_s}, {"rtt", record.fairness.rtt_s}}}};
   json["devices"] = list_json(report.devices, of_topology(device_json));
   json["links"] = list_json(report.links, of_topology(link_json));
   json["events"] = list_json(report.events, event_json);

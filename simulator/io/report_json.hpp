@@ -8,6 +8,7 @@
 #include "planner/core/topology.hpp"
 #include "simulator/report/samples.hpp"
 #include "simulator/report/sim_report.hpp"
+#include "simulator/simulate.hpp"
 
 namespace dtfm {
 
@@ -16,6 +17,7 @@ struct SimRecord {
   std::string job, scenario;  // names; scenario empty: none
   std::uint64_t seed = 0;
   std::optional<SampleSummary> samples;  // the report is then that of the first run
+  FairnessComparison fairness;
   std::string version;
 };
 

@@ -151,7 +151,7 @@ TEST_CASE("the result file has what the contract says") {
   report.iteration_time_s = distribution({12.5});
   report.events = {{3, "b/0 leaves"}};
   statistics.add_to(report, {0, 1}, {0, 0}, 12.5);
-  const SimRecord record{"small", "", 7, {}, "0.0.1"};
+  const SimRecord record{"small", "", 7, {}, {1.5, 2}, "0.0.1"};
   const json file = json::parse(report_json(run.topology, report, record));
   const std::set<std::string> expected = {"schema",           "topology",      "job",
                                           "scenario",         "seed",          "iterations",
@@ -159,7 +159,7 @@ TEST_CASE("the result file has what the contract says") {
                                           "peak_flops_per_s", "bubble",        "stopped",
                                           "devices",          "links",         "events",
                                           "lost_work_s",      "critical_path", "overfull",
-                                          "simulator",        "version"};
+                                          "fairness",         "simulator",     "version"};
   std::set<std::string> keys;
   for (const auto& [key, value] : file.items()) keys.insert(key);
   CHECK(keys == expected);
@@ -176,6 +176,7 @@ TEST_CASE("the result file has what the contract says") {
   CHECK(text(file["events"][0]) == R"({"date_s":3.0,"text":"b/0 leaves"})");
   CHECK(text(file["overfull"]) == R"(["a/0","b/0"])");
   CHECK(file["critical_path"][1]["tasks"].get<int>() == 2);
+  CHECK(text(file["fairness"]) == R"({"undisturbed_iteration_s":{"equal":1.5,"rtt":2.0},"used":"equal"})");
 }
 
 TEST_CASE("samples are told as the distribution of their means") {
@@ -190,7 +191,7 @@ TEST_CASE("samples are told as the distribution of their means") {
   CHECK(summary.mean_s == std::vector<double>{1, 3});
   CHECK(summary.iteration_time_s.p50 == 2);
   const TwoStages run;
-  const json file = json::parse(report_json(run.topology, {}, {"small", "storm", 7, summary, "0.0.1"}));
+  const json file = json::parse(report_json(run.topology, {}, {"small", "storm", 7, summary, {}, "0.0.1"}));
   CHECK(file["samples"]["runs"].get<int>() == 2);
   CHECK(file["samples"]["iteration_time_s"]["p95"].get<double>() == Approx(2.9));
   CHECK(text(file["scenario"]) == "\"storm\"");

@@ -278,3 +278,24 @@ TEST_CASE("interleaved pipelines are dealt micro-batches in numbers that they ca
     CHECK(report.iterations.size() == 3);
   }
 }
+
+// Two pipelines leave site 0, whose uplink carries 100 B/s, at once: 100 bytes each to site 1, 0.1 s away,
+// and to site 2, 0.3 s away. Alike they take 2 s; by round trip the first gets three quarters, and is there 2
+// − 4/3 s earlier. Its second device computes at a quarter of the speed, so that all wait for it.
+TEST_CASE("how much it moves an iteration by what flows share") {
+  SimProblem problem{
+      flat_topology({2, 1, 1}, link_of(0, 1e18), link_of(0.1, 1e18)), chain_job(2, 0, 100), {}};
+  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  rules.links.push_back(link_of(0.3, 1e18));
+  rules.table(0, 2) = rules.table(2, 0) = 2;
+  problem.topology.devices[2].speed = 0.25;
+  Plan plan = plan_of(problem.job, 2, 2, 1);
+  plan.pipelines[0].stages[1].devices = {2};
+  plan.pipelines[1].stages[0].devices = {1};
+  const FairnessComparison free = compare_fairness(problem, plan);
+  CHECK(free.equal_s == free.rtt_s);
+  problem.topology.sites[0].uplink = BitsPerSecond(8 * 100);
+  const FairnessComparison shared = compare_fairness(problem, plan);
+  CHECK(shared.equal_s - shared.rtt_s == Approx(2 - 4.0 / 3).epsilon(1e-9));
+  CHECK(shared.equal_s - free.equal_s == Approx(2).epsilon(1e-9));
+}
