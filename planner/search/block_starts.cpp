@@ -8,6 +8,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/rng.hpp"
+#include "planner/cost/bottleneck_matching.hpp"
 #include "planner/search/random_placement.hpp"
 
 namespace dtfm {
@@ -17,8 +18,8 @@ constexpr std::size_t most_blocks = 4;  // more would be no structure
 constexpr std::size_t most_cuts =
     96;  // ways to cut the stages into blocks; of more, so many at even distances
 constexpr std::size_t most_trades = 64;            // see `trades_of`
-constexpr long long most_work = 30'000'000;        // of one annealing, in pairs of clusters looked at
-constexpr long long moves_a_count = 1600;           // of the annealing, for each number that it may change
+constexpr long long most_work = 100'000'000;       // of one annealing, in pairs of clusters looked at
+constexpr long long moves_a_count = 6400;          // of the annealing, for each number that it may change
 constexpr double hottest = 0.1, coldest = 0.0005;  // temperatures, as shares of the first cost
 
 using Lengths = std::vector<int>;  // of the blocks, in stages
@@ -71,44 +72,67 @@ void cut_into(int stages, std::size_t parts, int least, Lengths& lengths, std::v
   }
 }
 
+/// All cuts into up to four blocks, or as many as can be listed; of many, some at even distances.
 std::vector<Lengths> cuts_of(int stages) {
+  constexpr double most_listed = 1e5;
   std::vector<Lengths> all, some;
-  for (std::size_t parts = 1; parts <= std::min(most_blocks, at(stages)); ++parts) {
+  double count = 1;  // nearly: stages ^ (parts − 1) ÷ (parts! · (parts − 1)!)
+  for (std::size_t parts = 1; parts <= std::min(most_blocks, at(stages)) && count <= most_listed; ++parts) {
     Lengths lengths;
     cut_into(stages, parts, 1, lengths, all);
+    count *= stages / static_cast<double>(parts * (parts + 1));
   }
-  const std::size_t count = std::min(most_cuts, all.size());
-  for (std::size_t i = 0; i < count; ++i) some.push_back(all[i * all.size() / count]);
+  const std::size_t taken = std::min(most_cuts, all.size());
+  for (std::size_t i = 0; i < taken; ++i) some.push_back(all[i * all.size() / taken]);
   return some;
 }
 
+using Trade = std::vector<int>;  // of each block
+
+int size_of(const Trade& trade) {
+  return std::accumulate(trade.begin(), trade.end(), 0,
+                         [](int sum, int part) { return sum + std::abs(part); });
+}
+
+/// Of v, 2 v, −v, …: the one without common divisor whose first part is above zero.
+Trade primitive(Trade trade) {
+  const int divisor =
+      std::accumulate(trade.begin(), trade.end(), 0, [](int a, int b) { return std::gcd(a, b); });
+  const int first = *std::find_if(trade.begin(), trade.end(), [](int part) { return part != 0; });
+  for (int& part : trade) part /= first > 0 ? divisor : -divisor;
+  return trade;
+}
+
 /// What a cluster can give to some blocks for what it takes from others, with all its devices in use before
-/// and after: Σ length · trade = 0. The smallest ones.
-std::vector<std::vector<int>> trades_of(const Lengths& lengths) {
-  const int most = lengths.size() < most_blocks ? lengths.back() : std::min(lengths.back(), 4);
-  std::vector<std::vector<int>> trades;
-  std::vector<int> trade(lengths.size(), -most);
+/// and after: Σ length · trade = 0. Those between two blocks, and the smallest others.
+std::vector<Trade> trades_of(const Lengths& lengths) {
+  const std::size_t blocks = lengths.size();
+  std::vector<Trade> trades;
+  for (std::size_t a = 0; a < blocks; ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      Trade trade(blocks);
+      trade[a] = lengths[b];
+      trade[b] = -lengths[a];
+      trades.push_back(primitive(trade));
+    }
+  const int most = blocks == 3 ? 16 : 4;  // of all parts but the last, which follows: some thousand are tried
+  Trade trade(blocks, -most);
   const auto advance = [&] {
-    for (int& part : trade) {
-      if (++part <= most) return true;
-      part = -most;
+    for (std::size_t k = 0; k + 1 < blocks; ++k) {
+      if (++trade[k] <= most) return true;
+      trade[k] = -most;
     }
     return false;
   };
-  do {
-    const int divisor =
-        std::accumulate(trade.begin(), trade.end(), 0, [](int a, int b) { return std::gcd(a, b); });
-    const bool first_above =
-        *std::find_if(trade.begin(), trade.end() - 1, [](int part) { return part != 0; }) > 0;
-    if (divisor == 1 && first_above &&
-        std::inner_product(trade.begin(), trade.end(), lengths.begin(), 0) == 0)
-      trades.push_back(trade);
-  } while (advance());
-  const auto size = [](const std::vector<int>& it) {
-    return std::accumulate(it.begin(), it.end(), 0, [](int sum, int part) { return sum + std::abs(part); });
-  };
-  std::stable_sort(trades.begin(), trades.end(),
-                   [&](const auto& a, const auto& b) { return size(a) < size(b); });
+  if (blocks > 2) do {
+      const int rest = std::inner_product(trade.begin(), trade.end() - 1, lengths.begin(), 0);
+      trade.back() = -rest / lengths.back();
+      if (rest % lengths.back() == 0 && size_of(trade) > 0) trades.push_back(primitive(trade));
+    } while (advance());
+  std::sort(trades.begin(), trades.end(), [](const Trade& a, const Trade& b) {
+    return std::pair(size_of(a), a) < std::pair(size_of(b), b);
+  });
+  trades.erase(std::unique(trades.begin(), trades.end()), trades.end());
   trades.resize(std::min(trades.size(), most_trades));
   return trades;
 }
@@ -126,6 +150,7 @@ class BlockAnnealing {
                  std::uint64_t index)
       : model_(model),
         network_(network),
+        matcher_(model.replicas),
         trades_(trades_of(lengths)),
         rng_(Rng::for_task(0, index)),
         now_{lengths, std::vector(lengths.size(), std::vector<int>(at(network.count())))},
@@ -137,7 +162,7 @@ class BlockAnnealing {
   Blocks finish(const std::function<bool()>& stop) {
     for (int c = 0; c < network_.count(); ++c)
       if (!settle(c)) return best_;
-    energy_ = cost();
+    energy_ = estimate();
     keep_if_best();
     if (trades_.empty()) return best_;
     const double first = energy_;
@@ -180,8 +205,10 @@ class BlockAnnealing {
 
   void keep_if_best() {
     if (misfit() > 0 || energy_ >= best_.cost) return;
+    const double exact = cost([this](const auto& from, const auto& to) { return crossing(from, to); });
+    if (exact >= best_.cost) return;
     best_ = now_;
-    best_.cost = energy_;
+    best_.cost = exact;
   }
 
   bool settle(int cluster) {
@@ -219,14 +246,14 @@ class BlockAnnealing {
   }
 
   /// How often the cluster can make the trade before it has nothing left to give.
-  int room(int cluster, const std::vector<int>& trade, int sign) const {
+  int room(int cluster, const Trade& trade, int sign) const {
     int most = model_.replicas;
     for (std::size_t k = 0; k < trade.size(); ++k)
       if (sign * trade[k] < 0) most = std::min(most, now_.counts[k][at(cluster)] / std::abs(trade[k]));
     return most;
   }
 
-  void shift(int cluster, const std::vector<int>& trade, int times) {
+  void shift(int cluster, const Trade& trade, int times) {
     for (std::size_t k = 0; k < trade.size(); ++k)
       if (trade[k] != 0) add(k, cluster, times * trade[k]);
   }
@@ -240,10 +267,17 @@ class BlockAnnealing {
 
   double energy_within(double limit) const {
     const double penalty = penalty_ * misfit();
-    return penalty >= limit ? penalty : penalty + cost();
+    return penalty >= limit ? penalty : penalty + estimate();
   }
 
-  double cost() const {
+  /// No more than it costs, in a fraction of the time.
+  double estimate() const {
+    return cost([this](const auto& from, const auto& to) { return least_crossing(from, to); });
+  }
+
+  /// `crossing_cost(from, to)` is that of the hop between two blocks with so many pipelines in each cluster.
+  template <class Crossing>
+  double cost(const Crossing& crossing_cost) const {
     double sync = 0, path = 0;
     for (std::size_t k = 0; k < now_.lengths.size(); ++k) {
       double slowest = 0;
@@ -253,7 +287,7 @@ class BlockAnnealing {
         slowest = std::max(slowest, network_.hop(c, c));
       }
       path += (now_.lengths[k] - 1) * slowest;
-      if (k > 0) path += least_crossing(now_.counts[k - 1], now_.counts[k]);
+      if (k > 0) path += crossing_cost(now_.counts[k - 1], now_.counts[k]);
     }
     return sync + path;
   }
@@ -278,9 +312,20 @@ class BlockAnnealing {
     return std::isfinite(cost) ? cost : 0;
   }
 
+  /// The bottleneck matching of the pipelines. Expects full blocks.
+  double crossing(const std::vector<int>& from, const std::vector<int>& to) {
+    int row = 0, column = 0;
+    for (int c = 0; c < network_.count(); ++c) {
+      for (int i = 0; i < from[at(c)]; ++i) matcher_.set_row(row++, &network_.hop(0, c));
+      for (int i = 0; i < to[at(c)]; ++i) matcher_.set_column(column++, c);
+    }
+    return matcher_.solve();
+  }
+
   const CommCostModel& model_;
   const ClusterNetwork& network_;
-  std::vector<std::vector<int>> trades_;
+  BottleneckMatcher matcher_;
+  std::vector<Trade> trades_;
   Rng rng_;
   Blocks now_, best_;
   std::vector<int> filled_;                    // pipelines of each block
@@ -311,6 +356,7 @@ std::vector<Deployed> block_starts(const CommCostModel& model, const DeviceClass
   const ClusterNetwork network = cluster_network(model, clusters);
   const std::vector<Lengths> cuts = cuts_of(model.stages);
   auto found = parallel_map(static_cast<int>(cuts.size()), threads, [&](int i) {
+    if (stop()) return Blocks{};
     return BlockAnnealing(model, network, cuts[at(i)], static_cast<std::uint64_t>(i)).finish(stop);
   });
   std::erase_if(found, [](const Blocks& blocks) { return !std::isfinite(blocks.cost); });

@@ -94,7 +94,8 @@ void deploy_cheapest(const CommCostModel& model, int threads, const std::functio
   constexpr int batch = 8;  // whatever the number of threads, so that the starts do not depend on it
   const double work = static_cast<double>(model.devices()) * model.devices();  // of one
   const std::size_t most =
-      std::min(candidates.size(), std::max<std::size_t>(batch, std::lround(most_work / work)));
+      std::min(candidates.size(),
+               std::max<std::size_t>(batch, static_cast<std::size_t>(std::lround(most_work / work))));
   for (std::size_t first = 0; first < most; first += batch) {
     std::vector<double> costs;
     for (const Deployed& start : starts) costs.push_back(start.cost);
