@@ -10,32 +10,40 @@
 namespace dtfm {
 namespace {
 
-/// Tasks that take turns: those of a queue, or the computations of a host. The lists of all, one after the
-/// other, in order of task.
+/// Tasks that take turns: those of a queue, or the computations of a host. The lists of all that have
+/// started, one after the other, in order of start.
 class Turns {
  public:
   template <class LineOf>
-  Turns(std::size_t tasks, std::size_t lines, const LineOf& line_of) : first_(lines + 1), tasks_(tasks) {
-    for (std::size_t i = 0; i < tasks; ++i)
-      if (line_of(i) != no_index) ++first_[at(line_of(i)) + 1];
+  Turns(const std::vector<TaskRecord>& records, std::size_t lines, const LineOf& line_of)
+      : records_(records), first_(lines + 1) {
+    const auto has_line = [&](std::size_t i) { return line_of(i) != no_index && has_started(records[i]); };
+    for (std::size_t i = 0; i < records.size(); ++i)
+      if (has_line(i)) ++first_[at(line_of(i)) + 1];
     for (std::size_t line = 0; line < lines; ++line) first_[line + 1] += first_[line];
+    tasks_.resize(first_.back());
     std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
-    for (std::size_t i = 0; i < tasks; ++i)
-      if (line_of(i) != no_index) tasks_[next[at(line_of(i))]++] = static_cast<int>(i);
+    for (std::size_t i = 0; i < records.size(); ++i)
+      if (has_line(i)) tasks_[next[at(line_of(i))]++] = static_cast<int>(i);
+    for (std::size_t line = 0; line < lines; ++line)
+      std::stable_sort(place(line), place(line + 1),
+                       [&](int a, int b) { return records[at(a)].start < records[at(b)].start; });
   }
 
   /// The one that started last before `task` in its line; no_index: there is none.
-  int before(int task, int line, const std::vector<TaskRecord>& records) const {
-    int found = no_index;
-    for (std::size_t k = first_[at(line)]; k < first_[at(line) + 1]; ++k) {
-      const double start = records[at(tasks_[k])].start;
-      const bool is_before = start < records[at(task)].start;
-      if (is_before && (found == no_index || start >= records[at(found)].start)) found = tasks_[k];
-    }
-    return found;
+  int before(int task, int line) {
+    const auto begin = place(at(line));
+    const auto later = std::lower_bound(begin, place(at(line) + 1), records_[at(task)].start,
+                                        [&](int a, double date) { return records_[at(a)].start < date; });
+    return later == begin ? no_index : *(later - 1);
   }
 
  private:
+  std::vector<int>::iterator place(std::size_t line) {
+    return tasks_.begin() + static_cast<std::ptrdiff_t>(first_[line]);
+  }
+
+  const std::vector<TaskRecord>& records_;
   std::vector<std::size_t> first_;
   std::vector<int> tasks_;
 };
@@ -45,11 +53,11 @@ class Walk {
   explicit Walk(const Stretch& stretch)
       : graph_(stretch.graph.graph),
         records_(stretch.replay.tasks),
-        queues_(graph_.tasks.size(), at(graph_.queues), [&](std::size_t i) { return graph_.tasks[i].queue; }),
-        hosts_(graph_.tasks.size(), graph_.hosts.size(), [&](std::size_t i) { return host_line(i); }) {}
+        queues_(records_, at(graph_.queues), [&](std::size_t i) { return graph_.tasks[i].queue; }),
+        hosts_(records_, graph_.hosts.size(), [&](std::size_t i) { return host_line(i); }) {}
 
   /// First to last.
-  std::vector<int> path() const {
+  std::vector<int> path() {
     std::vector<int> path;
     for (int task = last(); task != no_index; task = before(task)) path.push_back(task);
     std::reverse(path.begin(), path.end());
@@ -72,14 +80,14 @@ class Walk {
     return last;
   }
 
-  int before(int task) const {
+  int before(int task) {
     return records_[at(task)].start > records_[at(task)].ready ? before_in_line(task) : awaited(task);
   }
 
-  int before_in_line(int task) const {
+  int before_in_line(int task) {
     const int queue = graph_.tasks[at(task)].queue, host = host_line(at(task));
-    const int in_queue = queue == no_index ? no_index : queues_.before(task, queue, records_);
-    const int on_host = host == no_index ? no_index : hosts_.before(task, host, records_);
+    const int in_queue = queue == no_index ? no_index : queues_.before(task, queue);
+    const int on_host = host == no_index ? no_index : hosts_.before(task, host);
     if (in_queue == no_index || on_host == no_index) return std::max(in_queue, on_host);
     return records_[at(in_queue)].finish > records_[at(on_host)].finish ? in_queue : on_host;
   }
