@@ -40,11 +40,13 @@ InterruptWatch::InterruptWatch(const char* result) {
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGINT, &action, &before_interrupt_);
   ::sigaction(SIGTERM, &action, &before_terminate_);
+  ::sigaction(SIGHUP, &action, &before_hang_up_);
 }
 
 InterruptWatch::~InterruptWatch() {
   ::sigaction(SIGINT, &before_interrupt_, nullptr);
   ::sigaction(SIGTERM, &before_terminate_, nullptr);
+  ::sigaction(SIGHUP, &before_hang_up_, nullptr);
 }
 
 void InterruptWatch::keep_result() {

@@ -1,5 +1,5 @@
-// Ctrl-C (SIGINT) and SIGTERM: once there is something to keep, the first asks for what there is so far and
-// the second quits at once; before, the first quits.
+// Ctrl-C (SIGINT), SIGTERM and the end of the terminal (SIGHUP): once there is something to keep, the first
+// asks for what there is so far and the second quits at once; before, the first quits.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class InterruptWatch {
 
  private:
   struct sigaction before_interrupt_ {
-  }, before_terminate_{};
+  }, before_terminate_, before_hang_up_{};
 };
 
 /// While it lives, even a second signal does not quit: a file is being written.

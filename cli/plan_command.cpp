@@ -68,7 +68,12 @@ Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
 }
 
 Job effective_job(const PlanOptions& options) {
-  const Job job = options.job ? read_job(*options.job) : default_job();
+  std::optional<Job> given;
+  if (options.job)
+    given = read_job(*options.job);
+  else if (options.score)
+    given = read_plan_job(*options.score);
+  const Job job = given ? *given : default_job();
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name,
                 fmt::format("tensor {} is not available in this version: 1 is", job.parallelism.tensor));

@@ -264,6 +264,14 @@ void check_all_used(const Placement& placement, const Topology& topology, const 
                           count > unused.size() ? ", …" : ""));
 }
 
+/// `parallelism` repeats what the job in the same file says.
+void check_agrees(const JsonCursor& parallelism, const char* key, const std::string& of_job) {
+  const auto value = parallelism.optional(key);
+  if (value && value->as_string() != of_job)
+    value->fail(fmt::format("{}, but /job/parallelism/{} is {}", in_quotes(value->as_string()), key,
+                            in_quotes(of_job)));
+}
+
 }  // namespace
 
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
@@ -276,14 +284,20 @@ Plan read_plan(const std::filesystem::path& file, const Topology& topology, cons
                     job);
 }
 
-Job parse_plan_job(std::string text, const std::string& file) {
+std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
   text = checked_text(std::move(text), file);
   const nlohmann::json json = parse_json(text, file);
-  JsonCursor(json, file).required("job");
-  return parse_job(only_value(text, "job").value(), file);
+  const JsonCursor plan(json, file);
+  if (!plan.optional("job")) return std::nullopt;
+  Job job = parse_job(only_value(text, "job").value(), file);
+  if (const auto parallelism = plan.optional("parallelism")) {
+    check_agrees(*parallelism, "schedule", job.parallelism.schedule);
+    check_agrees(*parallelism, "gradient_sync", job.parallelism.gradient_sync);
+  }
+  return job;
 }
 
-Job read_plan_job(const std::filesystem::path& file) {
+std::optional<Job> read_plan_job(const std::filesystem::path& file) {
   return parse_plan_job(read_file(file, plan_size_limit), file.string());
 }
 

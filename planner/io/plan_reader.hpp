@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,10 +20,10 @@ namespace dtfm {
 Plan read_plan(const std::filesystem::path& file, const Topology& topology, const Job& job);
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
 
-/// The job that a plan file says it is for (`job`). Throws Error at file:line:column, also when there is
-/// none.
-Job read_plan_job(const std::filesystem::path& file);
-Job parse_plan_job(std::string text, const std::string& file);
+/// The job that a plan file says it is for (`job`); nothing where it does not. Throws Error at
+/// file:line:column, and where `parallelism` has another schedule or gradient sync than the job.
+std::optional<Job> read_plan_job(const std::filesystem::path& file);
+std::optional<Job> parse_plan_job(std::string text, const std::string& file);
 
 /// The plan as a balanced placement, which objective comm-cost is about. Throws Error naming `file` and what
 /// is not balanced: pipelines of unequal depth or with different stages, tensor parallelism, devices left

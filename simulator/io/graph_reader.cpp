@@ -116,6 +116,9 @@ void GraphReader::read_line() {
 
 Word GraphReader::define(NameTable& table, std::string_view kind) {
   const Word word = words_.take(fmt::format("the name of a {}", kind));
+  if (word.text.find_first_of(",\"") != std::string_view::npos)
+    fail(word,
+         fmt::format("the name of a {} has no comma and no quote; found {}", kind, in_quotes(word.text)));
   if (table.find(word.text) >= 0)
     fail(word, fmt::format("there is already a {} {}", kind, in_quotes(word.text)));
   return word;

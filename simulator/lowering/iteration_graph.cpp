@@ -147,6 +147,17 @@ void check_tensor(const Plan& plan) {
         throw Error("", "stages with different numbers of devices are not supported yet by the simulator");
 }
 
+/// Before memory for them is asked for: forwards and backwards of all micro-batches, some 200 bytes each.
+void check_size(const Plan& plan) {
+  constexpr double most_computations = 2e7;
+  double computations = 0;
+  for (const Pipeline& pipeline : plan.pipelines)
+    computations += 2.0 * pipeline.micro_batches * static_cast<double>(pipeline.stages.size());
+  if (computations > most_computations)
+    throw Error("", fmt::format("the plan has {:.3g} computations an iteration; {:.3g} are the most",
+                                computations, most_computations));
+}
+
 }  // namespace
 
 Plan computed_stages(const Job& job, const Plan& plan) {
@@ -159,6 +170,7 @@ Plan computed_stages(const Job& job, const Plan& plan) {
 
 LabelledGraph iteration_graph(const SimProblem& problem, const Plan& plan) {
   if (plan.pipelines.empty()) throw Error("", "the plan has no pipeline");
+  check_size(plan);
   check_tensor(plan);
   const Plan computed = computed_stages(problem.job, plan);
   return IterationGraph(problem, computed).build();

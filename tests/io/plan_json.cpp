@@ -126,7 +126,7 @@ TEST_CASE("a written plan reads back as the same plan") {
 TEST_CASE("the job in a plan file is read where it is") {
   const std::string text =
       plan_json(four_devices(), small_job(), deployed_plan(two_by_two(), small_job()), PlanRecord{});
-  const Job job = parse_plan_job(text, "plan.json");
+  const Job job = parse_plan_job(text, "plan.json").value();
   CHECK(job.name == "small");
   CHECK(job.training.global_batch == 7);
   CHECK(std::get<Transformer>(job.model).vocabulary == 100);
@@ -135,11 +135,15 @@ TEST_CASE("the job in a plan file is read where it is") {
       "layers": 1, "hidden": 2, "heads": 1, "sequence": 3, "vocabulary": 4}, "training": {"global_batch": 5}},
       "b": ["job", {}]})",
                      "plan.json")
+          .value()
           .training.global_batch == 5);
   const auto error = [](const std::string& plan) {
     return error_of([&] { parse_plan_job(plan, "plan.json"); });
   };
-  CHECK(error("{\"pipelines\": []}") == "plan.json: /: missing key `job`");
+  CHECK_FALSE(parse_plan_job("{\"pipelines\": []}", "plan.json").has_value());
+  json other = json::parse(text);
+  other["parallelism"]["schedule"] = "1f1b";
+  CHECK_THAT(error(other.dump()), contains("/job/parallelism/schedule is `gpipe`"));
   CHECK(error("{\n \"job\":\n  {\"version\": 1, \"nam\": \"x\"}, \"b\": 1}") ==
         "plan.json:3:18: unknown key `nam`; did you mean `name`?");
   CHECK_THAT(error("{\"job\": 7}"), contains("plan.json:1:9: "));
