@@ -74,7 +74,9 @@ class TrainingRun {
     double end;
   };
   Played play(LabelledGraph& graph, const ScenarioProfiles& changes);
-  void show(Stretch::Kind kind, const Played& played, const LabelledGraph& graph);
+  /// From now on, of the iteration that is next. `played` and `graph` must outlive it.
+  Stretch stretch_of(Stretch::Kind kind, const Played& played, const LabelledGraph& graph) const;
+  void show(const Stretch& stretch);
   void complete(double end);
 
   const SimProblem& problem_;
