@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "simulator/model/stage_load.hpp"
+#include "simulator/run/recovery_graph.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
@@ -194,6 +195,18 @@ TEST_CASE("when all copies are gone, there is the checkpoint or nothing") {
   CHECK(dates(report) == Dates{0, 6});
   CHECK_THAT(report.stopped, contains("nobody joins any more"));
   CHECK(report.lost_work_s == Approx(4));
+}
+
+TEST_CASE("a device reads one thing after the other from the checkpoint") {
+  // 100 B/s a device: device 0 reads 100 and 200 bytes, device 1 reads 150.
+  const SimProblem problem{flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0), {}};
+  const std::vector<Fetch> fetches = {
+      {0, 0, 0, 0, {0, 1}, {}, 100}, {1, 0, 0, 0, {0, 1}, {}, 150}, {0, 0, 1, 0, {1, 2}, {}, 200}};
+  for (const std::optional<int> beside : {std::optional<int>(), std::optional(0), std::optional(1)}) {
+    const Replay replayed = replay(recovery_graph(problem, fetches, Checkpoint{800, beside}).graph);
+    CHECK(replayed.makespan == Approx(3));
+    CHECK(replayed.tasks[1].finish == Approx(1.5));
+  }
 }
 
 TEST_CASE("two copies send to two who fetch") {
