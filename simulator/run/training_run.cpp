@@ -57,7 +57,8 @@ TrainingRun::TrainingRun(const SimProblem& problem, const Plan& plan, const Scen
       running_(plan.pipelines.size(), true),
       runs_(at(problem.topology.size())),
       had_place_(runs_.size()),
-      is_fresh_(runs_.size()) {
+      is_fresh_(runs_.size()),
+      is_needed_(runs_.size()) {
   for (const int device : pipeline_major(plan)) had_place_[at(device)] = true;
   make_graph();
 }
@@ -66,8 +67,7 @@ SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserve
                            const std::function<bool()>& stop) {
   length_ = length;
   observers_ = observers;
-  runs_.assign(runs_.size(), false);  // who is gone at the start was never expected
-  advance(0);
+  advance(0);  // who is gone at the start was never expected: nobody is needed yet
   while (!is_over()) {
     if (stop && stop()) {
       report_.stopped = "interrupted";
@@ -124,7 +124,7 @@ void TrainingRun::take(const DeviceEvent& event) {
   is_fresh_[at(event.device)] = false;
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
   note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
-  if (leaves && runs_[at(event.device)])
+  if (leaves && is_needed_[at(event.device)])
     known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
 }
 
@@ -152,12 +152,14 @@ void TrainingRun::decide() {
   const auto count = std::count(running_.begin(), running_.end(), true);
   if (is_new) note(now_, fmt::format("{} of {} pipelines run", count, running_.size()));
   runs_.assign(runs_.size(), false);
+  is_needed_ = runs_;
   if (count == 0) return;
   try {
     make_graph();
   } catch (const Error& error) {
     stop_for(fmt::format("what is left of the plan cannot be run: {}", error.what()));
   }
+  is_needed_ = runs_;
 }
 
 void TrainingRun::note_replacements(const Plan& next) {
@@ -188,10 +190,11 @@ void TrainingRun::make_graph() {
   changes_.emplace(scenario_, problem_.topology, graph_);
 }
 
-/// Of a device that runs.
+/// Of a device that is needed.
 double TrainingRun::next_departure() const {
   double date = infinity;
-  for (const int device : graph_devices_) date = std::min(date, machines_.next_departure(device));
+  for (int device = 0; at(device) < is_needed_.size(); ++device)
+    if (is_needed_[at(device)]) date = std::min(date, machines_.next_departure(device));
   return date;
 }
 
@@ -209,6 +212,8 @@ bool TrainingRun::recover() {
                       fetch.layers.first, fetch.layers.second - 1));
       return false;
     }
+  for (const Fetch& fetch : fetches)
+    if (fetch.from) is_needed_[at(*fetch.from)] = true;
   LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
   const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
   double bytes = 0;
@@ -216,8 +221,10 @@ bool TrainingRun::recover() {
   note(now_, fmt::format("recovery: {:.4g} GB of weights are fetched{}", bytes / 1e9,
                          played.ended == ReplayEnd::finished ? "" : ", in vain"));
   show(stretch_of(Stretch::Kind::recovery, played, graph));
-  if (played.ended == ReplayEnd::finished)
+  if (played.ended == ReplayEnd::finished) {
     for (const Fetch& fetch : fetches) is_fresh_[at(fetch.to)] = true;
+    is_needed_ = runs_;
+  }
   advance(played.end);
   if (played.ended == ReplayEnd::stuck) stop_for("the weights never come");
   return false;

@@ -197,6 +197,36 @@ TEST_CASE("when all copies are gone, there is the checkpoint or nothing") {
   CHECK(report.lost_work_s == Approx(4));
 }
 
+TEST_CASE("a device of a pipeline that pauses leaves while others fetch from it") {
+  // Two pipelines of two stages, 12 MB each, over 1 MB/s. At 20, in the second iteration, devices 0 and 3
+  // leave: no pipeline is whole. At 30 device 0 is back and fetches from device 2, whose pipeline pauses, until
+  // 42; but at 35 device 2 leaves, which is known at 36.
+  SimProblem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
+  problem.job.compression.gradients = 0;
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  Scenario scenario;
+  scenario.detection_s = 1;
+  scenario.events = {{20, 0, Kind::leave}, {20, 3, Kind::leave}, {30, 0, Kind::join}, {35, 2, Kind::leave}};
+  Diary diary;
+  SimOptions options;
+  options.iterations = 2;
+  options.observers = {&diary};
+  // Four micro-batches of two stages: (4 + 1) · 3 s; after the departures 8 of them, 27 s.
+  SimReport report = simulate(problem, plan, scenario, options);
+  CHECK(dates(report) == Dates{0, 15});
+  CHECK_THAT(report.stopped, contains("no device that is there has the weights of layers 0 to 0"));
+  CHECK(diary.entries.back() == Diary::Entry{Stretch::Kind::recovery, 30, 35});
+  REQUIRE(report.devices.size() == 4);
+  CHECK(report.devices[2].down_s == 1);
+  CHECK(report.devices[2].sending_s == 5);
+  // All of it again from the checkpoint, at 2 MB/s: 36 to 42.
+  scenario.checkpoint = Checkpoint{16e6, {}};
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 15, 42, 69});
+  // It leaves as the last byte arrives: nobody is disturbed.
+  scenario.events.back().date = 42;
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 15, 42, 69});
+}
+
 TEST_CASE("a device reads one thing after the other from the checkpoint") {
   // 100 B/s a device: device 0 reads 100 and 200 bytes, device 1 reads 150.
   const SimProblem problem{flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0), {}};
