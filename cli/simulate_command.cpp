@@ -1,12 +1,12 @@
 // dtfm-sim TOPOLOGY PLAN without its command line.
 #include <array>
-#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/output_check.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_stats.hpp"
@@ -42,26 +42,11 @@ Input read_input(const SimulateOptions& options) {
   return input;
 }
 
-/// Found before the run, so that no work is lost.
-void check_output(const SimulateOptions& options, const std::optional<std::string>& output) {
-  if (!output || *output == "-") return;
-  std::error_code code;
-  for (const std::string& input :
-       {options.topology, options.plan, options.job.value_or(""), options.scenario.value_or("")})
-    if (!input.empty() && std::filesystem::equivalent(input, *output, code))
-      throw Error(*output, "cannot write: it is an input");
-  const InterruptHold hold;
-  check_can_write(*output);
-}
-
-void check_outputs(const SimulateOptions& options) {
-  const std::array outputs = {&options.output, &options.trace, &options.tasks};
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check_output(options, *outputs[i]);
-    for (std::size_t k = 0; k < i; ++k)
-      if (*outputs[i] && *outputs[i] == *outputs[k])
-        throw Error(**outputs[i], "cannot write: it is given for two outputs");
-  }
+void check_files(const SimulateOptions& options) {
+  check_outputs(
+      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or("")},
+      std::array{options.output.value_or(""), options.trace.value_or(""),
+                 options.tasks == "-" ? std::string() : options.tasks.value_or("")});
 }
 
 /// How far the run is, on stderr.
@@ -176,7 +161,7 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
 int run_simulate_command(const SimulateOptions& options) {
   InterruptWatch watch("a result");
   const double begin = cpu_seconds();
-  check_outputs(options);
+  check_files(options);
   const Input input = read_input(options);
   const double read = cpu_seconds();
   watch.keep_result();

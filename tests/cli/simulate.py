@@ -232,6 +232,7 @@ def test_refused():
         refused("net.yaml: cannot write: it is an input", *small(name, "net.yaml"))
         refused("no/such: cannot write: No such file or directory", *small(name, "no/such"))
     refused("same: cannot write: it is given for two outputs", *small("-o", "same", "--trace", "same"))
+    refused("./same: cannot write: it is given for two outputs", *small("-o", "same", "--tasks", "./same"))
     Path("other.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "0.4 Gbps"), encoding="utf-8")
     done = run("other.yaml", "plan.json", status=2)
     check("plan.json: /topology/fingerprint: the plan is for topology `three-sites`" in done.stderr, done.stderr)
