@@ -144,13 +144,13 @@ TEST_CASE("the table of tasks names the stretch and leaves empty what did not ha
 
 TEST_CASE("the result file has what the contract says") {
   const TwoStages run;
-  RunStatistics statistics(run.topology, memory_of);
+  RunStatistics statistics(run.topology, memory_of, {{}, {}});
   statistics.see(run.iteration());
   SimReport report;
   report.iterations = {{0, 12.5}};
   report.iteration_time_s = distribution({12.5});
   report.events = {{3, "b/0 leaves"}};
-  statistics.add_to(report, {0, 1}, {0, 0}, 12.5);
+  statistics.add_to(report, {0, 1}, 12.5);
   const SimRecord record{"small", "", 7, {}, {1.5, 2}, "0.0.1"};
   const json file = json::parse(report_json(run.topology, report, record));
   const std::set<std::string> expected = {"schema",           "topology",      "job",
