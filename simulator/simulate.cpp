@@ -73,6 +73,7 @@ SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& 
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
 
   const double length = run.length_s(), micro_batches = micro_batches_of(plan);
+  report.length_s = length;
   statistics.add_to(report, run.devices(), length);
   report.iteration_time_s = iteration_time(report.iterations);
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);

@@ -81,6 +81,7 @@ std::string report_json(const Topology& topology, const SimReport& report, const
                        {"job", record.job},
                        {"scenario", words(record.scenario)},
                        {"seed", record.seed},
+                       {"length_s", report.length_s},
                        {"iterations", list_json(report.iterations, iteration_json)},
                        {"iteration_time_s", distribution_json(report.iteration_time_s)},
                        {"tokens_per_s", report.tokens_per_s},

@@ -117,6 +117,21 @@ def test_result():
     check(len(one["iterations"]) == 1 and close(one["iteration_time_s"]["mean"], one["iterations"][0]["duration_s"]), "one")
 
 
+def test_horizon():
+    """The last iteration is cut off: shares are those of the run, not of the time up to the last whole iteration."""
+    length = json.loads(run(*small("--iterations", 1, "--format", "json")).stdout)["iterations"][0]["end_s"]
+    Path("horizon.yaml").write_text(f"version: 1\nname: horizon\nhorizon: {1.9 * length:.9f} s\n", encoding="utf-8")
+    done = run(*small("--scenario", "horizon.yaml", "-o", "horizon.json"))
+    result = json.loads(Path("horizon.json").read_text(encoding="utf-8"))
+    check(len(result["iterations"]) == 1 and abs(result["length_s"] - 1.9 * length) < 1e-8, "length", result["length_s"])
+    check(f"1 iteration in {result['length_s']:.6g} s" in done.stdout, "the summary has another length", done.stdout)
+    busiest = result["links"][0]
+    row = next(line for line in done.stdout.splitlines() if f"{busiest['from']} → {busiest['to']}" in line)
+    check(f"{100 * busiest['busy_s'] / result['length_s']:.1f} %" in row, "busy share in", row)
+    for device in result["devices"]:
+        check(close(device["compute_s"] + device["waiting_s"] + device["down_s"], result["length_s"]), "times of", device)
+
+
 def test_job_replaces():
     Path("batch.yaml").write_text(JOB.replace("small", "half").replace("hidden: 512", "hidden: 1024"), encoding="utf-8")
     other = json.loads(run(*small("--job", "batch.yaml", "--format", "json")).stdout)

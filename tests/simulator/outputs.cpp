@@ -147,6 +147,7 @@ TEST_CASE("the result file has what the contract says") {
   RunStatistics statistics(run.topology, memory_of, {{}, {}});
   statistics.see(run.iteration());
   SimReport report;
+  report.length_s = 13;
   report.iterations = {{0, 12.5}};
   report.iteration_time_s = distribution({12.5});
   report.events = {{3, "b/0 leaves"}};
@@ -159,12 +160,14 @@ TEST_CASE("the result file has what the contract says") {
                                           "peak_flops_per_s", "bubble",        "stopped",
                                           "devices",          "links",         "events",
                                           "lost_work_s",      "critical_path", "overfull",
-                                          "fairness",         "simulator",     "version"};
+                                          "fairness",         "simulator",     "version",
+                                          "length_s"};
   std::set<std::string> keys;
   for (const auto& [key, value] : file.items()) keys.insert(key);
   CHECK(keys == expected);
   CHECK(text(file["schema"]) == "\"dtfm-sim/1\"");
   CHECK(file["scenario"].is_null());
+  CHECK(file["length_s"].get<double>() == 13);
   CHECK(file["iterations"][0]["duration_s"].get<double>() == 12.5);
   CHECK(file["iteration_time_s"]["p99"].get<double>() == 12.5);
   const json& second = file["devices"][1];

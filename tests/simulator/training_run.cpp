@@ -270,6 +270,7 @@ TEST_CASE("a horizon ends the run") {
   Replicas run(2, 2);
   run.scenario.horizon_s = 15;
   const SimReport report = run.run();
+  CHECK(report.length_s == 15);
   CHECK(dates(report) == Dates{0, 6, 6, 12});
   CHECK(kinds(run.diary).back() == Stretch::Kind::lost_iteration);
   CHECK(report.lost_work_s == 0);
