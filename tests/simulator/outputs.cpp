@@ -103,15 +103,17 @@ TEST_CASE("counters are link load and memory") {
   const json trace = trace_of(TwoStages());
   std::vector<std::pair<double, double>> load, memory;
   for (const json& event : events(trace, "C", 0))
-    if (event["name"] == "a → b" && event["ts"] < 12.5e6)
-      load.emplace_back(event["ts"], event["args"]["Gbps"]);
+    if (event["name"] == "a → b") load.emplace_back(event["ts"], event["args"]["Gbps"]);
   for (const json& event : events(trace, "C", 1))
     if (event["ts"] < 12.5e6) memory.emplace_back(event["ts"], event["args"]["GB"]);
-  // 100 bytes in 1.5 s are 100 · 8 / 1.5 bit/s; A1 follows A0 without a gap.
-  REQUIRE(load.size() == 2);
+  // 100 bytes in 1.5 s are 100 · 8 / 1.5 bit/s; A1 follows A0 without a gap. In the second stretch A1, cut
+  // off half a second after its start at 15, has no rate that is known.
+  REQUIRE(load.size() == 4);
   CHECK(load[0].first == 1e6);
   CHECK(load[0].second == Approx(800 / 1.5 * 1e-9).epsilon(1e-5));
   CHECK(load[1] == std::pair(4e6, 0.0));
+  CHECK(load[2] == std::pair(13.5e6, load[0].second));
+  CHECK(load[3] == std::pair(15e6, 0.0));
   CHECK(memory == std::vector<std::pair<double, double>>{{0, 1.1}, {1e6, 1.2}, {10e6, 1.1}, {12e6, 1.0}});
 }
 
