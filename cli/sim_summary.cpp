@@ -149,11 +149,11 @@ class Writer {
 
   /// How much it moves the result how competing flows share; nothing where none do.
   std::string fairness_effect() const {
-    const FairnessComparison& it = s_.record.fairness;
-    if (it.equal_s == it.rtt_s) return "";
+    const auto& it = s_.record.fairness;
+    if (!it || it->equal_s == it->rtt_s) return "";
     return fmt::format(
-        "flows that share alike take {:.6g} s an undisturbed iteration, by round trip {:.6g} s", it.equal_s,
-        it.rtt_s);
+        "flows that share alike take {:.6g} s an undisturbed iteration, by round trip {:.6g} s", it->equal_s,
+        it->rtt_s);
   }
 
   static std::string quantiles(const Distribution& values) {

@@ -114,7 +114,15 @@ class StreamedOutputs {
 struct Outcome {
   SimReport report;
   std::optional<SampleSummary> samples;
+  std::optional<FairnessComparison> fairness;
+  RunStats stats;
 };
+
+void count(const SimReport& run, RunStats& stats) {
+  stats.tasks += run.tasks;
+  stats.flows += run.flows;
+  stats.events += run.events_handled;
+}
 
 Outcome simulated(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
   SimOptions sim_options;
@@ -124,7 +132,9 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   if (options.samples) {
     std::vector<SimReport> runs = simulate_samples(input.problem, input.plan, input.scenario, sim_options,
                                                    *options.samples, options.threads);
-    return {runs.front(), sample_summary(runs)};
+    Outcome outcome{runs.front(), sample_summary(runs), {}, {}};
+    for (const SimReport& it : runs) count(it, outcome.stats);
+    return outcome;
   }
   RunProgress progress(options, input.scenario);
   // A second Ctrl-C must not leave half a file beside its place.
@@ -133,18 +143,15 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   StreamedOutputs outputs(options, input);
   sim_options.observers = outputs.observers();
   sim_options.observers.push_back(&progress);
-  Outcome outcome{simulate(input.problem, input.plan, input.scenario, sim_options), {}};
+  Outcome outcome{simulate(input.problem, input.plan, input.scenario, sim_options), {}, {}, {}};
   outputs.commit();
+  count(outcome.report, outcome.stats);
   return outcome;
 }
 
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const SimRecord record{input.problem.job.name,
-                         input.scenario.name,
-                         options.seed,
-                         outcome.samples,
-                         compare_fairness(input.problem, input.plan),
-                         DTFM_VERSION};
+  const SimRecord record{input.problem.job.name, input.scenario.name, options.seed,
+                         outcome.samples,        outcome.fairness,    DTFM_VERSION};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) {
     const InterruptHold hold;
@@ -165,15 +172,15 @@ int run_simulate_command(const SimulateOptions& options) {
   const Input input = read_input(options);
   const double read = cpu_seconds();
   watch.keep_result();
-  const Outcome outcome = simulated(options, input, watch);
-  const double ran = cpu_seconds();
+  Outcome outcome = simulated(options, input, watch);
+  // Who interrupts does not wait for what was not asked for.
+  if (!watch.interrupted()) outcome.fairness = compare_fairness(input.problem, input.plan);
+  outcome.stats.read_cpu_s = read - begin;
+  outcome.stats.run_cpu_s = cpu_seconds() - read;
   put_out(options, input, outcome);
-  const SimReport& report = outcome.report;
-  if (options.stats)
-    fmt::print(stderr, "{}",
-               stats_json({report.tasks, report.flows, report.events_handled, read - begin, ran - read}));
+  if (options.stats) fmt::print(stderr, "{}", stats_json(outcome.stats));
   if (watch.interrupted()) return exit_code::interrupted;
-  return report.overfull.empty() ? exit_code::done : exit_code::infeasible;
+  return outcome.report.overfull.empty() ? exit_code::done : exit_code::infeasible;
 }
 
 }  // namespace dtfm

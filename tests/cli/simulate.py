@@ -207,6 +207,9 @@ def test_stats_and_quiet():
     stats = json.loads(done.stderr)
     check(stats.keys() == {"tasks", "flows", "events", "read_cpu_s", "run_cpu_s", "peak_rss_bytes"}, done.stderr)
     check(stats["tasks"] > stats["flows"] > 0 and done.stderr.count("\n") == 1, done.stderr)
+    # Jitter changes dates and no numbers of tasks: five runs have five times as many.
+    five = json.loads(run(*small("--stats", "--quiet", "--samples", 5, "--scenario", "jitter.yaml")).stderr)
+    check([five[key] for key in ("tasks", "flows")] == [5 * stats[key] for key in ("tasks", "flows")], stats, five)
 
 
 def test_memory():
@@ -286,6 +289,7 @@ def test_interrupt():
         check(process.returncode == 130, "exit", process.returncode, "after", kind)
         result = json.loads(Path("cut.json").read_text(encoding="utf-8"))
         check(0 < len(result["iterations"]) < 1000000, "iterations", len(result["iterations"]))
+        check(result["fairness"]["undisturbed_iteration_s"] is None, "an interrupted run goes on comparing")
         check(result["stopped"] and result["stopped"] in out, "the result does not say that it was interrupted")
         last = Path("cut.csv").read_text(encoding="utf-8").splitlines()[-1]
         check(last.startswith(f"i{len(result['iterations']) - 1} "), "the last task is", last)

@@ -154,7 +154,7 @@ TEST_CASE("the result file has what the contract says") {
   report.iteration_time_s = distribution({12.5});
   report.events = {{3, "b/0 leaves"}};
   statistics.add_to(report, {0, 1}, 12.5);
-  const SimRecord record{"small", "", 7, {}, {1.5, 2}, "0.0.1"};
+  const SimRecord record{"small", "", 7, {}, FairnessComparison{1.5, 2}, "0.0.1"};
   const json file = json::parse(report_json(run.topology, report, record));
   const std::set<std::string> expected = {"schema",           "topology",      "job",
                                           "scenario",         "seed",          "iterations",
