@@ -130,6 +130,15 @@ TEST_CASE("a departure: the others do its micro-batches until it is back") {
   CHECK(report.iteration_time_s.mean == Approx(9));
 }
 
+TEST_CASE("a departure: the pipeline that goes on had no micro-batches") {
+  // 4 of 3 s; at 14 device 1 leaves, at 15 this is known.
+  Replicas run(2, 2);
+  run.plan.pipelines[0].micro_batches = 0;
+  run.plan.pipelines[1].micro_batches = 4;
+  run.scenario.events = {{14, 1, Kind::leave}};
+  CHECK(dates(run.run(2)) == Dates{0, 12, 15, 27});
+}
+
 TEST_CASE("a departure: all wait until it is back") {
   Replicas run(2, 2);
   run.scenario.on_departure = "wait";
