@@ -208,8 +208,8 @@ TEST_CASE("when all copies are gone, there is the checkpoint or nothing") {
 
 TEST_CASE("a device of a pipeline that pauses leaves while others fetch from it") {
   // Two pipelines of two stages, 12 MB each, over 1 MB/s. At 20, in the second iteration, devices 0 and 3
-  // leave: no pipeline is whole. At 30 device 0 is back and fetches from device 2, whose pipeline pauses, until
-  // 42; but at 35 device 2 leaves, which is known at 36.
+  // leave: no pipeline is whole. At 30 device 0 is back and fetches from device 2, whose pipeline pauses,
+  // until 42; but at 35 device 2 leaves, which is known at 36.
   SimProblem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
   problem.job.compression.gradients = 0;
   const Plan plan = plan_of(problem.job, 2, 2, 4);
