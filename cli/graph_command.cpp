@@ -1,12 +1,12 @@
 #include "cli/graph_command.hpp"
 
 #include <array>
-#include <filesystem>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "cli/main_guard.hpp"
+#include "cli/output_check.hpp"
 #include "cli/run_stats.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -54,20 +54,11 @@ std::string summary_text(const GraphOptions& options, const Replay& replay) {
       with_thousands(counts[0]), with_thousands(counts[1]), with_thousands(counts[2]));
 }
 
-/// Found before the graph is read, so that no work is lost.
-void check_output(const GraphOptions& options, const std::string& output) {
-  std::error_code code;
-  if (output.empty()) return;
-  if (std::filesystem::equivalent(options.graph, output, code))
-    throw Error(output, "cannot write: it is an input");
-  check_can_write(output);
-}
-
 }  // namespace
 
 int run_graph_command(const GraphOptions& options) {
-  check_output(options, options.output);
-  if (options.tasks != "-") check_output(options, options.tasks);
+  check_outputs(std::array{options.graph},
+                std::array{options.output, options.tasks == "-" ? std::string() : options.tasks});
   const double begin = cpu_seconds();
   const TaskGraph graph = parse_task_graph(read_file(options.graph, largest_graph_file), options.graph);
   const double read = cpu_seconds();

@@ -9,7 +9,7 @@ namespace dtfm {
 double cpu_seconds();
 
 struct RunStats {
-  long long tasks = 0, flows = 0, events = 0;
+  long long tasks = 0, flows = 0, events = 0;  // of all runs
   double read_cpu_s = 0, run_cpu_s = 0;
 };
 

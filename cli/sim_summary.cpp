@@ -53,7 +53,7 @@ class Writer {
                         counted(static_cast<long long>(s_.plan.pipelines.size()), "pipeline"),
                         counted(depth(s_.plan), "stage"), s_.plan.schedule, s_.plan.gradient_sync,
                         counted(static_cast<long long>(report_.iterations.size()), "iteration"),
-                        seconds(length()));
+                        seconds(report_.length_s));
     if (!report_.stopped.empty()) text += fmt::format("stopped early: {}\n", report_.stopped);
     return text;
   }
@@ -119,7 +119,7 @@ class Writer {
       const LinkReport& it = report_.links[i];
       const double rate = it.busy_s > 0 ? it.bytes * bits_per_byte / it.busy_s : 0;
       rows.push_back({site(it.from) + " → " + site(it.to), format_bytes(Bytes(it.bytes)),
-                      percent(length() > 0 ? it.busy_s / length() : 0),
+                      percent(report_.length_s > 0 ? it.busy_s / report_.length_s : 0),
                       rate > 0 ? format_rate(BitsPerSecond(rate)) : "–"});
     }
     return table(rows) + and_more(report_.links.size(), rows.size() - 1, "links");
@@ -146,15 +146,14 @@ class Writer {
  private:
   const std::string& id(int device) const { return s_.topology.devices[at(device)].id; }
   const std::string& site(int index) const { return s_.topology.sites[at(index)].name; }
-  double length() const { return report_.iterations.empty() ? 0 : report_.iterations.back().end_s; }
 
   /// How much it moves the result how competing flows share; nothing where none do.
   std::string fairness_effect() const {
-    const FairnessComparison& it = s_.record.fairness;
-    if (it.equal_s == it.rtt_s) return "";
+    const auto& it = s_.record.fairness;
+    if (!it || it->equal_s == it->rtt_s) return "";
     return fmt::format(
-        "flows that share alike take {:.6g} s an undisturbed iteration, by round trip {:.6g} s", it.equal_s,
-        it.rtt_s);
+        "flows that share alike take {:.6g} s an undisturbed iteration, by round trip {:.6g} s", it->equal_s,
+        it->rtt_s);
   }
 
   static std::string quantiles(const Distribution& values) {
@@ -193,7 +192,7 @@ class Writer {
     const auto mean = [&](double DeviceReport::*field) {
       double sum = 0;
       for (const DeviceReport* it : group.devices) sum += it->*field;
-      const double whole = run_length() * static_cast<double>(group.devices.size());
+      const double whole = report_.length_s * static_cast<double>(group.devices.size());
       return percent(whole > 0 ? sum / whole : 0);
     };
     double memory = 0;
@@ -206,13 +205,6 @@ class Writer {
             mean(&DeviceReport::sending_s),
             mean(&DeviceReport::receiving_s),
             format_bytes(Bytes(memory))};
-  }
-
-  /// What the times of every device add up to, iterations or not.
-  double run_length() const {
-    if (report_.devices.empty()) return 0;
-    const DeviceReport& it = report_.devices.front();
-    return it.compute_s + it.waiting_network_s + it.waiting_others_s + it.down_s;
   }
 
   /// Steps of the same text together, the longest first; their ends then say nothing but how long they are.

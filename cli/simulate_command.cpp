@@ -1,12 +1,12 @@
 // dtfm-sim TOPOLOGY PLAN without its command line.
 #include <array>
-#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/output_check.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_stats.hpp"
@@ -48,26 +48,11 @@ Input read_input(const SimulateOptions& options) {
   return input;
 }
 
-/// Found before the run, so that no work is lost.
-void check_output(const SimulateOptions& options, const std::optional<std::string>& output) {
-  if (!output || *output == "-") return;
-  std::error_code code;
-  for (const std::string& input :
-       {options.topology, options.plan, options.job.value_or(""), options.scenario.value_or("")})
-    if (!input.empty() && std::filesystem::equivalent(input, *output, code))
-      throw Error(*output, "cannot write: it is an input");
-  const InterruptHold hold;
-  check_can_write(*output);
-}
-
-void check_outputs(const SimulateOptions& options) {
-  const std::array outputs = {&options.output, &options.trace, &options.tasks};
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check_output(options, *outputs[i]);
-    for (std::size_t k = 0; k < i; ++k)
-      if (*outputs[i] && *outputs[i] == *outputs[k])
-        throw Error(**outputs[i], "cannot write: it is given for two outputs");
-  }
+void check_files(const SimulateOptions& options) {
+  check_outputs(
+      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or("")},
+      std::array{options.output.value_or(""), options.trace.value_or(""),
+                 options.tasks == "-" ? std::string() : options.tasks.value_or("")});
 }
 
 /// How far the run is, on stderr.
@@ -135,7 +120,15 @@ class StreamedOutputs {
 struct Outcome {
   SimReport report;
   std::optional<SampleSummary> samples;
+  std::optional<FairnessComparison> fairness;
+  RunStats stats;
 };
+
+void count(const SimReport& run, RunStats& stats) {
+  stats.tasks += run.tasks;
+  stats.flows += run.flows;
+  stats.events += run.events_handled;
+}
 
 Outcome simulated(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
   SimOptions sim_options;
@@ -145,7 +138,9 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   if (options.samples) {
     std::vector<SimReport> runs = simulate_samples(input.problem, input.plan, input.scenario, sim_options,
                                                    *options.samples, options.threads);
-    return {runs.front(), sample_summary(runs)};
+    Outcome outcome{runs.front(), sample_summary(runs), {}, {}};
+    for (const SimReport& it : runs) count(it, outcome.stats);
+    return outcome;
   }
   RunProgress progress(options, input.scenario);
   // A second Ctrl-C must not leave half a file beside its place.
@@ -154,18 +149,15 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   StreamedOutputs outputs(options, input);
   sim_options.observers = outputs.observers();
   sim_options.observers.push_back(&progress);
-  Outcome outcome{simulate(input.problem, input.plan, input.scenario, sim_options), {}};
+  Outcome outcome{simulate(input.problem, input.plan, input.scenario, sim_options), {}, {}, {}};
   outputs.commit();
+  count(outcome.report, outcome.stats);
   return outcome;
 }
 
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const SimRecord record{input.problem.job.name,
-                         input.scenario.name,
-                         options.seed,
-                         outcome.samples,
-                         compare_fairness(input.problem, input.plan),
-                         DTFM_VERSION};
+  const SimRecord record{input.problem.job.name, input.scenario.name, options.seed,
+                         outcome.samples,        outcome.fairness,    DTFM_VERSION};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) {
     const InterruptHold hold;
@@ -182,19 +174,19 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
 int run_simulate_command(const SimulateOptions& options) {
   InterruptWatch watch("a result");
   const double begin = cpu_seconds();
-  check_outputs(options);
+  check_files(options);
   const Input input = read_input(options);
   const double read = cpu_seconds();
   watch.keep_result();
-  const Outcome outcome = simulated(options, input, watch);
-  const double ran = cpu_seconds();
+  Outcome outcome = simulated(options, input, watch);
+  // Who interrupts does not wait for what was not asked for.
+  if (!watch.interrupted()) outcome.fairness = compare_fairness(input.problem, input.plan);
+  outcome.stats.read_cpu_s = read - begin;
+  outcome.stats.run_cpu_s = cpu_seconds() - read;
   put_out(options, input, outcome);
-  const SimReport& report = outcome.report;
-  if (options.stats)
-    fmt::print(stderr, "{}",
-               stats_json({report.tasks, report.flows, report.events_handled, read - begin, ran - read}));
+  if (options.stats) fmt::print(stderr, "{}", stats_json(outcome.stats));
   if (watch.interrupted()) return exit_code::interrupted;
-  return report.overfull.empty() ? exit_code::done : exit_code::infeasible;
+  return outcome.report.overfull.empty() ? exit_code::done : exit_code::infeasible;
 }
 
 }  // namespace dtfm

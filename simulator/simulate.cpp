@@ -66,13 +66,15 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
   TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next());
-  RunStatistics statistics(problem.topology, stage_memory(problem, plan));
+  RunStatistics statistics(problem.topology, stage_memory(problem, plan),
+                           down_times(scenario, problem.topology.size()));
   std::vector<RunObserver*> observers{&statistics};
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
 
   const double length = run.length_s(), micro_batches = micro_batches_of(plan);
-  statistics.add_to(report, run.devices(), down_times(scenario, problem.topology.size(), length), length);
+  report.length_s = length;
+  statistics.add_to(report, run.devices(), length);
   report.iteration_time_s = iteration_time(report.iterations);
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
   report.tokens_per_s = rate_of(report, tokens, length);

@@ -15,9 +15,6 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-/// After so many changes by periodic profiles in a row that let nothing move, what waits is blocked: they
-/// would go on for ever.
-constexpr int futile_changes = 1'000'000;
 
 /// In the order in which they come at one instant; starts come after all of them.
 enum Rank : unsigned { ends, failures, changes };

@@ -40,6 +40,10 @@ struct Replay {
   long long events = 0, flows = 0;
 };
 
+/// After so many changes by periodic profiles in a row that let nothing move, what waits is blocked: they
+/// would go on for ever.
+inline constexpr int futile_changes = 1'000'000;
+
 /// What happens when `graph` is run until nothing can move any more, or no longer may. A task that waits for
 /// one that has not been done, or for a link that never comes back, is blocked.
 Replay replay(const TaskGraph& graph, const ReplayOptions& options = {});

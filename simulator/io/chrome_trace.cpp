@@ -119,12 +119,15 @@ void ChromeTrace::task_slices(const Stretch& stretch, int number) {
 
 void ChromeTrace::count(const Stretch& stretch, int number, bool is_start) {
   const Task& task = stretch.graph.graph.tasks[at(number)];
-  const auto [begin, end] = busy(stretch.replay.tasks[at(number)], stretch);
+  const TaskRecord& record = stretch.replay.tasks[at(number)];
+  const auto [begin, end] = busy(record, stretch);
   if (!is_message(task) || end <= begin) return;
+  // How much of a message that was cut off has moved is not known.
+  const double rate = std::isnan(record.finish) ? 0 : task.amount / (end - begin);
   const std::pair sites(topology_.devices[at(task.host)].site, topology_.devices[at(task.destination)].site);
   Load& load = loads_[sites];
   load.messages += is_start ? 1 : -1;
-  load.rate += (is_start ? 1 : -1) * task.amount / (end - begin);
+  load.rate += (is_start ? 1 : -1) * rate;
   if (load.messages == 0) load.rate = 0;  // exactly
   changed_.push_back(sites);
 }

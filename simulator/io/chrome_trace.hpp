@@ -16,9 +16,9 @@ namespace dtfm {
 
 /// Trace Event Format (Duca and Sinclair), written as the run goes, in order of time. Process 0 is the run: a
 /// row of its iterations, and a counter for each ordered pair of sites: the sum of the mean rates of the
-/// messages under way, each its bytes ÷ its time from first to last. Process 1 + d is device d: rows compute,
-/// send and receive, with more rows of a kind (`send 2`) where several messages are under way at once, and a
-/// counter of memory. Times are microseconds, exact to the nanosecond.
+/// messages under way, each its bytes ÷ its time from first to last (0 of those cut off). Process 1 + d is
+/// device d: rows compute, send and receive, with more rows of a kind (`send 2`) where several messages are
+/// under way at once, and a counter of memory. Times are microseconds, exact to the nanosecond.
 class ChromeTrace : public RunObserver {
  public:
   /// `topology` must outlive this.

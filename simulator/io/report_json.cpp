@@ -63,6 +63,10 @@ ordered_json step_json(const CriticalStep& it) {
   return {{"text", it.text}, {"tasks", it.tasks}, {"start_s", it.start_s}, {"end_s", it.end_s}};
 }
 
+ordered_json fairness_json(const std::optional<FairnessComparison>& it) {
+  return it ? ordered_json{{"equal", it->equal_s}, {"rtt", it->rtt_s}} : ordered_json(nullptr);
+}
+
 ordered_json samples_json(const SampleSummary& samples) {
   return {{"runs", samples.runs},
           {"iteration_time_s", distribution_json(samples.iteration_time_s)},
@@ -81,6 +85,7 @@ std::string report_json(const Topology& topology, const SimReport& report, const
                        {"job", record.job},
                        {"scenario", words(record.scenario)},
                        {"seed", record.seed},
+                       {"length_s", report.length_s},
                        {"iterations", list_json(report.iterations, iteration_json)},
                        {"iteration_time_s", distribution_json(report.iteration_time_s)},
                        {"tokens_per_s", report.tokens_per_s},
@@ -89,9 +94,8 @@ std::string report_json(const Topology& topology, const SimReport& report, const
                        {"bubble", report.bubble},
                        {"stopped", words(report.stopped)}};
   if (record.samples) json["samples"] = samples_json(*record.samples);
-  json["fairness"] = {
-      {"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
-      {"undisturbed_iteration_s", {{"equal", record.fairness.equal_s}, {"rtt", record.fairness.rtt_s}}}};
+  json["fairness"] = {{"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
+                      {"undisturbed_iteration_s", fairness_json(record.fairness)}};
   json["devices"] = list_json(report.devices, of_topology(device_json));
   json["links"] = list_json(report.links, of_topology(link_json));
   json["events"] = list_json(report.events, event_json);

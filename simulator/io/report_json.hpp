@@ -16,8 +16,8 @@ namespace dtfm {
 struct SimRecord {
   std::string job, scenario;  // names; scenario empty: none
   std::uint64_t seed = 0;
-  std::optional<SampleSummary> samples;  // the report is then that of the first run
-  FairnessComparison fairness;
+  std::optional<SampleSummary> samples;        // the report is then that of the first run
+  std::optional<FairnessComparison> fairness;  // nothing: not known
   std::string version;
 };
 

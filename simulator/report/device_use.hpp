@@ -1,8 +1,10 @@
 // What the devices do with their time.
 #pragma once
 
+#include <utility>
 #include <vector>
 
+#include "simulator/report/intervals.hpp"
 #include "simulator/run/observer.hpp"
 
 namespace dtfm {
@@ -12,21 +14,28 @@ struct DeviceTimes {
   double compute_s = 0;
   /// Of the time in which the device computes nothing. Before a computation: while a message that it needs is
   /// on its way, or ready and queued behind others. After the last computation of a stretch: while any
-  /// message from or to the device is. What is left of a run, neither computing nor this, the device waits
-  /// for others: for their computations, for the slowest at the end of an iteration, for the schedule.
+  /// message from or to the device is. A device that is not there does not wait.
   double waiting_network_s = 0;
+  /// Of the time that is in none of the others: for their computations, for the slowest at the end of an
+  /// iteration, for the schedule.
+  double waiting_others_s = 0;
+  double down_s = 0;
   double sending_s = 0, receiving_s = 0;  // while at least one message is, from its turn to its arrival
 };
 
 class DeviceUse : public RunObserver {
  public:
-  explicit DeviceUse(int devices) : times_(static_cast<std::size_t>(devices)) {}
+  /// `down`: when each device is not there, ascending.
+  explicit DeviceUse(std::vector<std::vector<Interval>> down)
+      : down_(std::move(down)), times_(down_.size()) {}
   void see(const Stretch& stretch) override;
-  /// Of each device.
-  const std::vector<DeviceTimes>& times() const { return times_; }
+  /// Of each device, of a run of `length_s` seconds. The first four add up to it.
+  std::vector<DeviceTimes> times(double length_s) const;
 
  private:
+  std::vector<std::vector<Interval>> down_;
   std::vector<DeviceTimes> times_;
+  double seen_until_ = 0;
 };
 
 }  // namespace dtfm

@@ -23,4 +23,26 @@ double covered(std::vector<Interval> intervals) {
   return covered(std::move(intervals), {-infinity, infinity});
 }
 
+std::vector<Interval> within(const std::vector<Interval>& intervals, Interval window) {
+  std::vector<Interval> parts;
+  for (const Interval& it : intervals) {
+    const Interval part{std::max(it.begin, window.begin), std::min(it.end, window.end)};
+    if (part.begin < part.end) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::vector<Interval> without(const std::vector<Interval>& intervals, const std::vector<Interval>& holes) {
+  std::vector<Interval> parts;
+  for (Interval rest : intervals) {
+    for (const Interval& hole : holes) {
+      if (hole.end <= rest.begin || hole.begin >= rest.end) continue;
+      if (hole.begin > rest.begin) parts.push_back({rest.begin, hole.begin});
+      rest.begin = hole.end;
+    }
+    if (rest.begin < rest.end) parts.push_back(rest);
+  }
+  return parts;
+}
+
 }  // namespace dtfm

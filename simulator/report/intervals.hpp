@@ -15,4 +15,10 @@ double covered(std::vector<Interval> intervals, Interval window);
 /// Seconds that lie in at least one of `intervals`.
 double covered(std::vector<Interval> intervals);
 
+/// What of `intervals` lies in `window`.
+std::vector<Interval> within(const std::vector<Interval>& intervals, Interval window);
+
+/// What of `intervals` lies in none of `holes`, which are ascending and do not overlap.
+std::vector<Interval> without(const std::vector<Interval>& intervals, const std::vector<Interval>& holes);
+
 }  // namespace dtfm

@@ -15,9 +15,10 @@ std::vector<int> sites_of(const Topology& topology) {
 
 }  // namespace
 
-RunStatistics::RunStatistics(const Topology& topology, StageMemoryOf memory_of)
+RunStatistics::RunStatistics(const Topology& topology, StageMemoryOf memory_of,
+                             std::vector<std::vector<Interval>> down)
     : topology_(topology),
-      device_use_(topology.size()),
+      device_use_(std::move(down)),
       site_traffic_(sites_of(topology)),
       memory_use_(topology.size(), std::move(memory_of)),
       critical_path_(topology) {}
@@ -29,17 +30,17 @@ void RunStatistics::see(const Stretch& stretch) {
   critical_path_.see(stretch);
 }
 
-void RunStatistics::add_to(SimReport& report, std::vector<int> devices, const std::vector<double>& down_s,
-                           double length_s) const {
+void RunStatistics::add_to(SimReport& report, std::vector<int> devices, double length_s) const {
+  const std::vector<DeviceTimes> all_times = device_use_.times(length_s);
   std::sort(devices.begin(), devices.end());
   for (const int device : devices) {
-    const DeviceTimes& times = device_use_.times()[at(device)];
+    const DeviceTimes& times = all_times[at(device)];
     DeviceReport it;
     it.device = device;
     it.compute_s = times.compute_s;
     it.waiting_network_s = times.waiting_network_s;
-    it.down_s = down_s[at(device)];
-    it.waiting_others_s = std::max(0.0, length_s - it.compute_s - it.waiting_network_s - it.down_s);
+    it.waiting_others_s = times.waiting_others_s;
+    it.down_s = times.down_s;
     it.sending_s = times.sending_s;
     it.receiving_s = times.receiving_s;
     it.peak_memory_bytes = memory_use_.peaks()[at(device)];

@@ -14,15 +14,13 @@ namespace dtfm {
 
 class RunStatistics : public RunObserver {
  public:
-  /// `topology` must outlive this.
-  RunStatistics(const Topology& topology, StageMemoryOf memory_of);
+  /// `topology` must outlive this. `down`: when each device of it is not there, ascending.
+  RunStatistics(const Topology& topology, StageMemoryOf memory_of, std::vector<std::vector<Interval>> down);
   void see(const Stretch& stretch) override;
 
-  /// Fills in what is known of `devices`, links, critical path and devices whose memory does not suffice. A
-  /// device was down for `down_s` (of each device of the topology) of the `length_s` seconds of the run. The
-  /// report has the devices in their order.
-  void add_to(SimReport& report, std::vector<int> devices, const std::vector<double>& down_s,
-              double length_s) const;
+  /// Fills in what is known of `devices`, links, critical path and devices whose memory does not suffice. The
+  /// run took `length_s` seconds. The report has the devices in their order.
+  void add_to(SimReport& report, std::vector<int> devices, double length_s) const;
 
  private:
   const Topology& topology_;

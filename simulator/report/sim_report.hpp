@@ -44,6 +44,7 @@ struct EventReport {
 };
 
 struct SimReport {
+  double length_s = 0;  // of the run, what follows the last iteration included
   std::vector<IterationReport> iterations;
   Distribution iteration_time_s;  // without the first iteration where there are more
   double tokens_per_s = 0, model_flops_per_s = 0;

@@ -108,8 +108,10 @@ Plan running_plan(const Plan& plan, const std::vector<bool>& running) {
   const long long deals = total / deal;
   long long left = deals;
   std::vector<std::pair<long long, std::size_t>> remainders;  // the largest first, then the first pipeline
+  const bool is_even = shares == 0;                           // none of those left had any
+  if (is_even) shares = static_cast<long long>(result.pipelines.size());
   for (std::size_t i = 0; i < result.pipelines.size(); ++i) {
-    const long long share = deals * result.pipelines[i].micro_batches;
+    const long long share = deals * (is_even ? 1 : result.pipelines[i].micro_batches);
     result.pipelines[i].micro_batches = static_cast<int>(share / shares) * deal;
     left -= share / shares;
     remainders.emplace_back(-(share % shares), i);

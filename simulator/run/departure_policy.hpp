@@ -33,8 +33,9 @@ std::span<const DeparturePolicy> departure_policies();
 const DeparturePolicy& departure_policy(std::string_view name);
 
 /// The pipelines of `plan` that run, with all micro-batches of it: those of the others are dealt to them in
-/// proportion to their own, by largest remainder, the first pipeline first; of an interleaved schedule, which
-/// needs multiples of the number of devices of a pipeline, so many at a time while that can be.
+/// proportion to their own, evenly if they have none, by largest remainder, the first pipeline first; of an
+/// interleaved schedule, which needs multiples of the number of devices of a pipeline, so many at a time
+/// while that can be.
 Plan running_plan(const Plan& plan, const std::vector<bool>& running);
 
 }  // namespace dtfm

@@ -44,12 +44,12 @@ double MachineLog::next_departure(int device) const {
   return taken < dates.size() ? dates[taken] : infinity;
 }
 
-std::vector<double> down_times(const Scenario& scenario, int devices, double end) {
-  std::vector<double> down(at(devices));
+std::vector<std::vector<Interval>> down_times(const Scenario& scenario, int devices) {
+  std::vector<std::vector<Interval>> down(at(devices));
   for (const DeviceEvent& event : scenario.events) {
-    if (event.date >= end) break;
-    if (event.kind == DeviceEvent::Kind::leave) down[at(event.device)] += end - event.date;
-    if (event.kind == DeviceEvent::Kind::join) down[at(event.device)] -= end - event.date;
+    if (event.kind == DeviceEvent::Kind::leave)
+      down[at(event.device)].push_back({on_grid(event.date), infinity});
+    if (event.kind == DeviceEvent::Kind::join) down[at(event.device)].back().end = on_grid(event.date);
   }
   return down;
 }

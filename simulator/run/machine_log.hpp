@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "simulator/report/intervals.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm {
@@ -29,7 +30,7 @@ class MachineLog {
   std::vector<std::size_t> departures_taken_;    // of each device
 };
 
-/// Seconds of [0, end] in which each device was not there.
-std::vector<double> down_times(const Scenario& scenario, int devices, double end);
+/// When each device is not there, ascending; the last interval may be endless.
+std::vector<std::vector<Interval>> down_times(const Scenario& scenario, int devices);
 
 }  // namespace dtfm

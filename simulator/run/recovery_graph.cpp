@@ -1,7 +1,9 @@
 #include "simulator/run/recovery_graph.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <map>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -113,7 +115,8 @@ std::vector<Fetch> fetches_of(const SimProblem& problem, const Plan& computed,
 LabelledGraph recovery_graph(const SimProblem& problem, const std::vector<Fetch>& fetches,
                              const std::optional<Checkpoint>& checkpoint) {
   GraphBuilder builder(problem.topology, problem.constants);
-  std::vector<int> limited;  // tasks that the checkpoint's bandwidth holds back
+  std::vector<int> limited;      // tasks that the checkpoint's bandwidth holds back
+  std::map<int, int> last_read;  // of each device: what comes next waits for it
   for (const Fetch& fetch : fetches) {
     DTFM_ASSERT(fetch.from || checkpoint);
     const std::optional<int> from = fetch.from ? fetch.from : checkpoint->device;
@@ -124,7 +127,9 @@ LabelledGraph recovery_graph(const SimProblem& problem, const std::vector<Fetch>
     } else {
       // Read from a store that all are equally near to, or from a device's own disk.
       const double bandwidth = checkpoint->bandwidth;
-      builder.wait(bandwidth > 0 ? fetch.bytes * bits_per_byte / bandwidth : 0, {}, label_of(fetch));
+      const double duration = bandwidth > 0 ? fetch.bytes * bits_per_byte / bandwidth : 0;
+      int& last = last_read.try_emplace(fetch.to, no_index).first->second;
+      last = builder.wait(duration, std::array{last}, label_of(fetch));
     }
   }
   LabelledGraph graph = builder.take();

@@ -29,8 +29,8 @@ struct Fetch {
 std::vector<Fetch> fetches_of(const SimProblem& problem, const Plan& computed,
                               const std::vector<bool>& running, const std::vector<bool>& fresh);
 
-/// All fetches at once, over the network; from the checkpoint as `Checkpoint` says. Every fetch that has no
-/// device to come from needs a checkpoint.
+/// All fetches at once, over the network; from the checkpoint as `Checkpoint` says, those of a device one
+/// after the other. Every fetch that has no device to come from needs a checkpoint.
 LabelledGraph recovery_graph(const SimProblem& problem, const std::vector<Fetch>& fetches,
                              const std::optional<Checkpoint>& checkpoint);
 

@@ -1,7 +1,6 @@
 #include "simulator/run/training_run.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
 #include "simulator/engine/clock.hpp"
+#include "simulator/report/stretch_times.hpp"
 #include "simulator/run/jitter.hpp"
 #include "simulator/run/recovery_graph.hpp"
 
@@ -17,8 +17,6 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-/// After so many changes of links that let nothing move, a stretch has come to a stand for ever.
-constexpr std::size_t futile_changes = 1'000'000;
 
 std::vector<int> given_spares(const Scenario& scenario, const Topology& topology) {
   if (scenario.spares) return *scenario.spares;
@@ -27,13 +25,14 @@ std::vector<int> given_spares(const Scenario& scenario, const Topology& topology
   return all;
 }
 
-/// Device-seconds of computations that had begun by `end`.
-double computed_seconds(const TaskGraph& graph, const Replay& replay, double end) {
+/// Device-seconds of computations that had begun by the end of the stretch.
+double computed_seconds(const Stretch& stretch) {
   double sum = 0;
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    const TaskRecord& task = replay.tasks[i];
-    if (graph.tasks[i].kind != TaskKind::compute || std::isnan(task.start)) continue;
-    sum += (std::isnan(task.finish) ? end : task.finish) - task.start;
+  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
+    const TaskRecord& task = stretch.replay.tasks[i];
+    if (stretch.graph.graph.tasks[i].kind != TaskKind::compute || !has_started(task)) continue;
+    const Interval time = busy(task, stretch);
+    sum += time.end - time.begin;
   }
   return sum;
 }
@@ -58,7 +57,8 @@ TrainingRun::TrainingRun(const SimProblem& problem, const Plan& plan, const Scen
       running_(plan.pipelines.size(), true),
       runs_(at(problem.topology.size())),
       had_place_(runs_.size()),
-      is_fresh_(runs_.size()) {
+      is_fresh_(runs_.size()),
+      is_needed_(runs_.size()) {
   for (const int device : pipeline_major(plan)) had_place_[at(device)] = true;
   make_graph();
 }
@@ -67,8 +67,7 @@ SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserve
                            const std::function<bool()>& stop) {
   length_ = length;
   observers_ = observers;
-  runs_.assign(runs_.size(), false);  // who is gone at the start was never expected
-  advance(0);
+  advance(0);  // who is gone at the start was never expected: nobody is needed yet
   while (!is_over()) {
     if (stop && stop()) {
       report_.stopped = "interrupted";
@@ -125,7 +124,7 @@ void TrainingRun::take(const DeviceEvent& event) {
   is_fresh_[at(event.device)] = false;
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
   note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
-  if (leaves && runs_[at(event.device)])
+  if (leaves && is_needed_[at(event.device)])
     known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
 }
 
@@ -153,12 +152,14 @@ void TrainingRun::decide() {
   const auto count = std::count(running_.begin(), running_.end(), true);
   if (is_new) note(now_, fmt::format("{} of {} pipelines run", count, running_.size()));
   runs_.assign(runs_.size(), false);
+  is_needed_ = runs_;
   if (count == 0) return;
   try {
     make_graph();
   } catch (const Error& error) {
     stop_for(fmt::format("what is left of the plan cannot be run: {}", error.what()));
   }
+  is_needed_ = runs_;
 }
 
 void TrainingRun::note_replacements(const Plan& next) {
@@ -189,10 +190,11 @@ void TrainingRun::make_graph() {
   changes_.emplace(scenario_, problem_.topology, graph_);
 }
 
-/// Of a device that runs.
+/// Of a device that is needed.
 double TrainingRun::next_departure() const {
   double date = infinity;
-  for (const int device : graph_devices_) date = std::min(date, machines_.next_departure(device));
+  for (int device = 0; at(device) < is_needed_.size(); ++device)
+    if (is_needed_[at(device)]) date = std::min(date, machines_.next_departure(device));
   return date;
 }
 
@@ -210,15 +212,19 @@ bool TrainingRun::recover() {
                       fetch.layers.first, fetch.layers.second - 1));
       return false;
     }
+  for (const Fetch& fetch : fetches)
+    if (fetch.from) is_needed_[at(*fetch.from)] = true;
   LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
   const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
   double bytes = 0;
   for (const Fetch& fetch : fetches) bytes += fetch.bytes;
   note(now_, fmt::format("recovery: {:.4g} GB of weights are fetched{}", bytes / 1e9,
                          played.ended == ReplayEnd::finished ? "" : ", in vain"));
-  show(Stretch::Kind::recovery, played, graph);
-  if (played.ended == ReplayEnd::finished)
+  show(stretch_of(Stretch::Kind::recovery, played, graph));
+  if (played.ended == ReplayEnd::finished) {
     for (const Fetch& fetch : fetches) is_fresh_[at(fetch.to)] = true;
+    is_needed_ = runs_;
+  }
   advance(played.end);
   if (played.ended == ReplayEnd::stuck) stop_for("the weights never come");
   return false;
@@ -228,12 +234,13 @@ void TrainingRun::iterate() {
   draw_jitter();
   const Played played = play(graph_, *changes_);
   if (played.ended == ReplayEnd::finished) {
-    show(Stretch::Kind::iteration, played, graph_);
+    show(stretch_of(Stretch::Kind::iteration, played, graph_));
     return complete(played.end);
   }
-  show(Stretch::Kind::lost_iteration, played, graph_);
+  const Stretch lost = stretch_of(Stretch::Kind::lost_iteration, played, graph_);
+  show(lost);
   if (played.ended == ReplayEnd::cut && next_departure() <= played.end)
-    report_.lost_work_s += computed_seconds(graph_.graph, played.replay, played.end);
+    report_.lost_work_s += computed_seconds(lost);
   advance(played.end);
   if (played.ended == ReplayEnd::stuck) stop_for("the iteration has come to a stand for ever");
 }
@@ -258,7 +265,7 @@ TrainingRun::Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfil
     Played played{replay(graph.graph, {now_, std::min(until, known_until)}), ReplayEnd::finished, 0};
     played.ended = played.replay.ended;
     const bool is_futile =
-        played.ended == ReplayEnd::stuck && change_count(graph.graph.profiles) > futile_changes;
+        played.ended == ReplayEnd::stuck && change_count(graph.graph.profiles) > std::size_t{futile_changes};
     if (played.ended != ReplayEnd::finished && known_until < until && !is_futile) continue;
     if (played.ended == ReplayEnd::stuck && until < infinity) played.ended = ReplayEnd::cut;
     played.end = played.ended == ReplayEnd::cut ? until : played.replay.makespan;
@@ -267,12 +274,14 @@ TrainingRun::Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfil
   }
 }
 
-void TrainingRun::show(Stretch::Kind kind, const Played& played, const LabelledGraph& graph) {
-  report_.tasks += static_cast<long long>(played.replay.tasks.size());
-  report_.events_handled += played.replay.events;
-  report_.flows += played.replay.flows;
-  const Stretch stretch{kind,         static_cast<int>(report_.iterations.size()), now_, played.end, graph,
-                        played.replay};
+Stretch TrainingRun::stretch_of(Stretch::Kind kind, const Played& played, const LabelledGraph& graph) const {
+  return {kind, static_cast<int>(report_.iterations.size()), now_, played.end, graph, played.replay};
+}
+
+void TrainingRun::show(const Stretch& stretch) {
+  report_.tasks += static_cast<long long>(stretch.replay.tasks.size());
+  report_.events_handled += stretch.replay.events;
+  report_.flows += stretch.replay.flows;
   for (RunObserver* observer : observers_) observer->see(stretch);
 }
 

@@ -24,9 +24,10 @@ struct RunLength {
 
 /// The rules:
 ///   - Pipelines compute the iteration until all are done; then come the changes that have piled up.
-///   - When a device of a pipeline that runs leaves, the iteration, or the recovery, is lost at once. After
-///     the time of detection the policy says who goes on; weights that are missing are fetched; the iteration
-///     starts anew. A departure in this time is noticed like the first.
+///   - When a device of a pipeline that runs leaves, or in a recovery one that the others fetch from, the
+///     iteration, or the recovery, is lost at once. After the time of detection the policy says who goes on;
+///     weights that are missing are fetched; the iteration starts anew. A departure in this time is noticed
+///     like the first.
 ///   - A device that joins, and a pipeline that is whole again, wait for the end of the iteration: weights
 ///     are fetched when nobody changes them, and the others wait for it.
 ///   - A device that leaves loses its weights. A device that is there keeps them, but those of a pipeline
@@ -74,7 +75,9 @@ class TrainingRun {
     double end;
   };
   Played play(LabelledGraph& graph, const ScenarioProfiles& changes);
-  void show(Stretch::Kind kind, const Played& played, const LabelledGraph& graph);
+  /// From now on, of the iteration that is next. `played` and `graph` must outlive it.
+  Stretch stretch_of(Stretch::Kind kind, const Played& played, const LabelledGraph& graph) const;
+  void show(const Stretch& stretch);
   void complete(double end);
 
   const SimProblem& problem_;
@@ -93,6 +96,7 @@ class TrainingRun {
   bool is_changed_ = true;                         // since the last decision
   std::vector<bool> runs_, had_place_, is_fresh_;  // of each device; fresh: has the weights of the last
                                                    // completed iteration, for its place
+  std::vector<bool> is_needed_;                    // of each device; its departure breaks off what goes on
   std::uint64_t attempts_ = 0;                     // of iterations
 
   std::vector<int> graph_devices_;  // that the graph was made for, by pipeline

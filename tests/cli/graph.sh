@@ -71,6 +71,7 @@ expect_refused 'there: cannot write: it is a folder' --graph graph.txt --tasks t
 expect_refused 'missing/x.csv: cannot write: No such file or directory' --graph graph.txt --tasks missing/x.csv
 expect_refused '/dev/full: cannot write: it is not a regular file' --graph graph.txt -o /dev/full
 expect_refused './graph.txt: cannot write: it is an input' --graph graph.txt -o ./graph.txt
+expect_refused './both: cannot write: it is given for two outputs' --graph graph.txt -o both --tasks ./both
 
 # Nothing is written for a graph that cannot be read, and nothing of what was there is lost.
 sed 's/^flow/flwo/' graph.txt >bad.txt

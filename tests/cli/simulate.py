@@ -117,6 +117,21 @@ def test_result():
     check(len(one["iterations"]) == 1 and close(one["iteration_time_s"]["mean"], one["iterations"][0]["duration_s"]), "one")
 
 
+def test_horizon():
+    """The last iteration is cut off: shares are those of the run, not of the time up to the last whole iteration."""
+    length = json.loads(run(*small("--iterations", 1, "--format", "json")).stdout)["iterations"][0]["end_s"]
+    Path("horizon.yaml").write_text(f"version: 1\nname: horizon\nhorizon: {1.9 * length:.9f} s\n", encoding="utf-8")
+    done = run(*small("--scenario", "horizon.yaml", "-o", "horizon.json"))
+    result = json.loads(Path("horizon.json").read_text(encoding="utf-8"))
+    check(len(result["iterations"]) == 1 and abs(result["length_s"] - 1.9 * length) < 1e-8, "length", result["length_s"])
+    check(f"1 iteration in {result['length_s']:.6g} s" in done.stdout, "the summary has another length", done.stdout)
+    busiest = result["links"][0]
+    row = next(line for line in done.stdout.splitlines() if f"{busiest['from']} → {busiest['to']}" in line)
+    check(f"{100 * busiest['busy_s'] / result['length_s']:.1f} %" in row, "busy share in", row)
+    for device in result["devices"]:
+        check(close(device["compute_s"] + device["waiting_s"] + device["down_s"], result["length_s"]), "times of", device)
+
+
 def test_job_replaces():
     Path("batch.yaml").write_text(JOB.replace("small", "half").replace("hidden: 512", "hidden: 1024"), encoding="utf-8")
     other = json.loads(run(*small("--job", "batch.yaml", "--format", "json")).stdout)
@@ -192,6 +207,9 @@ def test_stats_and_quiet():
     stats = json.loads(done.stderr)
     check(stats.keys() == {"tasks", "flows", "events", "read_cpu_s", "run_cpu_s", "peak_rss_bytes"}, done.stderr)
     check(stats["tasks"] > stats["flows"] > 0 and done.stderr.count("\n") == 1, done.stderr)
+    # Jitter changes dates and no numbers of tasks: five runs have five times as many.
+    five = json.loads(run(*small("--stats", "--quiet", "--samples", 5, "--scenario", "jitter.yaml")).stderr)
+    check([five[key] for key in ("tasks", "flows")] == [5 * stats[key] for key in ("tasks", "flows")], stats, five)
 
 
 def test_memory():
@@ -232,6 +250,7 @@ def test_refused():
         refused("net.yaml: cannot write: it is an input", *small(name, "net.yaml"))
         refused("no/such: cannot write: No such file or directory", *small(name, "no/such"))
     refused("same: cannot write: it is given for two outputs", *small("-o", "same", "--trace", "same"))
+    refused("./same: cannot write: it is given for two outputs", *small("-o", "same", "--tasks", "./same"))
     Path("other.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "0.4 Gbps"), encoding="utf-8")
     done = run("other.yaml", "plan.json", status=2)
     check("plan.json: /topology/fingerprint: the plan is for topology `three-sites`" in done.stderr, done.stderr)
@@ -270,6 +289,7 @@ def test_interrupt():
         check(process.returncode == 130, "exit", process.returncode, "after", kind)
         result = json.loads(Path("cut.json").read_text(encoding="utf-8"))
         check(0 < len(result["iterations"]) < 1000000, "iterations", len(result["iterations"]))
+        check(result["fairness"]["undisturbed_iteration_s"] is None, "an interrupted run goes on comparing")
         check(result["stopped"] and result["stopped"] in out, "the result does not say that it was interrupted")
         last = Path("cut.csv").read_text(encoding="utf-8").splitlines()[-1]
         check(last.startswith(f"i{len(result['iterations']) - 1} "), "the last task is", last)

@@ -76,6 +76,8 @@ TEST_CASE("micro-batches of pipelines that pause are dealt in proportion") {
   CHECK(micro_batches(running_plan(three_pipelines({3, 5, 1}), without_second)) == std::vector<int>{7, 2});
   // 15 to equal shares: 7.5 each; the first gets the one that is left.
   CHECK(micro_batches(running_plan(three_pipelines({5, 5, 5}), without_second)) == std::vector<int>{8, 7});
+  // All were those of the pipeline that pauses: 7 evenly.
+  CHECK(micro_batches(running_plan(three_pipelines({0, 7, 0}), without_second)) == std::vector<int>{4, 3});
   // Interleaved pipelines of two devices need even numbers: 9 pairs to equal shares.
   Plan interleaved = three_pipelines({6, 6, 6});
   interleaved.schedule = "interleaved";

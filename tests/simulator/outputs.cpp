@@ -103,15 +103,17 @@ TEST_CASE("counters are link load and memory") {
   const json trace = trace_of(TwoStages());
   std::vector<std::pair<double, double>> load, memory;
   for (const json& event : events(trace, "C", 0))
-    if (event["name"] == "a → b" && event["ts"] < 12.5e6)
-      load.emplace_back(event["ts"], event["args"]["Gbps"]);
+    if (event["name"] == "a → b") load.emplace_back(event["ts"], event["args"]["Gbps"]);
   for (const json& event : events(trace, "C", 1))
     if (event["ts"] < 12.5e6) memory.emplace_back(event["ts"], event["args"]["GB"]);
-  // 100 bytes in 1.5 s are 100 · 8 / 1.5 bit/s; A1 follows A0 without a gap.
-  REQUIRE(load.size() == 2);
+  // 100 bytes in 1.5 s are 100 · 8 / 1.5 bit/s; A1 follows A0 without a gap. In the second stretch A1, cut
+  // off half a second after its start at 15, has no rate that is known.
+  REQUIRE(load.size() == 4);
   CHECK(load[0].first == 1e6);
   CHECK(load[0].second == Approx(800 / 1.5 * 1e-9).epsilon(1e-5));
   CHECK(load[1] == std::pair(4e6, 0.0));
+  CHECK(load[2] == std::pair(13.5e6, load[0].second));
+  CHECK(load[3] == std::pair(15e6, 0.0));
   CHECK(memory == std::vector<std::pair<double, double>>{{0, 1.1}, {1e6, 1.2}, {10e6, 1.1}, {12e6, 1.0}});
 }
 
@@ -144,14 +146,15 @@ TEST_CASE("the table of tasks names the stretch and leaves empty what did not ha
 
 TEST_CASE("the result file has what the contract says") {
   const TwoStages run;
-  RunStatistics statistics(run.topology, memory_of);
+  RunStatistics statistics(run.topology, memory_of, {{}, {}});
   statistics.see(run.iteration());
   SimReport report;
+  report.length_s = 13;
   report.iterations = {{0, 12.5}};
   report.iteration_time_s = distribution({12.5});
   report.events = {{3, "b/0 leaves"}};
-  statistics.add_to(report, {0, 1}, {0, 0}, 12.5);
-  const SimRecord record{"small", "", 7, {}, {1.5, 2}, "0.0.1"};
+  statistics.add_to(report, {0, 1}, 12.5);
+  const SimRecord record{"small", "", 7, {}, FairnessComparison{1.5, 2}, "0.0.1"};
   const json file = json::parse(report_json(run.topology, report, record));
   const std::set<std::string> expected = {"schema",           "topology",      "job",
                                           "scenario",         "seed",          "iterations",
@@ -159,12 +162,14 @@ TEST_CASE("the result file has what the contract says") {
                                           "peak_flops_per_s", "bubble",        "stopped",
                                           "devices",          "links",         "events",
                                           "lost_work_s",      "critical_path", "overfull",
-                                          "fairness",         "simulator",     "version"};
+                                          "fairness",         "simulator",     "version",
+                                          "length_s"};
   std::set<std::string> keys;
   for (const auto& [key, value] : file.items()) keys.insert(key);
   CHECK(keys == expected);
   CHECK(text(file["schema"]) == "\"dtfm-sim/1\"");
   CHECK(file["scenario"].is_null());
+  CHECK(file["length_s"].get<double>() == 13);
   CHECK(file["iterations"][0]["duration_s"].get<double>() == 12.5);
   CHECK(file["iteration_time_s"]["p99"].get<double>() == 12.5);
   const json& second = file["devices"][1];

@@ -15,11 +15,11 @@ StageMemory memory_of(int, int stage) {
   return stage == 0 ? StageMemory{1000, 100, 7} : StageMemory{500, 10, 1};
 }
 
-SimReport report_of(const TwoStages& run, const Stretch& stretch, double down_s = 0) {
-  RunStatistics statistics(run.topology, memory_of);
+SimReport report_of(const TwoStages& run, const Stretch& stretch, std::vector<Interval> second_down = {}) {
+  RunStatistics statistics(run.topology, memory_of, {{}, std::move(second_down)});
   statistics.see(stretch);
   SimReport report;
-  statistics.add_to(report, {0, 1}, {0, down_s}, stretch.end);
+  statistics.add_to(report, {0, 1}, stretch.end);
   return report;
 }
 
@@ -46,6 +46,9 @@ TEST_CASE("what intervals cover is counted once") {
   CHECK(covered(intervals) == 4);
   CHECK(covered(intervals, {3.5, 6.25}) == 0.75);
   CHECK(covered({}) == 0);
+  // [1, 3] and [2, 4] less [0, 1.5] and [2.5, 3.5]: [1.5, 2.5], [2, 2.5] and [3.5, 4].
+  CHECK(covered(without({{1, 3}, {2, 4}}, {{0, 1.5}, {2.5, 3.5}})) == 1.5);
+  CHECK(covered(within({{1, 3}, {5, 6}}, {2, 5})) == 1);
 }
 
 TEST_CASE("the time of a device is computing, waiting for the network and waiting for others") {
@@ -70,9 +73,30 @@ TEST_CASE("the time of a device is computing, waiting for the network and waitin
 
 TEST_CASE("a device that is down does not wait") {
   const TwoStages run;
-  const DeviceReport second = report_of(run, run.iteration(), 2).devices[1];
-  CHECK(second.down_s == 2);
-  CHECK(second.compute_s + second.waiting_network_s + second.waiting_others_s + second.down_s == 12.5);
+  // b/0 from 10 on, when its last message has half a second to go.
+  const DeviceReport second = report_of(run, run.iteration(), {{10, 20}}).devices[1];
+  CHECK(second.compute_s == 6);
+  CHECK(second.down_s == 2.5);
+  CHECK(second.waiting_network_s == 3);
+  CHECK(second.waiting_others_s == 1);  // up to 1
+}
+
+TEST_CASE("a device that computed while it is down would be seen in the sum of its times") {
+  const TwoStages run;
+  const DeviceReport second = report_of(run, run.iteration(), {{8, 9}}).devices[1];
+  CHECK(second.compute_s + second.waiting_network_s + second.waiting_others_s + second.down_s == 13.5);
+}
+
+TEST_CASE("between stretches and after the last one devices wait for others or are down") {
+  const TwoStages run;
+  RunStatistics statistics(run.topology, memory_of, {{}, {{13, 14}, {19, 22}}});
+  statistics.see(run.iteration());
+  SimReport report;
+  statistics.add_to(report, {0, 1}, 20);
+  CHECK(report.devices[0].waiting_others_s == 5.5 + 7.5);
+  CHECK(report.devices[0].down_s == 0);
+  CHECK(report.devices[1].down_s == 2);
+  CHECK(report.devices[1].waiting_others_s == 3 + 5.5);
 }
 
 TEST_CASE("bytes and busy time of each direction between sites") {

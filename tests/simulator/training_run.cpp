@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "simulator/model/stage_load.hpp"
+#include "simulator/run/recovery_graph.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
@@ -129,6 +130,15 @@ TEST_CASE("a departure: the others do its micro-batches until it is back") {
   CHECK(report.iteration_time_s.mean == Approx(9));
 }
 
+TEST_CASE("a departure: the pipeline that goes on had no micro-batches") {
+  // 4 of 3 s; at 14 device 1 leaves, at 15 this is known.
+  Replicas run(2, 2);
+  run.plan.pipelines[0].micro_batches = 0;
+  run.plan.pipelines[1].micro_batches = 4;
+  run.scenario.events = {{14, 1, Kind::leave}};
+  CHECK(dates(run.run(2)) == Dates{0, 12, 15, 27});
+}
+
 TEST_CASE("a departure: all wait until it is back") {
   Replicas run(2, 2);
   run.scenario.on_departure = "wait";
@@ -196,6 +206,48 @@ TEST_CASE("when all copies are gone, there is the checkpoint or nothing") {
   CHECK(report.lost_work_s == Approx(4));
 }
 
+TEST_CASE("a device of a pipeline that pauses leaves while others fetch from it") {
+  // Two pipelines of two stages, 12 MB each, over 1 MB/s. At 20, in the second iteration, devices 0 and 3
+  // leave: no pipeline is whole. At 30 device 0 is back and fetches from device 2, whose pipeline pauses,
+  // until 42; but at 35 device 2 leaves, which is known at 36.
+  SimProblem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
+  problem.job.compression.gradients = 0;
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  Scenario scenario;
+  scenario.detection_s = 1;
+  scenario.events = {{20, 0, Kind::leave}, {20, 3, Kind::leave}, {30, 0, Kind::join}, {35, 2, Kind::leave}};
+  Diary diary;
+  SimOptions options;
+  options.iterations = 2;
+  options.observers = {&diary};
+  // Four micro-batches of two stages: (4 + 1) · 3 s; after the departures 8 of them, 27 s.
+  SimReport report = simulate(problem, plan, scenario, options);
+  CHECK(dates(report) == Dates{0, 15});
+  CHECK_THAT(report.stopped, contains("no device that is there has the weights of layers 0 to 0"));
+  CHECK(diary.entries.back() == Diary::Entry{Stretch::Kind::recovery, 30, 35});
+  REQUIRE(report.devices.size() == 4);
+  CHECK(report.devices[2].down_s == 1);
+  CHECK(report.devices[2].sending_s == 5);
+  // All of it again from the checkpoint, at 2 MB/s: 36 to 42.
+  scenario.checkpoint = Checkpoint{16e6, {}};
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 15, 42, 69});
+  // It leaves as the last byte arrives: nobody is disturbed.
+  scenario.events.back().date = 42;
+  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 15, 42, 69});
+}
+
+TEST_CASE("a device reads one thing after the other from the checkpoint") {
+  // 100 B/s a device: device 0 reads 100 and 200 bytes, device 1 reads 150.
+  const SimProblem problem{flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0), {}};
+  const std::vector<Fetch> fetches = {
+      {0, 0, 0, 0, {0, 1}, {}, 100}, {1, 0, 0, 0, {0, 1}, {}, 150}, {0, 0, 1, 0, {1, 2}, {}, 200}};
+  for (const std::optional<int> beside : {std::optional<int>(), std::optional(0), std::optional(1)}) {
+    const Replay replayed = replay(recovery_graph(problem, fetches, Checkpoint{800, beside}).graph);
+    CHECK(replayed.makespan == Approx(3));
+    CHECK(replayed.tasks[1].finish == Approx(1.5));
+  }
+}
+
 TEST_CASE("two copies send to two who fetch") {
   // Four replicas; 2 and 3 leave and come back together: both fetch at once, from 0 and from 1. Micro-batches
   // of 3 s: 2 each, then 4 each of two pipelines.
@@ -227,6 +279,7 @@ TEST_CASE("a horizon ends the run") {
   Replicas run(2, 2);
   run.scenario.horizon_s = 15;
   const SimReport report = run.run();
+  CHECK(report.length_s == 15);
   CHECK(dates(report) == Dates{0, 6, 6, 12});
   CHECK(kinds(run.diary).back() == Stretch::Kind::lost_iteration);
   CHECK(report.lost_work_s == 0);

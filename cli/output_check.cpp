@@ -1,0 +1,40 @@
+#include "cli/output_check.hpp"
+
+#include <filesystem>
+
+#include "cli/interrupt.hpp"
+#include "planner/core/error.hpp"
+#include "planner/io/atomic_file.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Whether there are files or not.
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code code;
+  if (std::filesystem::equivalent(a, b, code)) return true;
+  const auto first = weakly_canonical(std::filesystem::absolute(a), code);
+  if (code) return false;
+  return first == weakly_canonical(std::filesystem::absolute(b), code) && !code;
+}
+
+void check_output(std::span<const std::string> inputs, const std::string& output) {
+  for (const std::string& input : inputs)
+    if (!input.empty() && is_same_file(input, output)) throw Error(output, "cannot write: it is an input");
+  const InterruptHold hold;
+  check_can_write(output);
+}
+
+}  // namespace
+
+void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].empty()) continue;
+    check_output(inputs, outputs[i]);
+    for (std::size_t k = 0; k < i; ++k)
+      if (!outputs[k].empty() && is_same_file(outputs[i], outputs[k]))
+        throw Error(outputs[i], "cannot write: it is given for two outputs");
+  }
+}
+
+}  // namespace dtfm
