@@ -92,8 +92,8 @@ FlowTerms GraphNetwork::terms(const Task& flow) const {
   return terms;
 }
 
-int GraphNetwork::add(const Task& task, double weight, double ceiling, double now) {
-  return fluid_.add(uses_of(task), task.amount, weight, ceiling, now);
+int GraphNetwork::add(const Task& task, double weight, double ceiling) {
+  return fluid_.add(uses_of(task), task.amount, weight, ceiling);
 }
 
 void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {

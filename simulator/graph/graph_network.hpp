@@ -26,8 +26,9 @@ class GraphNetwork {
   FlowTerms terms(const Task& flow) const;
   /// Begins to move the bytes of a flow, or to do the work of a computation on a host that is shared; the
   /// number of the flow in `fluid()`.
-  int add(const Task& task, double weight, double ceiling, double now);
+  int add(const Task& task, double weight, double ceiling);
   FluidNetwork& fluid() { return fluid_; }
+  const FluidNetwork& fluid() const { return fluid_; }
   /// Whether computations of this host are moved by `fluid()`; else they take a time that is known when they
   /// start.
   bool moves_work_of(int host) const { return host_links_[at(host)] != no_index; }

@@ -19,7 +19,7 @@ bool is_same(double a, double b, double tolerance) {
 
 }  // namespace
 
-FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : slots_(links.size()) {
+FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : ends_(links.size()), slots_(links.size()) {
   for (const LinkCapacity& link : links) {
     Link made{};
     made.capacity = link.capacity;
@@ -46,16 +46,13 @@ int FluidNetwork::new_flow(std::size_t use_count) {
   return static_cast<int>(flows_.size()) - 1;
 }
 
-int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double ceiling,
-                      double now) {
+int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double ceiling) {
   const int number = new_flow(link_uses.size());
   Flow& flow = flows_[index(number)];
   flow.weight = weight;
   flow.ceiling = ceiling;
   flow.level = 0;
-  flow.remaining = amount;
-  flow.updated = now;
-  flow.end = infinity;
+  ends_.start(number, amount, weight);
   flow.bottleneck = none;
   flow.settled = false;
   for (std::size_t i = 0; i < link_uses.size(); ++i) attach(number, link_uses[i], uses(flow)[i]);
@@ -94,7 +91,7 @@ void FluidNetwork::remove(int number) {
     detach(flow, use);
     if (flow.settled) push_if_full(use.link);
   }
-  flow.end = infinity;
+  ends_.remove(number);
   unused_[index(flow.use_count)].push_back(number);
 }
 
@@ -137,22 +134,14 @@ void FluidNetwork::felt_from(double level) {
   felt_from_ = std::min(felt_from_, level * (1 - same_for_standing));
 }
 
-double FluidNetwork::remaining(int flow, double now) const {
-  const Flow& it = flows_[index(flow)];
-  const double moved = now > it.updated ? rate(flow) * (now - it.updated) : 0;
-  return std::max(0.0, it.remaining - moved);
-}
-
-std::span<const int> FluidNetwork::settle(double now) {
-  changed_.clear();
-  if (restarted_.empty() && changed_links_.empty()) return {};
+void FluidNetwork::settle(double now) {
+  if (restarted_.empty() && changed_links_.empty()) return;
   begin();
   for (int round = 1;; ++round) {
     fill();
     if (!open_wrong_links(round > careful_rounds)) break;
   }
   commit(now);
-  return changed_;
 }
 
 /// Frees the flows that are new and those on links that are not what they were. A link with n flows holds
@@ -311,7 +300,7 @@ bool FluidNetwork::open_wrong_links(bool all) {
 }
 
 void FluidNetwork::commit(double now) {
-  for (const int number : touched_) commit_link(links_[index(number)]);
+  for (const int number : touched_) commit_link(number, now);
   for (const int number : free_) commit_flow(number, now);
   free_.clear();
   touched_.clear();
@@ -320,29 +309,26 @@ void FluidNetwork::commit(double now) {
   felt_from_ = infinity;
 }
 
-void FluidNetwork::commit_link(Link& link) {
+void FluidNetwork::commit_link(int number, double now) {
+  Link& link = links_[index(number)];
   link.held -= link.held_rising;
   if (link.held == 0) link.level = link.next_level;
+  if (link.level < infinity && !is_same(link.level, ends_.level_of_link(number), same))
+    ends_.set_level(number, link.level, now);
   link.used = link.standing;
   link.touched = link.open = false;
 }
 
 void FluidNetwork::commit_flow(int number, double now) {
   Flow& flow = flows_[index(number)];
-  double level = flow.next_level;
   if (flow.next_bottleneck != none) {
     Link& link = links_[index(flow.next_bottleneck)];
-    level = link.level;  // that of the standing flows, if it holds some
+    flow.level = link.level;  // that of the standing flows, if it holds some
     ++link.held;
-  }
-  const bool changes = !flow.settled || !is_same(level, flow.level, same);
-  if (changes) {
-    flow.remaining = remaining(number, now);
-    flow.updated = now;
-    flow.level = level;
-    const double rate = flow.weight * level;
-    flow.end = rate > 0 ? now + flow.remaining / rate : infinity;
-    changed_.push_back(number);
+    if (ends_.holder(number) != flow.next_bottleneck) ends_.hold(number, flow.next_bottleneck, now);
+  } else {
+    flow.level = flow.next_level;
+    ends_.set_alone(number, flow.level, now);
   }
   for (const Use& use : uses(flow)) links_[index(use.link)].used += use.load * flow.level;
   flow.bottleneck = flow.next_bottleneck;

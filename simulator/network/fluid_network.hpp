@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "simulator/network/flow_ends.hpp"
 #include "simulator/network/max_min.hpp"
 
 namespace dtfm {
@@ -21,20 +22,18 @@ class FluidNetwork {
  public:
   explicit FluidNetwork(std::span<const LinkCapacity> links);
 
-  /// A flow of `amount` bytes that begins to move at `now`, and its number, which is reused after `remove`.
-  /// Weight and shares above 0; a ceiling may be infinite.
-  int add(std::span<const LinkUse> uses, double amount, double weight, double ceiling, double now);
+  /// A flow of `amount` bytes that moves from the next `settle` on, and its number, which is reused after
+  /// `remove`. Weight and shares above 0; a ceiling may be infinite.
+  int add(std::span<const LinkUse> uses, double amount, double weight, double ceiling);
   void remove(int flow);
   void set_capacity(int link, double capacity);
 
-  /// Brings all rates up to date after the changes made at `now` (which never goes back). The flows whose end
-  /// has changed; valid until the next call.
-  std::span<const int> settle(double now);
+  /// Brings all rates up to date after the changes made at `now` (which never goes back).
+  void settle(double now);
 
-  double rate(int flow) const { return flows_[index(flow)].weight * flows_[index(flow)].level; }
-  /// When the last byte is through if no rate changes any more; infinite while nothing moves.
-  double end(int flow) const { return flows_[index(flow)].end; }
-  double remaining(int flow, double now) const;
+  double rate(int flow) const { return ends_.weight(flow) * ends_.level(flow); }
+  /// Who ends when.
+  const FlowEnds& ends() const { return ends_; }
 
  private:
   enum class Mark : std::uint8_t { standing, rising, stopped };
@@ -51,7 +50,6 @@ class FluidNetwork {
   struct Flow {
     double weight, level, next_level;
     double ceiling, ceiling_level;  // its own, in bytes per second; of all limits to it alone, as a level
-    double remaining, updated, end;
     int first_use, use_count;
     int bottleneck;  // the link that holds it at its level, or none
     int next_bottleneck;
@@ -93,8 +91,9 @@ class FluidNetwork {
   bool open_wrong_links(bool all);
   void commit(double now);
   void commit_flow(int flow, double now);
-  void commit_link(Link& link);
+  void commit_link(int link, double now);
 
+  FlowEnds ends_;
   std::vector<Flow> flows_;
   std::vector<Mark> marks_;
   std::vector<Use> uses_;
@@ -104,7 +103,7 @@ class FluidNetwork {
 
   std::vector<int> restarted_, changed_links_;  // since the last settling
   double felt_from_ = std::numeric_limits<double>::infinity();
-  std::vector<int> free_, touched_, changed_;
+  std::vector<int> free_, touched_;
   std::vector<Candidate> heap_;
   std::size_t stopped_ = 0;
 };
