@@ -48,19 +48,25 @@ class FluidNetwork {
     double load;
   };
   struct Flow {
-    double weight, level, next_level;
+    double weight, next_level;
+    double claim;  // the level at which its links count it: its own, or above it if it is loose
     double ceiling, ceiling_level;  // its own, in bytes per second; of all limits to it alone, as a level
     int first_use, use_count;
     int bottleneck;  // the link that holds it at its level, or none
     int next_bottleneck;
     bool settled;
+    bool loose;  // its bottleneck is independent
   };
   struct Link {
     double capacity;
-    double used, load;  // by all flows: now, and at level 1
-    double level;       // of the flows that this link holds; infinite when it holds none
-    int held;           // how many those are
+    double claimed, load;  // by all flows: at their claims, and at level 1
+    double level;          // of the flows that this link holds; infinite when it holds none
+    int held;              // how many those are
+    int loose;             // how many flows that others hold
+    int left_since;        // how many flows since the sums over all were made anew
     bool fatpipe, touched, open;
+    bool independent;
+    double roof;  // of an independent link: the least claim of the flows that it holds
     // While settling: what does not move, and the flows that do.
     double standing, rising_load, left, left_load, next_level;
     int rising, left_rising, held_rising;
@@ -80,6 +86,22 @@ class FluidNetwork {
   void push_if_full(int link);
   void felt_from(double level);
 
+  // fluid_network_steps.cpp
+  void settle_independent(double now);
+  bool join(int flow, double now);
+  bool shift(int link, double now);
+  bool make_independent(int link, double level);
+  bool claim(Flow& flow, double level, double most);
+  void loosen(Flow& flow);
+  void tighten(Flow& flow, double level);
+  void bind(int link);
+  void bind_holders(int link);
+  void set_claim(Flow& flow, double claim);
+  void add_up(int link);
+
+  double level(const Flow& flow) const {
+    return flow.loose ? links_[index(flow.bottleneck)].level : flow.claim;
+  }
   void begin();
   void touch(int link);
   void free_flow(int flow);
