@@ -332,6 +332,7 @@ void FluidNetwork::commit_link(int number, double now) {
   if (link.held == 0) {
     link.level = link.next_level;
     link.independent = false;
+    link.dependents.clear();
   }
   if (link.level < infinity && !is_same(link.level, ends_.level_of_link(number), same))
     ends_.set_level(number, link.level, now);
@@ -346,7 +347,10 @@ void FluidNetwork::commit_flow(int number, double now) {
     Link& link = links_[index(flow.bottleneck)];
     ++link.held;
     set_claim(flow, link.level);  // that of the standing flows, if it holds some
-    if (link.independent) loosen(flow);
+    if (link.independent) {
+      loosen(flow);
+      link.roof = std::min(link.roof, flow.claim);
+    }
     if (ends_.holder(number) != flow.bottleneck) ends_.hold(number, flow.bottleneck, now);
   } else {
     set_claim(flow, flow.next_level);

@@ -66,7 +66,9 @@ class FluidNetwork {
     int left_since;        // how many flows since the sums over all were made anew
     bool fatpipe, touched, open;
     bool independent;
-    double roof;  // of an independent link: the least claim of the flows that it holds
+    // Of an independent link:
+    double roof;                  // the least claim of the flows that it holds
+    std::vector<int> dependents;  // full links which they pass
     // While settling: what does not move, and the flows that do.
     double standing, rising_load, left, left_load, next_level;
     int rising, left_rising, held_rising;
@@ -87,7 +89,19 @@ class FluidNetwork {
   void felt_from(double level);
 
   // fluid_network_steps.cpp
+  /// The flows on a link that others hold, and the others; not all of them if more than one is new.
+  struct Division {
+    double passing = 0, most = 0;  // of the capacity, used by those; their highest level
+    double load = 0;               // of the others
+    int unsettled = 0;             // how many of the others are new
+  };
   void settle_independent(double now);
+  void shift_all(double now);
+  Division division(int link) const;
+  void move(int link, double level, double now);
+  void push_changed(int link);
+  void add_dependent(int link, int dependent);
+  void add_to_holders(int link);
   bool join(int flow, double now);
   bool shift(int link, double now);
   bool make_independent(int link, double level);

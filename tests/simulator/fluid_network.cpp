@@ -66,6 +66,21 @@ TEST_CASE("rates after any changes are those of the whole system") {
   }
 }
 
+TEST_CASE("changes one by one") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    INFO("seed " << seed);
+    Rng rng = Rng::for_task(seed, 7);
+    Twin twin(random_links(rng));
+    for (int step = 0; step < 200; ++step) {
+      INFO("step " << step);
+      const std::uint32_t count = rng.below(4) == 0 ? 1 + rng.below(3) : 1;
+      for (std::uint32_t i = 0; i < count; ++i) twin.change(rng);
+      twin.network.settle(0.01 * step);
+      twin.check();
+    }
+  }
+}
+
 TEST_CASE("ends follow the changes") {
   // 0 and 1 share a link; 2 is alone on another.
   const std::vector<LinkCapacity> links = {{2}, {4}};
