@@ -33,6 +33,10 @@ class GraphNetwork {
   /// start.
   bool moves_work_of(int host) const { return host_links_[at(host)] != no_index; }
 
+  /// What a task shares with others.
+  std::span<const LinkUse> uses_of(const Task& task) const;
+  /// The shared capacity of a link or, for the speed, of a host.
+  int capacity_of(Profile::Quantity quantity, int index) const;
   /// Of a link or, for the speed, a host.
   void set(Profile::Quantity quantity, int index, double value);
 
@@ -42,7 +46,6 @@ class GraphNetwork {
 
  private:
   void add_uses(const Route& route);
-  std::span<const LinkUse> uses_of(const Task& task) const;
 
   const TaskGraph& graph_;
   std::vector<double> bandwidth_, latency_;

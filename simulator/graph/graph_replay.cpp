@@ -59,7 +59,7 @@ class GraphReplay {
  private:
   void link_successors();
   void push_failures();
-  void begin_profile(int profile);
+  void link_profiles();
   bool is_over(double next) const;
   void close(double next);
   const std::vector<int>& running_tasks();
@@ -69,6 +69,9 @@ class GraphReplay {
   void end_flow(int flow);
   void set_down(int failure, bool down);
   void change(int profile);
+  bool is_felt(const Profile& profile) const;
+  void wake_profiles(int task);
+  void wake(int profile);
   void apply(const Profile& profile, std::size_t step);
   void push_change(int profile);
 
@@ -101,8 +104,11 @@ class GraphReplay {
   std::vector<int> ready_, starting_;
   std::vector<int> started_;  // all that run, and some that have ended
   WaitingLines queues_, hosts_;
-  std::vector<Moving> moving_;      // of each flow of the network
-  std::vector<std::size_t> steps_;  // that each profile has taken
+  std::vector<Moving> moving_;              // of each flow of the network
+  std::vector<std::size_t> steps_;          // that each profile has taken
+  std::vector<std::vector<int>> profiles_;  // of each shared capacity
+  std::vector<bool> asleep_;                // each profile
+  std::size_t asleep_in_all_ = 0;
   int futile_changes_ = 0;
   std::size_t change_events_ = 0;  // in the queue
 };
@@ -115,11 +121,14 @@ GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
       progress_(graph.tasks.size() + 1),
       queues_(graph.queues),
       hosts_(static_cast<int>(graph.hosts.size())),
-      steps_(graph.profiles.size()) {
+      steps_(graph.profiles.size()),
+      asleep_(graph.profiles.size(), true),
+      asleep_in_all_(graph.profiles.size()) {
   replay_.tasks.resize(graph.tasks.size());
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) progress_[i].awaited = graph.tasks[i].after_count;
   replay_.makespan = now_;
   link_successors();
+  link_profiles();
 }
 
 /// The successors of a task in the order of the graph. Filled from the back: the end of each part, up to
@@ -136,6 +145,15 @@ void GraphReplay::link_successors() {
     }
 }
 
+void GraphReplay::link_profiles() {
+  for (std::size_t i = 0; i < graph_.profiles.size(); ++i)
+    for (const Profile::Target& target : graph_.profiles[i].targets) {
+      const std::size_t capacity = at(network_.capacity_of(graph_.profiles[i].quantity, target.index));
+      if (profiles_.size() <= capacity) profiles_.resize(capacity + 1);
+      profiles_[capacity].push_back(static_cast<int>(i));
+    }
+}
+
 void GraphReplay::push_failures() {
   for (std::size_t i = 0; i < graph_.failures.size(); ++i)
     if (const Failure& failure = graph_.failures[i]; on_grid(failure.up) > now_)
@@ -144,7 +162,6 @@ void GraphReplay::push_failures() {
 
 Replay GraphReplay::run() {
   push_failures();
-  for (std::size_t i = 0; i < graph_.profiles.size(); ++i) begin_profile(static_cast<int>(i));
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
     if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
   // What happens at this date comes before the first starts.
@@ -241,6 +258,11 @@ void GraphReplay::set_down(int number, bool down) {
 void GraphReplay::change(int number) {
   --change_events_;
   const Profile& profile = graph_.profiles[at(number)];
+  if (!is_felt(profile)) {
+    asleep_[at(number)] = true;
+    ++asleep_in_all_;
+    return;
+  }
   if (profile.period > 0) ++futile_changes_;
   apply(profile, steps_[at(number)]++);
   push_change(number);
@@ -259,8 +281,25 @@ void GraphReplay::push_change(int number) {
   ++change_events_;
 }
 
-/// Brings a profile to its value of the date at which the replay begins.
-void GraphReplay::begin_profile(int number) {
+bool GraphReplay::is_felt(const Profile& profile) const {
+  return std::any_of(profile.targets.begin(), profile.targets.end(), [&](const Profile::Target& target) {
+    return network_.fluid().is_used(network_.capacity_of(profile.quantity, target.index));
+  });
+}
+
+/// Profiles sleep while nothing moves where they change something.
+void GraphReplay::wake_profiles(int task) {
+  if (asleep_in_all_ == 0) return;
+  for (const LinkUse& use : network_.uses_of(graph_.tasks[at(task)]))
+    if (at(use.link) < profiles_.size())
+      for (const int profile : profiles_[at(use.link)])
+        if (asleep_[at(profile)]) wake(profile);
+}
+
+/// Brings a profile to its value of now.
+void GraphReplay::wake(int number) {
+  asleep_[at(number)] = false;
+  --asleep_in_all_;
   const Profile& profile = graph_.profiles[at(number)];
   if (profile.steps.empty()) return;
   steps_[at(number)] = steps_until(profile, now_);
@@ -321,6 +360,7 @@ void GraphReplay::start_computation(int task) {
 
 void GraphReplay::start_flow(int task) {
   const Task& it = graph_.tasks[at(task)];
+  wake_profiles(task);
   const FlowTerms terms = network_.terms(it);
   if (it.amount == 0) return it.streamed ? arrive(task, terms.latency) : push_end(task, terms.latency);
   if (terms.latency == 0 || it.streamed) return share(task, terms, terms.latency);
@@ -361,6 +401,7 @@ void GraphReplay::arrive(int task, double latency) {
 
 void GraphReplay::share(int task, const FlowTerms& terms, double tail) {
   Progress& progress = progress_[at(task)];
+  wake_profiles(task);
   progress.phase = Phase::sharing;
   progress.place = network_.add(graph_.tasks[at(task)], terms.weight, terms.ceiling);
   if (moving_.size() <= at(progress.place)) moving_.resize(at(progress.place) + 1);
@@ -392,20 +433,6 @@ void GraphReplay::end(int task, TaskState state) {
 }
 
 }  // namespace
-
-std::string_view name_of(TaskState state) {
-  switch (state) {
-    case TaskState::done:
-      return "DONE";
-    case TaskState::failed:
-      return "FAILED";
-    case TaskState::cut:
-      return "CUT";
-    case TaskState::blocked:
-      break;
-  }
-  return "BLOCKED";
-}
 
 Replay replay(const TaskGraph& graph, const ReplayOptions& options) {
   return GraphReplay(graph, options).run();

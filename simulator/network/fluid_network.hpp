@@ -31,6 +31,8 @@ class FluidNetwork {
   /// Brings all rates up to date after the changes made at `now` (which never goes back).
   void settle(double now);
 
+  /// Whether any flow passes the link.
+  bool is_used(int link) const { return !slots_[index(link)].empty(); }
   double rate(int flow) const { return ends_.weight(flow) * ends_.level(flow); }
   /// Who ends when.
   const FlowEnds& ends() const { return ends_; }
