@@ -94,8 +94,12 @@ FlowTerms GraphNetwork::terms(const Task& flow) const {
   return terms;
 }
 
-int GraphNetwork::add(const Task& task, double weight, double ceiling, double now) {
-  return fluid_.add(uses_of(task), task.amount, weight, ceiling, now);
+int GraphNetwork::add(const Task& task, double weight, double ceiling) {
+  return fluid_.add(uses_of(task), task.amount, weight, ceiling);
+}
+
+int GraphNetwork::capacity_of(Profile::Quantity quantity, int number) const {
+  return quantity == Profile::Quantity::speed ? host_links_[at(number)] : number;
 }
 
 void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
@@ -107,7 +111,7 @@ void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
       latency_[at(number)] = value;
       return;
     case Profile::Quantity::speed:
-      return fluid_.set_capacity(host_links_[at(number)], value);
+      return fluid_.set_capacity(capacity_of(quantity, number), value);
   }
 }
 

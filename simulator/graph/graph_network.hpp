@@ -26,12 +26,17 @@ class GraphNetwork {
   FlowTerms terms(const Task& flow) const;
   /// Begins to move the bytes of a flow, or to do the work of a computation on a host that is shared; the
   /// number of the flow in `fluid()`.
-  int add(const Task& task, double weight, double ceiling, double now);
+  int add(const Task& task, double weight, double ceiling);
   FluidNetwork& fluid() { return fluid_; }
+  const FluidNetwork& fluid() const { return fluid_; }
   /// Whether computations of this host are moved by `fluid()`; else they take a time that is known when they
   /// start.
   bool moves_work_of(int host) const { return host_links_[at(host)] != no_index; }
 
+  /// What a task shares with others.
+  std::span<const LinkUse> uses_of(const Task& task) const;
+  /// The shared capacity of a link or, for the speed, of a host.
+  int capacity_of(Profile::Quantity quantity, int index) const;
   /// Of a link or, for the speed, a host.
   void set(Profile::Quantity quantity, int index, double value);
 
@@ -41,7 +46,6 @@ class GraphNetwork {
 
  private:
   void add_uses(const Route& route);
-  std::span<const LinkUse> uses_of(const Task& task) const;
 
   const TaskGraph& graph_;
   std::vector<double> bandwidth_, latency_;

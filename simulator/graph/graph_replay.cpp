@@ -20,10 +20,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 enum Rank : unsigned { ends, failures, changes };
 
 struct Event {
-  enum class Kind : std::uint8_t { task_end, overhead_end, latency_end, flow_end, down, up, change };
+  enum class Kind : std::uint8_t { task_end, overhead_end, latency_end, down, up, change };
   Kind kind = Kind::task_end;
-  std::uint32_t stamp = 0;  // of a flow_end: out of date if the flow has another one
-  int id = 0;               // a task; a flow of the network; a failure; a profile
+  int id = 0;  // a task; a failure; a profile
 };
 
 enum class Phase : std::uint8_t {
@@ -46,9 +45,7 @@ struct Progress {
 /// A flow or shared computation that the network moves.
 struct Moving {
   int task = 0;
-  std::uint32_t stamp = 0;
-  double tail = 0;          // seconds from its last byte to its end
-  double event = infinity;  // the date at which the queue will ask for it: its end, or before
+  double tail = 0;  // seconds from its last byte to its end
 };
 
 class GraphReplay {
@@ -59,14 +56,19 @@ class GraphReplay {
  private:
   void link_successors();
   void push_failures();
-  void begin_profile(int profile);
-  bool is_over() const;
-  void close();
+  void link_profiles();
+  bool is_over(double next) const;
+  void close(double next);
   const std::vector<int>& running_tasks();
   void handle(const Event& event);
-  void end_flow(const Event& event);
+  double next_date();
+  void end_flows();
+  void end_flow(int flow);
   void set_down(int failure, bool down);
   void change(int profile);
+  bool is_felt(const Profile& profile) const;
+  void wake_profiles(int task);
+  void wake(int profile);
   void apply(const Profile& profile, std::size_t step);
   void push_change(int profile);
 
@@ -78,11 +80,9 @@ class GraphReplay {
   void start_flow(int task);
   void arrive(int task, double latency);
   void push_end(int task, double duration);
-  void wait_for_end(int flow);
   void keep_terms(int task, const FlowTerms& terms);
   FlowTerms take_terms(int task);
   void share(int task, const FlowTerms& terms, double tail);
-  void settle();
   void leave_network(int task);
   void end(int task, TaskState state);
 
@@ -101,8 +101,11 @@ class GraphReplay {
   std::vector<int> ready_, starting_;
   std::vector<int> started_;  // all that run, and some that have ended
   WaitingLines queues_, hosts_;
-  std::vector<Moving> moving_;      // of each flow of the network
-  std::vector<std::size_t> steps_;  // that each profile has taken
+  std::vector<Moving> moving_;              // of each flow of the network
+  std::vector<std::size_t> steps_;          // that each profile has taken
+  std::vector<std::vector<int>> profiles_;  // of each shared capacity
+  std::vector<bool> asleep_;                // each profile
+  std::size_t asleep_in_all_ = 0;
   int futile_changes_ = 0;
   std::size_t change_events_ = 0;  // in the queue
 };
@@ -115,11 +118,14 @@ GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
       progress_(graph.tasks.size() + 1),
       queues_(graph.queues),
       hosts_(static_cast<int>(graph.hosts.size())),
-      steps_(graph.profiles.size()) {
+      steps_(graph.profiles.size()),
+      asleep_(graph.profiles.size(), true),
+      asleep_in_all_(graph.profiles.size()) {
   replay_.tasks.resize(graph.tasks.size());
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) progress_[i].awaited = graph.tasks[i].after_count;
   replay_.makespan = now_;
   link_successors();
+  link_profiles();
 }
 
 /// The successors of a task in the order of the graph. Filled from the back: the end of each part, up to
@@ -136,40 +142,56 @@ void GraphReplay::link_successors() {
     }
 }
 
+void GraphReplay::link_profiles() {
+  for (std::size_t i = 0; i < graph_.profiles.size(); ++i)
+    for (const Profile::Target& target : graph_.profiles[i].targets) {
+      const std::size_t capacity = at(network_.capacity_of(graph_.profiles[i].quantity, target.index));
+      if (profiles_.size() <= capacity) profiles_.resize(capacity + 1);
+      profiles_[capacity].push_back(static_cast<int>(i));
+    }
+}
+
 void GraphReplay::push_failures() {
   for (std::size_t i = 0; i < graph_.failures.size(); ++i)
     if (const Failure& failure = graph_.failures[i]; on_grid(failure.up) > now_)
-      queue_.push(std::max(now_, on_grid(failure.down)), failures,
-                  {Event::Kind::down, 0, static_cast<int>(i)});
+      queue_.push(std::max(now_, on_grid(failure.down)), failures, {Event::Kind::down, static_cast<int>(i)});
 }
 
 Replay GraphReplay::run() {
   push_failures();
-  for (std::size_t i = 0; i < graph_.profiles.size(); ++i) begin_profile(static_cast<int>(i));
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
     if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
   // What happens at this date comes before the first starts.
   if (queue_.empty() || queue_.next().date > now_) start_ready();
-  for (;;) {
-    if (queue_.empty() || queue_.next().date > now_) settle();
-    if (is_over()) break;
-    now_ = queue_.next().date;
+  double next = 0;
+  while (!is_over(next = next_date())) {
+    now_ = next;
+    end_flows();
     while (!queue_.empty() && queue_.next().date == now_) handle(queue_.pop());
     start_ready();
   }
-  close();
+  close(next);
   return std::move(replay_);
 }
 
-bool GraphReplay::is_over() const {
-  if (queue_.empty() || queue_.next().date > until_ || (running_ == 0 && ready_.empty())) return true;
-  return queue_.size() == change_events_ && futile_changes_ >= futile_changes;
+/// Of the queue or of the ends of flows, which change only when no more happens at this date.
+double GraphReplay::next_date() {
+  if (!queue_.empty() && queue_.next().date == now_) return now_;
+  network_.fluid().settle(now_);
+  const double end = std::max(now_, on_grid(network_.fluid().ends().next().date));
+  return queue_.empty() ? end : std::min(end, queue_.next().date);
+}
+
+bool GraphReplay::is_over(double next) const {
+  if (next == infinity || next > until_ || (running_ == 0 && ready_.empty())) return true;
+  return futile_changes_ >= futile_changes && queue_.size() == change_events_ &&
+         network_.fluid().ends().next().flow == FlowEnds::none;
 }
 
 /// What still runs: is it cut off, or would it never go on?
-void GraphReplay::close() {
+void GraphReplay::close(double next) {
   if (ended_ == graph_.tasks.size()) return;
-  const bool cut = running_ > 0 && !queue_.empty() && queue_.next().date > until_;
+  const bool cut = running_ > 0 && next < infinity && next > until_;
   replay_.ended = cut ? ReplayEnd::cut : ReplayEnd::stuck;
   if (!cut) return;
   for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::cut;
@@ -190,9 +212,6 @@ void GraphReplay::handle(const Event& event) {
     case Event::Kind::latency_end:
       if (progress_[at(event.id)].phase == Phase::in_latency) share(event.id, take_terms(event.id), 0);
       break;
-    case Event::Kind::flow_end:
-      end_flow(event);
-      break;
     case Event::Kind::down:
     case Event::Kind::up:
       set_down(event.id, event.kind == Event::Kind::down);
@@ -202,11 +221,15 @@ void GraphReplay::handle(const Event& event) {
   }
 }
 
-void GraphReplay::end_flow(const Event& event) {
-  Moving& moving = moving_[at(event.id)];
-  if (moving.stamp != event.stamp) return;
-  moving.event = infinity;
-  if (on_grid(network_.fluid().end(event.id)) > now_) return wait_for_end(event.id);
+void GraphReplay::end_flows() {
+  const FlowEnds& ends = network_.fluid().ends();
+  for (FlowEnds::End next = ends.next(); on_grid(next.date) <= now_; next = ends.next()) end_flow(next.flow);
+}
+
+void GraphReplay::end_flow(int flow) {
+  ++replay_.events;
+  futile_changes_ = 0;
+  const Moving moving = moving_[at(flow)];
   if (moving.tail == 0) return end(moving.task, TaskState::done);
   leave_network(moving.task);
   arrive(moving.task, moving.tail);
@@ -221,7 +244,7 @@ void GraphReplay::set_down(int number, bool down) {
   const Failure& failure = graph_.failures[at(number)];
   network_.set_down(failure, down);
   if (!down) return;
-  if (failure.up < infinity) queue_.push(on_grid(failure.up), failures, {Event::Kind::up, 0, number});
+  if (failure.up < infinity) queue_.push(on_grid(failure.up), failures, {Event::Kind::up, number});
   std::vector<int> failed;
   for (const int task : running_tasks())
     if (network_.is_down(graph_.tasks[at(task)])) failed.push_back(task);
@@ -232,6 +255,11 @@ void GraphReplay::set_down(int number, bool down) {
 void GraphReplay::change(int number) {
   --change_events_;
   const Profile& profile = graph_.profiles[at(number)];
+  if (!is_felt(profile)) {
+    asleep_[at(number)] = true;
+    ++asleep_in_all_;
+    return;
+  }
   if (profile.period > 0) ++futile_changes_;
   apply(profile, steps_[at(number)]++);
   push_change(number);
@@ -246,12 +274,29 @@ void GraphReplay::apply(const Profile& profile, std::size_t step) {
 void GraphReplay::push_change(int number) {
   const double date = date_of(graph_.profiles[at(number)], steps_[at(number)]);
   if (date == infinity) return;
-  queue_.push(date, changes, {Event::Kind::change, 0, number});
+  queue_.push(date, changes, {Event::Kind::change, number});
   ++change_events_;
 }
 
-/// Brings a profile to its value of the date at which the replay begins.
-void GraphReplay::begin_profile(int number) {
+bool GraphReplay::is_felt(const Profile& profile) const {
+  return std::any_of(profile.targets.begin(), profile.targets.end(), [&](const Profile::Target& target) {
+    return network_.fluid().is_used(network_.capacity_of(profile.quantity, target.index));
+  });
+}
+
+/// Profiles sleep while nothing moves where they change something.
+void GraphReplay::wake_profiles(int task) {
+  if (asleep_in_all_ == 0) return;
+  for (const LinkUse& use : network_.uses_of(graph_.tasks[at(task)]))
+    if (at(use.link) < profiles_.size())
+      for (const int profile : profiles_[at(use.link)])
+        if (asleep_[at(profile)]) wake(profile);
+}
+
+/// Brings a profile to its value of now.
+void GraphReplay::wake(int number) {
+  asleep_[at(number)] = false;
+  --asleep_in_all_;
   const Profile& profile = graph_.profiles[at(number)];
   if (profile.steps.empty()) return;
   steps_[at(number)] = steps_until(profile, now_);
@@ -301,7 +346,7 @@ void GraphReplay::start(int task) {
   if (it.route == no_index) return push_end(task, 0);  // to oneself
   if (it.overhead == 0) return start_flow(task);
   progress.phase = Phase::in_overhead;
-  queue_.push(on_grid(now_ + it.overhead), ends, {Event::Kind::overhead_end, 0, task});
+  queue_.push(on_grid(now_ + it.overhead), ends, {Event::Kind::overhead_end, task});
 }
 
 void GraphReplay::start_computation(int task) {
@@ -312,11 +357,12 @@ void GraphReplay::start_computation(int task) {
 
 void GraphReplay::start_flow(int task) {
   const Task& it = graph_.tasks[at(task)];
+  wake_profiles(task);
   const FlowTerms terms = network_.terms(it);
   if (it.amount == 0) return it.streamed ? arrive(task, terms.latency) : push_end(task, terms.latency);
   if (terms.latency == 0 || it.streamed) return share(task, terms, terms.latency);
   keep_terms(task, terms);
-  queue_.push(on_grid(now_ + terms.latency), ends, {Event::Kind::latency_end, 0, task});
+  queue_.push(on_grid(now_ + terms.latency), ends, {Event::Kind::latency_end, task});
 }
 
 void GraphReplay::keep_terms(int task, const FlowTerms& terms) {
@@ -340,7 +386,7 @@ FlowTerms GraphReplay::take_terms(int task) {
 
 void GraphReplay::push_end(int task, double duration) {
   progress_[at(task)].phase = Phase::timed;
-  queue_.push(on_grid(now_ + duration), ends, {Event::Kind::task_end, 0, task});
+  queue_.push(on_grid(now_ + duration), ends, {Event::Kind::task_end, task});
 }
 
 /// The last byte of a streamed message is on its way, and the next may follow.
@@ -352,32 +398,15 @@ void GraphReplay::arrive(int task, double latency) {
 
 void GraphReplay::share(int task, const FlowTerms& terms, double tail) {
   Progress& progress = progress_[at(task)];
+  wake_profiles(task);
   progress.phase = Phase::sharing;
-  progress.place = network_.add(graph_.tasks[at(task)], terms.weight, terms.ceiling, now_);
+  progress.place = network_.add(graph_.tasks[at(task)], terms.weight, terms.ceiling);
   if (moving_.size() <= at(progress.place)) moving_.resize(at(progress.place) + 1);
-  moving_[at(progress.place)].task = task;
-  moving_[at(progress.place)].tail = tail;
-}
-
-void GraphReplay::settle() {
-  for (const int flow : network_.fluid().settle(now_)) wait_for_end(flow);
-}
-
-/// An event that comes too early does no harm: at its date, the flow waits on. So only an earlier end is put
-/// in the queue at once.
-void GraphReplay::wait_for_end(int flow) {
-  Moving& moving = moving_[at(flow)];
-  const double end = std::max(now_, on_grid(network_.fluid().end(flow)));
-  if (end >= moving.event) return;
-  moving.event = end;
-  queue_.push(end, ends, {Event::Kind::flow_end, ++moving.stamp, flow});
+  moving_[at(progress.place)] = {task, tail};
 }
 
 void GraphReplay::leave_network(int task) {
-  const int flow = progress_[at(task)].place;
-  network_.fluid().remove(flow);
-  ++moving_[at(flow)].stamp;
-  moving_[at(flow)].event = infinity;
+  network_.fluid().remove(progress_[at(task)].place);
 }
 
 void GraphReplay::end(int task, TaskState state) {
@@ -401,20 +430,6 @@ void GraphReplay::end(int task, TaskState state) {
 }
 
 }  // namespace
-
-std::string_view name_of(TaskState state) {
-  switch (state) {
-    case TaskState::done:
-      return "DONE";
-    case TaskState::failed:
-      return "FAILED";
-    case TaskState::cut:
-      return "CUT";
-    case TaskState::blocked:
-      break;
-  }
-  return "BLOCKED";
-}
 
 Replay replay(const TaskGraph& graph, const ReplayOptions& options) {
   return GraphReplay(graph, options).run();

@@ -13,7 +13,19 @@ namespace dtfm {
 enum class TaskState { done, failed, blocked, cut };
 
 /// "DONE", "FAILED", "BLOCKED", "CUT"
-std::string_view name_of(TaskState state);
+constexpr std::string_view name_of(TaskState state) {
+  switch (state) {
+    case TaskState::done:
+      return "DONE";
+    case TaskState::failed:
+      return "FAILED";
+    case TaskState::cut:
+      return "CUT";
+    case TaskState::blocked:
+      break;
+  }
+  return "BLOCKED";
+}
 
 /// Dates in seconds; NaN where the task did not get that far.
 struct TaskRecord {

@@ -19,7 +19,7 @@ bool is_same(double a, double b, double tolerance) {
 
 }  // namespace
 
-FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : slots_(links.size()) {
+FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : ends_(links.size()), slots_(links.size()) {
   for (const LinkCapacity& link : links) {
     Link made{};
     made.capacity = link.capacity;
@@ -46,16 +46,14 @@ int FluidNetwork::new_flow(std::size_t use_count) {
   return static_cast<int>(flows_.size()) - 1;
 }
 
-int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double ceiling,
-                      double now) {
+int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double ceiling) {
   const int number = new_flow(link_uses.size());
   Flow& flow = flows_[index(number)];
   flow.weight = weight;
   flow.ceiling = ceiling;
-  flow.level = 0;
-  flow.remaining = amount;
-  flow.updated = now;
-  flow.end = infinity;
+  flow.claim = 0;
+  flow.loose = false;
+  ends_.start(number, amount, weight);
   flow.bottleneck = none;
   flow.settled = false;
   for (std::size_t i = 0; i < link_uses.size(); ++i) attach(number, link_uses[i], uses(flow)[i]);
@@ -79,22 +77,24 @@ void FluidNetwork::detach(const Flow& flow, const Use& use) {
   slots.pop_back();
   Link& link = links_[index(use.link)];
   link.load -= use.load;
-  link.used -= use.load * flow.level;
-  if (slots.empty()) link.load = link.used = 0;
+  link.claimed -= use.load * flow.claim;
+  if (flow.loose && use.link != flow.bottleneck) --link.loose;
+  // So that rounding does not pile up.
+  if (++link.left_since > static_cast<int>(slots.size())) add_up(use.link);
 }
 
 void FluidNetwork::remove(int number) {
   Flow& flow = flows_[index(number)];
   if (flow.settled)
-    felt_from(flow.level);
+    felt_from(level(flow));
   else
     restarted_.erase(std::find(restarted_.begin(), restarted_.end(), number));
-  if (flow.bottleneck != none) --links_[index(flow.bottleneck)].held;
   for (const Use& use : uses(flow)) {
     detach(flow, use);
     if (flow.settled) push_if_full(use.link);
   }
-  flow.end = infinity;
+  if (flow.bottleneck != none) --links_[index(flow.bottleneck)].held;
+  ends_.remove(number);
   unused_[index(flow.use_count)].push_back(number);
 }
 
@@ -110,7 +110,7 @@ void FluidNetwork::change_ceiling(int number) {
   Flow& flow = flows_[index(number)];
   set_ceiling_level(flow);
   if (!flow.settled) return;
-  felt_from(flow.level);
+  felt_from(level(flow));
   for (const Use& use : uses(flow)) push_if_full(use.link);
   flow.settled = false;
   restarted_.push_back(number);
@@ -123,7 +123,7 @@ void FluidNetwork::set_capacity(int number, double capacity) {
     for (const Slot& slot : slots_[index(number)]) change_ceiling(slot.flow);
     return;
   }
-  if (link.level == infinity && link.used < capacity * (1 - same)) return;
+  if (link.level == infinity && link.claimed < capacity * (1 - same)) return;
   felt_from(link.level);
   felt_from(capacity / link.load);
   changed_links_.push_back(number);
@@ -137,22 +137,19 @@ void FluidNetwork::felt_from(double level) {
   felt_from_ = std::min(felt_from_, level * (1 - same_for_standing));
 }
 
-double FluidNetwork::remaining(int flow, double now) const {
-  const Flow& it = flows_[index(flow)];
-  const double moved = now > it.updated ? rate(flow) * (now - it.updated) : 0;
-  return std::max(0.0, it.remaining - moved);
-}
-
-std::span<const int> FluidNetwork::settle(double now) {
-  changed_.clear();
-  if (restarted_.empty() && changed_links_.empty()) return {};
+void FluidNetwork::settle(double now) {
+  if (restarted_.empty() && changed_links_.empty()) return;
+  settle_independent(now);
+  if (restarted_.empty() && changed_links_.empty()) {
+    felt_from_ = infinity;
+    return;
+  }
   begin();
   for (int round = 1;; ++round) {
     fill();
     if (!open_wrong_links(round > careful_rounds)) break;
   }
   commit(now);
-  return changed_;
 }
 
 /// Frees the flows that are new and those on links that are not what they were. A link with n flows holds
@@ -160,6 +157,7 @@ std::span<const int> FluidNetwork::settle(double now) {
 void FluidNetwork::begin() {
   for (const int flow : restarted_) {
     felt_from(flows_[index(flow)].ceiling_level);
+    if (flows_[index(flow)].bottleneck != none) felt_from(level(flows_[index(flow)]));
     for (const Use& use : uses(flows_[index(flow)])) {
       const Link& link = links_[index(use.link)];
       if (!link.fatpipe) felt_from(link.capacity / link.load);
@@ -174,7 +172,12 @@ void FluidNetwork::touch(int number) {
   Link& link = links_[index(number)];
   if (link.touched) return;
   link.touched = true;
-  link.standing = link.used;
+  link.standing = link.claimed;
+  if (link.independent || link.loose > 0) {
+    link.standing = 0;
+    for (const Slot& slot : slots_[index(number)])
+      link.standing += slot.load * level(flows_[index(slot.flow)]);
+  }
   link.rising_load = 0;
   link.rising = link.held_rising = 0;
   touched_.push_back(number);
@@ -185,12 +188,12 @@ void FluidNetwork::free_flow(int number) {
   if (mark != Mark::standing) return;
   mark = Mark::rising;
   free_.push_back(number);
-  const Flow& flow = flows_[index(number)];
+  Flow& flow = flows_[index(number)];
   for (const Use& use : uses(flow)) {
     Link& link = links_[index(use.link)];
     if (link.fatpipe) continue;
     touch(use.link);
-    link.standing -= use.load * flow.level;
+    link.standing -= use.load * level(flow);
     link.rising_load += use.load;
     ++link.rising;
   }
@@ -207,8 +210,9 @@ void FluidNetwork::open(int number) {
   double standing = 0, load = 0;
   for (const Slot& slot : slots_[index(number)]) {
     load += slot.load;
-    if (flows_[index(slot.flow)].level >= felt_from_) free_flow(slot.flow);
-    if (marks_[index(slot.flow)] == Mark::standing) standing += slot.load * flows_[index(slot.flow)].level;
+    const double level_now = level(flows_[index(slot.flow)]);
+    if (level_now >= felt_from_) free_flow(slot.flow);
+    if (marks_[index(slot.flow)] == Mark::standing) standing += slot.load * level_now;
   }
   link.load = load;
   link.standing = standing;
@@ -293,7 +297,7 @@ bool FluidNetwork::stands_wrongly(int number) const {
   if (link.next_level == infinity) return false;
   const double most = link.next_level * (1 + same_for_standing);
   return std::any_of(slots.begin(), slots.end(), [&](const Slot& slot) {
-    return marks_[index(slot.flow)] == Mark::standing && flows_[index(slot.flow)].level > most;
+    return marks_[index(slot.flow)] == Mark::standing && level(flows_[index(slot.flow)]) > most;
   });
 }
 
@@ -311,8 +315,10 @@ bool FluidNetwork::open_wrong_links(bool all) {
 }
 
 void FluidNetwork::commit(double now) {
-  for (const int number : touched_) commit_link(links_[index(number)]);
+  for (const int number : free_) tighten(flows_[index(number)], 0);
+  for (const int number : touched_) commit_link(number, now);
   for (const int number : free_) commit_flow(number, now);
+  for (const int number : touched_) bind_holders(number);
   free_.clear();
   touched_.clear();
   restarted_.clear();
@@ -320,32 +326,36 @@ void FluidNetwork::commit(double now) {
   felt_from_ = infinity;
 }
 
-void FluidNetwork::commit_link(Link& link) {
+void FluidNetwork::commit_link(int number, double now) {
+  Link& link = links_[index(number)];
   link.held -= link.held_rising;
-  if (link.held == 0) link.level = link.next_level;
-  link.used = link.standing;
+  if (link.held == 0) {
+    link.level = link.next_level;
+    link.independent = false;
+    link.dependents.clear();
+  }
+  if (link.level < infinity && !is_same(link.level, ends_.level_of_link(number), same))
+    ends_.set_level(number, link.level, now);
+  if (!link.independent && link.loose == 0) link.claimed = link.standing;
   link.touched = link.open = false;
 }
 
 void FluidNetwork::commit_flow(int number, double now) {
   Flow& flow = flows_[index(number)];
-  double level = flow.next_level;
-  if (flow.next_bottleneck != none) {
-    Link& link = links_[index(flow.next_bottleneck)];
-    level = link.level;  // that of the standing flows, if it holds some
-    ++link.held;
-  }
-  const bool changes = !flow.settled || !is_same(level, flow.level, same);
-  if (changes) {
-    flow.remaining = remaining(number, now);
-    flow.updated = now;
-    flow.level = level;
-    const double rate = flow.weight * level;
-    flow.end = rate > 0 ? now + flow.remaining / rate : infinity;
-    changed_.push_back(number);
-  }
-  for (const Use& use : uses(flow)) links_[index(use.link)].used += use.load * flow.level;
   flow.bottleneck = flow.next_bottleneck;
+  if (flow.bottleneck != none) {
+    Link& link = links_[index(flow.bottleneck)];
+    ++link.held;
+    set_claim(flow, link.level);  // that of the standing flows, if it holds some
+    if (link.independent) {
+      loosen(flow);
+      link.roof = std::min(link.roof, flow.claim);
+    }
+    if (ends_.holder(number) != flow.bottleneck) ends_.hold(number, flow.bottleneck, now);
+  } else {
+    set_claim(flow, flow.next_level);
+    ends_.set_alone(number, flow.next_level, now);
+  }
   flow.settled = true;
   marks_[index(number)] = Mark::standing;
 }

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "simulator/network/flow_ends.hpp"
 #include "simulator/network/max_min.hpp"
 
 namespace dtfm {
@@ -21,20 +22,20 @@ class FluidNetwork {
  public:
   explicit FluidNetwork(std::span<const LinkCapacity> links);
 
-  /// A flow of `amount` bytes that begins to move at `now`, and its number, which is reused after `remove`.
-  /// Weight and shares above 0; a ceiling may be infinite.
-  int add(std::span<const LinkUse> uses, double amount, double weight, double ceiling, double now);
+  /// A flow of `amount` bytes that moves from the next `settle` on, and its number, which is reused after
+  /// `remove`. Weight and shares above 0; a ceiling may be infinite.
+  int add(std::span<const LinkUse> uses, double amount, double weight, double ceiling);
   void remove(int flow);
   void set_capacity(int link, double capacity);
 
-  /// Brings all rates up to date after the changes made at `now` (which never goes back). The flows whose end
-  /// has changed; valid until the next call.
-  std::span<const int> settle(double now);
+  /// Brings all rates up to date after the changes made at `now` (which never goes back).
+  void settle(double now);
 
-  double rate(int flow) const { return flows_[index(flow)].weight * flows_[index(flow)].level; }
-  /// When the last byte is through if no rate changes any more; infinite while nothing moves.
-  double end(int flow) const { return flows_[index(flow)].end; }
-  double remaining(int flow, double now) const;
+  /// Whether any flow passes the link.
+  bool is_used(int link) const { return !slots_[index(link)].empty(); }
+  double rate(int flow) const { return ends_.weight(flow) * ends_.level(flow); }
+  /// Who ends when.
+  const FlowEnds& ends() const { return ends_; }
 
  private:
   enum class Mark : std::uint8_t { standing, rising, stopped };
@@ -49,20 +50,27 @@ class FluidNetwork {
     double load;
   };
   struct Flow {
-    double weight, level, next_level;
+    double weight, next_level;
+    double claim;  // the level at which its links count it: its own, or above it if it is loose
     double ceiling, ceiling_level;  // its own, in bytes per second; of all limits to it alone, as a level
-    double remaining, updated, end;
     int first_use, use_count;
     int bottleneck;  // the link that holds it at its level, or none
     int next_bottleneck;
     bool settled;
+    bool loose;  // its bottleneck is independent
   };
   struct Link {
     double capacity;
-    double used, load;  // by all flows: now, and at level 1
-    double level;       // of the flows that this link holds; infinite when it holds none
-    int held;           // how many those are
+    double claimed, load;  // by all flows: at their claims, and at level 1
+    double level;          // of the flows that this link holds; infinite when it holds none
+    int held;              // how many those are
+    int loose;             // how many flows that others hold
+    int left_since;        // how many flows since the sums over all were made anew
     bool fatpipe, touched, open;
+    bool independent;
+    // Of an independent link:
+    double roof;                  // the least claim of the flows that it holds
+    std::vector<int> dependents;  // full links which they pass
     // While settling: what does not move, and the flows that do.
     double standing, rising_load, left, left_load, next_level;
     int rising, left_rising, held_rising;
@@ -82,6 +90,34 @@ class FluidNetwork {
   void push_if_full(int link);
   void felt_from(double level);
 
+  // fluid_network_steps.cpp
+  /// The flows on a link that others hold, and the others; not all of them if more than one is new.
+  struct Division {
+    double passing = 0, most = 0;  // of the capacity, used by those; their highest level
+    double load = 0;               // of the others
+    int unsettled = 0;             // how many of the others are new
+  };
+  void settle_independent(double now);
+  void shift_all(double now);
+  Division division(int link) const;
+  void move(int link, double level, double now);
+  void push_changed(int link);
+  void add_dependent(int link, int dependent);
+  void add_to_holders(int link);
+  bool join(int flow, double now);
+  bool shift(int link, double now);
+  bool make_independent(int link, double level);
+  bool claim(Flow& flow, double level, double most);
+  void loosen(Flow& flow);
+  void tighten(Flow& flow, double level);
+  void bind(int link);
+  void bind_holders(int link);
+  void set_claim(Flow& flow, double claim);
+  void add_up(int link);
+
+  double level(const Flow& flow) const {
+    return flow.loose ? links_[index(flow.bottleneck)].level : flow.claim;
+  }
   void begin();
   void touch(int link);
   void free_flow(int flow);
@@ -93,8 +129,9 @@ class FluidNetwork {
   bool open_wrong_links(bool all);
   void commit(double now);
   void commit_flow(int flow, double now);
-  void commit_link(Link& link);
+  void commit_link(int link, double now);
 
+  FlowEnds ends_;
   std::vector<Flow> flows_;
   std::vector<Mark> marks_;
   std::vector<Use> uses_;
@@ -104,7 +141,7 @@ class FluidNetwork {
 
   std::vector<int> restarted_, changed_links_;  // since the last settling
   double felt_from_ = std::numeric_limits<double>::infinity();
-  std::vector<int> free_, touched_, changed_;
+  std::vector<int> free_, touched_;
   std::vector<Candidate> heap_;
   std::size_t stopped_ = 0;
 };

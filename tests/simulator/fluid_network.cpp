@@ -20,9 +20,9 @@ struct Twin {
   std::vector<FlowDemand> flows;
   std::vector<int> numbers;
 
-  void add(Rng& rng, double now) {
+  void add(Rng& rng) {
     const FlowDemand flow = random_flow(rng, links.size());
-    numbers.push_back(network.add(flow.uses, 1e6, flow.weight, flow.ceiling, now));
+    numbers.push_back(network.add(flow.uses, 1e6, flow.weight, flow.ceiling));
     flows.push_back(flow);
   }
   void remove(std::size_t i) {
@@ -30,7 +30,7 @@ struct Twin {
     flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(i));
     numbers.erase(numbers.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  void change(Rng& rng, double now) {
+  void change(Rng& rng) {
     const std::uint32_t kind = rng.below(8);
     if (kind == 0) {
       const std::uint32_t link = rng.below(static_cast<std::uint32_t>(links.size()));
@@ -39,7 +39,7 @@ struct Twin {
     } else if (kind <= 3 && !numbers.empty()) {
       remove(rng.below(static_cast<std::uint32_t>(numbers.size())));
     } else {
-      add(rng, now);
+      add(rng);
     }
   }
   void check() const {
@@ -59,37 +59,57 @@ TEST_CASE("rates after any changes are those of the whole system") {
     for (int step = 0; step < 60; ++step) {
       INFO("step " << step);
       const double now = 0.01 * step;
-      for (std::uint32_t i = 0; i < 1 + rng.below(3); ++i) twin.change(rng, now);
+      for (std::uint32_t i = 0; i < 1 + rng.below(3); ++i) twin.change(rng);
       twin.network.settle(now);
       twin.check();
     }
   }
 }
 
-TEST_CASE("only flows that feel a change get a new end") {
-  // 0 and 1 share a link; 2 is alone on another, and 3 shares that of 2 but is held by its ceiling.
+TEST_CASE("changes one by one") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    INFO("seed " << seed);
+    Rng rng = Rng::for_task(seed, 7);
+    Twin twin(random_links(rng));
+    for (int step = 0; step < 200; ++step) {
+      INFO("step " << step);
+      const std::uint32_t count = rng.below(4) == 0 ? 1 + rng.below(3) : 1;
+      for (std::uint32_t i = 0; i < count; ++i) twin.change(rng);
+      twin.network.settle(0.01 * step);
+      twin.check();
+    }
+  }
+}
+
+TEST_CASE("ends follow the changes") {
+  // 0 and 1 share a link; 2 is alone on another.
   const std::vector<LinkCapacity> links = {{2}, {4}};
   FluidNetwork network(links);
-  const auto add = [&](int link, double ceiling, double now) {
-    return network.add(std::vector<LinkUse>{{link}}, 8, 1, ceiling, now);
+  const FlowEnds& ends = network.ends();
+  const auto add = [&](int link, double ceiling) {
+    return network.add(std::vector<LinkUse>{{link}}, 8, 1, ceiling);
   };
-  const int first = add(0, 100, 0), alone = add(1, 100, 0);
-  CHECK(network.settle(0).size() == 2);
-  CHECK(network.end(first) == Approx(4));
-  CHECK(network.end(alone) == Approx(2));
-  const int second = add(0, 100, 1);
-  const auto changed = network.settle(1);
-  CHECK(std::find(changed.begin(), changed.end(), alone) == changed.end());
-  CHECK(network.end(first) == Approx(7));  // 2 of 8 have moved; 6 at 1
-  CHECK(network.end(second) == Approx(9));
+  const int first = add(0, 100), alone = add(1, 100);
+  network.settle(0);
+  CHECK(ends.end(first) == Approx(4));
+  CHECK(ends.end(alone) == Approx(2));
+  CHECK(ends.next().flow == alone);
+  CHECK(ends.next().date == Approx(2));
+  const int second = add(0, 100);
+  network.settle(1);
+  CHECK(ends.end(first) == Approx(7));  // 2 of 8 have moved; 6 at 1
+  CHECK(ends.end(second) == Approx(9));
   network.set_capacity(0, 0);
+  network.remove(alone);
   network.settle(2);
-  CHECK(network.end(first) == std::numeric_limits<double>::infinity());
-  CHECK(network.remaining(first, 5) == Approx(5));
+  CHECK(ends.end(first) == std::numeric_limits<double>::infinity());
+  CHECK(ends.next().flow == FlowEnds::none);
+  CHECK(ends.remaining(first, 5) == Approx(5));
   network.set_capacity(0, 10);
   network.settle(5);
-  CHECK(network.end(first) == Approx(6));
+  CHECK(ends.end(first) == Approx(6));
+  CHECK(ends.next().flow == first);
   network.remove(first);
   network.settle(6);
-  CHECK(network.end(second) == Approx(6.2));  // 7 were left at 2; 5 of them by 6; then 2 at 10
+  CHECK(ends.end(second) == Approx(6.2));  // 7 were left at 2; 5 of them by 6; then 2 at 10
 }

@@ -72,6 +72,19 @@ TEST_CASE("a periodic profile is at its value of the start, without walking ther
   }
 }
 
+TEST_CASE("a profile costs nothing while nothing feels it") {
+  // 1 MB/s in the first half of every second and 2 MB/s in the second; the flow begins a quarter into one:
+  // 0.25 MB by the half, and 0.75 MB at 2 MB/s.
+  const TaskGraph graph = graph_of(
+      "host a\nhost b\nlink l 4e6 0\nroute a b l\nprofile l bw 0 1e6 0.5 2e6 period 1\n"
+      "compute c a 1000000.25\nflow f a b 1e6 after c\ncompute d a 1000000 after f\nflow g a b 1e6 after "
+      "d\n");
+  const Replay result = replay(graph);
+  // g begins at 7/8 of a second: 0.25 MB by its end, 0.5 MB at 1 MB/s, 0.25 MB at 2 MB/s.
+  check_finishes(result, {1000000.25, 1000000.875, 2000000.875, 2000001.625});
+  CHECK(result.events < 20);
+}
+
 TEST_CASE("failures before the start are over, or still last") {
   const TaskGraph graph = graph_of(wan + "fail link wan 1 2\nfail host b 5\nflow f a b 1e6\ncompute c b 1\n");
   CHECK(replay(graph, {1.5}).tasks[0].state == TaskState::failed);

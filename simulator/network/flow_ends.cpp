@@ -1,0 +1,115 @@
+#include "simulator/network/flow_ends.hpp"
+
+#include <algorithm>
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+double clock_at(double clock, double level, double updated, double now) {
+  return now > updated ? clock + level * (now - updated) : clock;
+}
+
+}  // namespace
+
+FlowEnds::FlowEnds(std::size_t links) : links_(links) {
+  date_places_.grow(links);
+}
+
+void FlowEnds::start(int flow, double amount, double weight) {
+  if (flows_.size() <= at(flow)) {
+    flows_.resize(at(flow) + 1);
+    flow_places_.grow(flows_.size());
+    date_places_.grow(links_.size() + flows_.size());
+  }
+  flows_[at(flow)] = {weight, 0, amount / weight, 0, none};
+}
+
+void FlowEnds::remove(int flow) {
+  let_go(flow);
+  flows_[at(flow)].level = 0;
+}
+
+double FlowEnds::left(const Flow& flow, double now) const {
+  if (flow.link == none) return std::max(0.0, flow.left - clock_at(0, flow.level, flow.updated, now));
+  const Link& link = links_[at(flow.link)];
+  return std::max(0.0, flow.left - clock_at(link.clock, link.level, link.updated, now));
+}
+
+double FlowEnds::remaining(int flow, double now) const {
+  return left(flows_[at(flow)], now) * flows_[at(flow)].weight;
+}
+
+double FlowEnds::end(int flow) const {
+  const Flow& it = flows_[at(flow)];
+  if (it.link == none) return it.level > 0 ? it.updated + it.left / it.level : infinity;
+  const Link& link = links_[at(it.link)];
+  return link.level > 0 ? link.updated + (it.left - link.clock) / link.level : infinity;
+}
+
+void FlowEnds::let_go(int number) {
+  Flow& flow = flows_[at(number)];
+  if (flow.link == none) return dates_.erase(static_cast<int>(links_.size()) + number, date_places_);
+  Link& link = links_[at(flow.link)];
+  const bool was_next = link.flows.first().id == number;
+  link.flows.erase(number, flow_places_);
+  if (was_next) plan_link(flow.link);
+  flow.link = none;
+}
+
+void FlowEnds::hold(int number, int link_number, double now) {
+  Flow& flow = flows_[at(number)];
+  const double left_now = left(flow, now);
+  let_go(number);
+  Link& link = links_[at(link_number)];
+  set_level(link_number, link.level, now);
+  if (++link.held_since > link.flows.size()) set_back(link);
+  flow.link = link_number;
+  flow.left = link.clock + left_now;
+  link.flows.set(number, flow.left, flow_places_);
+  if (link.flows.first().id == number) plan_link(link_number);
+}
+
+/// As often as others have come, so that the clock does not show so much that small differences are lost.
+void FlowEnds::set_back(Link& link) {
+  link.flows.lower(link.clock,
+                   [&](const IndexedHeap::Entry& entry) { flows_[at(entry.id)].left = entry.key; });
+  link.clock = 0;
+  link.held_since = 0;
+}
+
+void FlowEnds::set_alone(int number, double level, double now) {
+  Flow& flow = flows_[at(number)];
+  if (flow.link == none && flow.level == level) return;
+  flow.left = left(flow, now);
+  let_go(number);
+  flow.updated = now;
+  flow.level = level;
+  const double date = end(number);
+  if (date < infinity) dates_.set(static_cast<int>(links_.size()) + number, date, date_places_);
+}
+
+void FlowEnds::set_level(int number, double level, double now) {
+  Link& link = links_[at(number)];
+  link.clock = clock_at(link.clock, link.level, link.updated, now);
+  link.updated = std::max(link.updated, now);
+  if (link.level == level) return;
+  link.level = level;
+  plan_link(number);
+}
+
+void FlowEnds::plan_link(int number) {
+  const Link& link = links_[at(number)];
+  if (link.flows.empty() || !(link.level > 0)) return dates_.erase(number, date_places_);
+  dates_.set(number, end(link.flows.first().id), date_places_);
+}
+
+FlowEnds::End FlowEnds::next() const {
+  if (dates_.empty()) return {infinity, none};
+  const auto [date, id] = dates_.first();
+  return {date,
+          at(id) < links_.size() ? links_[at(id)].flows.first().id : id - static_cast<int>(links_.size())};
+}
+
+}  // namespace dtfm
