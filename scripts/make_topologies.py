@@ -29,6 +29,12 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+EMULATED = [
+    "# As in the authors' emulation (classes of `tc netem` on each sender), all flows of one device to peers behind one entry",
+    "# share its bandwidth: `shared: sender`.",
+]
+
+
 def aws_regions(data, name, regions, what):
     rows = {frozenset((row["a"], row["b"])): row for row in rows_of(data / "aws-regions.csv")}
     lines = [
@@ -37,14 +43,16 @@ def aws_regions(data, name, regions, what):
         "# regions: ping time, which the authors used as the one-way delay, and NCCL over a VPN (4 sockets, one direction of",
         "# the pair; both are given it here). Assumed by the authors: inside a region 5 ms and 2 Gbps. Eight GPUs a region, each a",
         "# host of its own" + (", as in the paper." if name == "worldwide" else ": chosen here."),
+        *(EMULATED if name == "worldwide" else []),
         "# Made by scripts/make_topologies.py.",
         "version: 1", f"name: {name}", "devices:"]
+    shared = ", shared: sender" if name == "worldwide" else ""
     lines += [f"  - {{site: {region.lower()}, count: 8, gpu: V100-16GB}}" for region in regions]
-    lines += ["links:", '  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}']
+    lines += ["links:", f'  - {{within: "*", latency: 5 ms, bandwidth: 2 Gbps{shared}}}']
     for a, b in itertools.combinations(regions, 2):
         row = rows[frozenset((a, b))]
         lines.append(f"  - {{between: [{a.lower()}, {b.lower()}], latency: {row['delay_ms_as_used']} ms, "
-                     f"bandwidth: {row['bandwidth_gbps_as_used']} Gbps}}")
+                     f"bandwidth: {row['bandwidth_gbps_as_used']} Gbps{shared}}}")
     return lines
 
 

@@ -32,6 +32,7 @@ std::vector<Layer> transformer_chain(const Transformer& model, double number_byt
   if (chain.size() > 1) last.tied_parameters = v * h;
   last.forward += Flops(2 * s * h * v);
   last.backward += Flops(4 * s * h * v);
+  last.head = Flops(2 * s * h * v);
   last.activation_memory += Bytes((4 * s * h + 4 * s * v) * number_bytes / 2);
   return chain;
 }

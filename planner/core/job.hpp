@@ -23,6 +23,7 @@ struct Layer {
   double tied_parameters = 0;  // of them, a copy of the first layer's; one is enough where both are
   Flops forward, backward;     // backward without what is computed again
   Flops attention;             // of the forward, what selective recomputation does again
+  Flops head;                  // of the forward, what no recomputation does again: final norm, head, loss
   Bytes output;                // goes to the next layer
   Bytes activation_memory;     // kept from forward to backward without recomputation, the input among it
   Bytes attention_memory;      // of that, what selective recomputation does not keep

@@ -1,6 +1,7 @@
 #include "planner/core/topology.hpp"
 
 #include <bit>
+#include <map>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -48,15 +49,20 @@ void add_devices(const Topology& topology, Hash& hash) {
 
 }  // namespace
 
+int Topology::entry(int from, int to) const {
+  const auto* rules = std::get_if<RuleLinks>(&links);
+  if (rules == nullptr) return 0;
+  const auto a = at(from), b = at(to);
+  const auto& table = devices[a].host == devices[b].host ? rules->same_host : rules->table;
+  const int index = table(rules->port[a], rules->port[b]);
+  DTFM_ASSERT(index >= 0);
+  return index;
+}
+
 Link Topology::link(int from, int to) const {
   if (const auto* measured = std::get_if<MeasuredLinks>(&links))
     return {Seconds(measured->latency(from, to)), BitsPerSecond(measured->bandwidth(from, to))};
-  const auto& rules = std::get<RuleLinks>(links);
-  const auto a = at(from), b = at(to);
-  const auto& table = devices[a].host == devices[b].host ? rules.same_host : rules.table;
-  const int index = table(rules.port[a], rules.port[b]);
-  DTFM_ASSERT(index >= 0);
-  return rules.links[at(index)];
+  return std::get<RuleLinks>(links).links[at(entry(from, to))];
 }
 
 std::string Topology::fingerprint() const {
@@ -69,6 +75,7 @@ std::string Topology::fingerprint() const {
     hash.add(site.downlink.value());
   }
   for (int a = 0; a < size(); ++a) {
+    std::map<int, int> first_receiver;  // of a's messages over an entry that its sender shares
     for (int b = 0; b < size(); ++b) {
       if (a == b) continue;
       const Link pair = link(a, b);
@@ -76,6 +83,8 @@ std::string Topology::fingerprint() const {
       hash.add(pair.bandwidth.value());
       hash.add(pair.capacity.value());
       hash.add(static_cast<std::uint64_t>(pair.shared_by_sender));
+      if (pair.shared_by_sender)
+        hash.add(static_cast<std::uint64_t>(first_receiver.emplace(entry(a, b), b).first->second));
     }
   }
   return fmt::format("{:016x}", hash.value());

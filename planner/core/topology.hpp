@@ -40,10 +40,11 @@ struct Device {
 
 /// What one direction of a pair of devices offers.
 struct Link {
-  Seconds latency;                     // one way
-  BitsPerSecond bandwidth;             // of one flow that competes with nothing
-  BitsPerSecond capacity = unlimited;  // of all flows of the site pair in this direction
-  bool shared_by_sender = false;       // all flows of one sender over this entry share one `bandwidth`
+  Seconds latency;          // one way
+  BitsPerSecond bandwidth;  // of one flow that competes with nothing
+  BitsPerSecond capacity =
+      unlimited;                  // of all flows of the site pair in this direction, whatever their entry
+  bool shared_by_sender = false;  // all flows of one sender over this entry share one `bandwidth`
 };
 
 /// Links given by rules: a table over "ports", which are sets of devices that no rule tells apart.
@@ -71,10 +72,14 @@ struct Topology {
   Fairness fairness = Fairness::equal;
 
   int size() const { return static_cast<int>(devices.size()); }
+  /// The entry of RuleLinks::links for messages from device `from` to device `to` ≠ `from`; 0 where the links
+  /// are measured.
+  int entry(int from, int to) const;
   /// The link that a message from device `from` to device `to` ≠ `from` takes.
   Link link(int from, int to) const;
   /// 16 hex digits over all that matters for a plan: the devices with their GPU, memory, peak, speed and
-  /// price, the sites and the effective links; not the topology's name or how it was written down.
+  /// price, the sites, the effective links and which of them a sender shares; not the topology's name or how
+  /// it was written down.
   std::string fingerprint() const;
 };
 

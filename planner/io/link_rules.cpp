@@ -79,6 +79,8 @@ class Resolver {
     if ((table_.array() == no_entry).any() || (same_host_.array() == no_entry).any()) throw missing(links);
     RuleLinks result{{}, std::move(ports_.of_device), std::move(table_), std::move(same_host_)};
     for (const LinkEntry& entry : entries_) result.links.push_back(entry.link);
+    check_capacities(result.table, result.port);
+    check_capacities(result.same_host, result.port);
     return result;
   }
 
@@ -158,6 +160,33 @@ class Resolver {
     const auto [a, b] = example(p, q, same_host);
     throw Error(where, fmt::format("the entries of lines {} and {} are equally specific for {} → {}", first,
                                    second, fleet_.devices[at(a)].id, fleet_.devices[at(b)].id));
+  }
+
+  /// A capacity is that of a pair of sites: two different ones for one direction of it contradict each other.
+  void check_capacities(const Eigen::MatrixXi& table, const std::vector<int>& port) const {
+    if (std::none_of(entries_.begin(), entries_.end(), has_capacity)) return;
+    std::vector<int> site(ports_.all.size());
+    for (std::size_t i = 0; i < port.size(); ++i) site[at(port[i])] = fleet_.devices[i].site;
+    std::map<std::pair<int, int>, int> first;  // entry with a capacity, by the sites
+    for (int q = 0; q < table.cols(); ++q)
+      for (int p = 0; p < table.rows(); ++p) {
+        if (table(p, q) < 0 || !has_capacity(entries_[at(table(p, q))])) continue;
+        const std::pair sites(site[at(p)], site[at(q)]);
+        const int entry = first.emplace(sites, table(p, q)).first->second;
+        check_same_capacity(entries_[at(entry)], entries_[at(table(p, q))], sites);
+      }
+  }
+
+  static bool has_capacity(const LinkEntry& entry) { return entry.link.capacity < unlimited; }
+
+  void check_same_capacity(const LinkEntry& one, const LinkEntry& other, std::pair<int, int> sites) const {
+    if (one.link.capacity == other.link.capacity) return;
+    const auto [first, second] = std::minmax(one.line, other.line);
+    throw Error(
+        one.line > other.line ? one.where : other.where,
+        fmt::format("the entries of lines {} and {} give different capacities from {} to {}; a "
+                    "`capacity` is shared by all flows from the one site to the other",
+                    first, second, fleet_.sites[at(sites.first)].name, fleet_.sites[at(sites.second)].name));
   }
 
   /// The first two devices of these ports.

@@ -1,6 +1,7 @@
 // The constants of the model from measured iteration times.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,9 +25,15 @@ double simulated_seconds(const MeasuredRun& run, const SimConstants& constants);
 std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const SimConstants& constants,
                                     int threads);
 
-/// The constants with the least sum of squared relative errors: Levenberg and Marquardt's method from
-/// `start`, with derivatives by differences, shares kept in (0, 1] and times ≥ 0. Throws Error for fewer runs
-/// than constants.
-SimConstants fitted_constants(std::span<const MeasuredRun> runs, const SimConstants& start, int threads);
+/// Constants that were measured by themselves and are not fitted.
+struct KnownConstants {
+  std::optional<double> compute_efficiency = {}, message_overhead_s = {}, network_efficiency = {},
+                        iteration_overhead_s = {};
+};
+
+/// The constants with the least sum of squared relative errors: Levenberg and Marquardt's method in an active
+/// set, with derivatives by differences, shares kept in (0, 1] and times ≥ 0. The sum has several minima, so
+/// the best of the fits from several fixed starts is taken. Throws Error for fewer than four runs.
+SimConstants fitted_constants(std::span<const MeasuredRun> runs, const KnownConstants& known, int threads);
 
 }  // namespace dtfm

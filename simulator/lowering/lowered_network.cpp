@@ -1,5 +1,7 @@
 #include "simulator/lowering/lowered_network.hpp"
 
+#include <algorithm>
+
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 
@@ -8,19 +10,35 @@ namespace {
 
 using Kind = LinkMeaning::Kind;
 
-/// Which entry of the topology's links is for a pair of devices; measured links have none that are shared.
-int entry_of(const Topology& topology, int from, int to) {
+/// The least capacity that an entry gives to messages from one site to another, from host to host or inside
+/// hosts.
+std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_of(const Topology& topology) {
+  std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities;
   const auto* rules = std::get_if<RuleLinks>(&topology.links);
-  if (rules == nullptr) return 0;
-  const bool same_host = topology.devices[at(from)].host == topology.devices[at(to)].host;
-  const auto& table = same_host ? rules->same_host : rules->table;
-  return table(rules->port[at(from)], rules->port[at(to)]);
+  if (rules == nullptr || std::none_of(rules->links.begin(), rules->links.end(),
+                                       [](const Link& link) { return link.capacity < unlimited; }))
+    return capacities;
+  std::vector<int> site(static_cast<std::size_t>(rules->table.rows()));  // of each port
+  for (int device = 0; device < topology.size(); ++device)
+    site[at(rules->port[at(device)])] = topology.devices[at(device)].site;
+  for (const bool same_host : {false, true}) {
+    const Eigen::MatrixXi& table = same_host ? rules->same_host : rules->table;
+    for (int to = 0; to < table.cols(); ++to)
+      for (int from = 0; from < table.rows(); ++from) {
+        const int entry = table(from, to);
+        if (entry < 0 || !(rules->links[at(entry)].capacity < unlimited)) continue;
+        BitsPerSecond& least =
+            capacities.emplace(std::tuple(site[at(from)], site[at(to)], same_host), unlimited).first->second;
+        least = std::min(least, rules->links[at(entry)].capacity);
+      }
+  }
+  return capacities;
 }
 
 }  // namespace
 
 LoweredNetwork::LoweredNetwork(const Topology& topology, const SimConstants& constants, TaskGraph& graph)
-    : topology_(topology), graph_(graph) {
+    : topology_(topology), graph_(graph), capacities_(capacities_of(topology)) {
   DTFM_ASSERT(graph.hosts.empty() && graph.links.empty());
   graph.hosts.resize(topology.devices.size());
   graph.model.weigh_by_latency = topology.fairness == Fairness::rtt;
@@ -48,21 +66,24 @@ int LoweredNetwork::link(const LinkKey& key, const LinkMeaning& meaning, BitsPer
 std::vector<int> LoweredNetwork::links_between(int from, int to) {
   const Device &sender = topology_.devices[at(from)], &receiver = topology_.devices[at(to)];
   const Link pair = topology_.link(from, to);
-  const int entry = entry_of(topology_, from, to);
+  const int entry = topology_.entry(from, to);
   std::vector<int> links = {
-      link({Kind::flow, from, to, 0}, {Kind::flow, from, to}, pair.bandwidth, pair.latency)};
-  const auto add = [&](Kind kind, int a, int b, int of_entry, BitsPerSecond bandwidth,
+      link({Kind::flow, from, to, 0}, {Kind::flow, from, to, entry}, pair.bandwidth, pair.latency)};
+  const auto add = [&](Kind kind, int a, int b, int part, BitsPerSecond bandwidth,
                        const LinkMeaning& meaning) {
-    if (bandwidth < unlimited) links.push_back(link({kind, a, b, of_entry}, meaning, bandwidth, Seconds()));
+    if (bandwidth < unlimited) links.push_back(link({kind, a, b, part}, meaning, bandwidth, Seconds()));
   };
   if (pair.shared_by_sender)
-    add(Kind::sender, from, no_index, entry, pair.bandwidth, {Kind::sender, from, to});
-  add(Kind::pair_capacity, sender.site, receiver.site, entry, pair.capacity,
-      {Kind::pair_capacity, sender.site, receiver.site});
+    add(Kind::sender, from, no_index, entry, pair.bandwidth, {Kind::sender, from, to, entry});
+  const bool same_host = sender.host == receiver.host;
+  const auto capacity = capacities_.find({sender.site, receiver.site, same_host});
+  if (capacity != capacities_.end())
+    add(Kind::pair_capacity, sender.site, receiver.site, same_host ? 1 : 0, capacity->second,
+        {Kind::pair_capacity, sender.site, receiver.site});
   const auto add_end = [&](Kind kind, int end, BitsPerSecond bandwidth) {
     add(kind, end, no_index, 0, bandwidth, {kind, end, no_index});
   };
-  if (sender.host != receiver.host) {
+  if (!same_host) {
     add_end(Kind::device_uplink, from, sender.uplink);
     add_end(Kind::device_downlink, to, receiver.downlink);
   }

@@ -20,15 +20,17 @@ struct LinkMeaning {
   /// Devices for flow, sender and device links, else sites. `to` of a sender's link is the first peer that it
   /// was made for (it is shared by all peers of its entry); of uplinks and downlinks there is none.
   int from = no_index, to = no_index;
+  int entry = 0;  // of the topology's links (Topology::entry), for flow and sender
 };
 
 /// Routes are made when they are first asked for, so that a graph has no more of them than it uses.
 ///
 /// Every route has a link of its own pair of devices, which bears the latency and caps each flow; then what
 /// the flow shares with others: its sender's rate over the entry (`shared: sender`), the capacity of the pair
-/// of sites, uplink and downlink of the devices (not inside a host) and of the sites (not inside a site).
-/// Bandwidths are those of the topology in bytes per second; the graph's bandwidth factor is the network
-/// efficiency.
+/// of sites (from host to host the least that any of their entries gives holds for all, also where the flow's
+/// own entry gives none; the same apart for messages inside hosts), uplink and downlink of the devices (not
+/// inside a host) and of the sites (not inside a site). Bandwidths are those of the topology in bytes per
+/// second; the graph's bandwidth factor is the network efficiency.
 class LoweredNetwork {
  public:
   /// Adds a host for each device to `graph` and sets its model; both arguments must outlive this.
@@ -40,12 +42,13 @@ class LoweredNetwork {
   const std::vector<LinkMeaning>& meanings() const { return meanings_; }
 
  private:
-  using LinkKey = std::tuple<LinkMeaning::Kind, int, int, int>;  // with two ends and an entry of the topology
+  using LinkKey = std::tuple<LinkMeaning::Kind, int, int, int>;  // two ends, and which of several
   int link(const LinkKey& key, const LinkMeaning& meaning, BitsPerSecond bandwidth, Seconds latency);
   std::vector<int> links_between(int from, int to);
 
   const Topology& topology_;
   TaskGraph& graph_;
+  std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_;  // by sites, and whether inside hosts
   std::vector<LinkMeaning> meanings_;
   std::map<std::pair<int, int>, int> routes_;
   std::map<LinkKey, int> links_;

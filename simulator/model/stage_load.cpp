@@ -55,7 +55,9 @@ double LoadModel::gradient_bytes(int layer, bool tied) const {
 double LoadModel::backward_flops(int layer) const {
   const Layer& it = chain_[at(layer)];
   const std::string& recompute = job_.training.recompute;
-  const Flops again = recompute == "full" ? it.forward : recompute == "selective" ? it.attention : Flops();
+  const Flops again = recompute == "full"        ? it.forward - it.head
+                      : recompute == "selective" ? it.attention
+                                                 : Flops();
   return (it.backward + again).value();
 }
 
@@ -91,6 +93,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const double tensor = static_cast<double>(stage.devices.size());
   const double speed = flops_per_second(stage);
   StageLoad load;
+  const std::string& recompute = job_.training.recompute;
   double working = 0;
   for (int layer = begin; layer < end; ++layer) {
     const Layer& it = chain_[at(layer)];
@@ -98,7 +101,8 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.backward_s += backward_flops(layer) * share / speed;
     load.model_flops += (it.forward + it.backward).value() * share;
     load.gradient_bytes += gradient_bytes(layer, begin == 0) / tensor;
-    working = std::max(working, it.activation_memory.value());
+    working =
+        std::max(working, (recompute == "selective" ? it.attention_memory : it.activation_memory).value());
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double parameters = parameters_of(chain_, stage.layers) / tensor;
@@ -106,7 +110,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   load.weight_bytes = parameters * bytes.saved;
   load.state_bytes = parameters * bytes.held;
   load.activation_bytes = kept_bytes(stage) * share;
-  if (job_.training.recompute == "full") load.working_bytes = working * share;
+  if (recompute == "full" || recompute == "selective") load.working_bytes = working * share;
   return load;
 }
 

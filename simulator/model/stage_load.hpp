@@ -26,14 +26,16 @@ struct StageLoad {
 /// The loads of the stages of one job on one topology.
 ///
 /// Times are FLOPs ÷ (peak of the GPU · efficiency · speed of the device). Backward with recomputation `full`
-/// includes a forward, `selective` that of the attention core. Tensor parallelism divides times, messages and
+/// includes the forward of the blocks, `selective` that of their attention cores; final norm, head and loss
+/// are computed once, their backward after their forward. Tensor parallelism divides times, messages and
 /// memory evenly; its own messages inside a stage are not modelled, and the slowest device sets the pace.
 ///
 /// A micro-batch holds, from its forward to its backward: the activations of every layer (none), those
-/// without the attention core (selective), or the inputs of the layers (full, which besides needs the
-/// activations of one layer while computing); and the output, until its gradient is back. With schedule gpipe
-/// also buffers for the gradients of input and output, which its trainers allocate for all micro-batches at
-/// once (measured: 8 MB each, in and out, activations and gradients).
+/// without the attention core (selective), or the inputs of the layers (full); and
+/// while computing, one layer's of what is computed again (the last layer's with the head's, 4 s h + 4 s V
+/// bytes of a sequence); and the output, until its gradient is back. With schedule gpipe also buffers for the
+/// gradients of input and output, which its trainers allocate for all micro-batches at once (measured: 8 MB
+/// each, in and out, activations and gradients).
 class LoadModel {
  public:
   /// The arguments must outlive this. Throws Error for a profile that is a file.

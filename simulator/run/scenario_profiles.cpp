@@ -20,17 +20,11 @@ bool is_about(const LinkTrace& trace, int from, int to) {
          (trace.both_directions && trace.from[at(to)] && trace.to[at(from)]);
 }
 
-/// All devices other than `from` that get their messages from it over the same entry of the topology's links
-/// as `to`. An entry is known by its numbers: one that has the same is no different.
-bool is_about_all_receivers(const LinkTrace& trace, const Topology& topology, int from, int to) {
-  const Link entry = topology.link(from, to);
-  for (int device = 0; device < topology.size(); ++device) {
-    if (device == from || is_about(trace, from, device)) continue;
-    const Link other = topology.link(from, device);
-    if (other.shared_by_sender && other.bandwidth == entry.bandwidth && other.latency == entry.latency &&
-        other.capacity == entry.capacity)
+/// All devices that get their messages from `from` over one entry of the topology's links.
+bool is_about_all_receivers(const LinkTrace& trace, const Topology& topology, int from, int entry) {
+  for (int device = 0; device < topology.size(); ++device)
+    if (device != from && !is_about(trace, from, device) && topology.entry(from, device) == entry)
       return false;
-  }
   return true;
 }
 
@@ -49,7 +43,7 @@ bool concerns(const LinkTrace& link_trace, const Trace& trace, const LinkMeaning
   if (link_trace.quantity == LinkTrace::Quantity::latency) return false;
   if (meaning.kind == LinkMeaning::Kind::sender)
     return is_about(link_trace, meaning.from, meaning.to) &&
-           is_about_all_receivers(link_trace, topology, meaning.from, meaning.to);
+           is_about_all_receivers(link_trace, topology, meaning.from, meaning.entry);
   if (meaning.kind == LinkMeaning::Kind::pair_capacity)
     return trace.relative && is_about_sites(link_trace, topology, meaning.from, meaning.to);
   return false;

@@ -132,6 +132,21 @@ TEST_CASE("a fingerprint changes with whatever matters for a plan, each time to 
   }
 }
 
+TEST_CASE("a fingerprint tells receivers that share one sender's rate from those that have one each") {
+  const auto entries = [](int to_second) {
+    return fingerprint_after([=](Topology& t) {
+      RuleLinks& by_device = rules(t);
+      const Link shared{Seconds(0.1), BitsPerSecond(1e9), unlimited, true};
+      by_device.links = {shared, shared, shared};
+      by_device.port = {0, 1, 2};
+      by_device.table = by_device.same_host = Eigen::MatrixXi::Constant(3, 3, 0);
+      by_device.table(0, 2) = by_device.same_host(0, 2) = to_second;
+    });
+  };
+  CHECK(entries(0) != entries(1));
+  CHECK(entries(1) == entries(2));  // the number of an entry means nothing
+}
+
 TEST_CASE("a fingerprint does not change with the notation") {
   const std::string fingerprint = three_devices().fingerprint();
   CHECK(fingerprint.size() == 16);

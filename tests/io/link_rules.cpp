@@ -136,6 +136,20 @@ TEST_CASE("two equally specific entries for a pair are refused, unless a better 
         "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for a/0:0 → a/0:1");
 }
 
+TEST_CASE("a pair of sites has one capacity in each direction") {
+  const auto entry_with = [](const std::string& ends, const std::string& capacity) {
+    return "  - {" + ends + ", latency: 1 ms, bandwidth: 1 Gbps, capacity: " + capacity + "}\n";
+  };
+  const std::string sites = entry_with("between: [a, b]", "5 Gbps");
+  CHECK(complaint(any + sites + entry_with("from: a, to: lab", "6 Gbps")) ==
+        "t.yaml:9:5: the entries of lines 8 and 9 give different capacities from a to b; a `capacity` is "
+        "shared by all flows from the one site to the other");
+  CHECK(complaint(any + sites + entry_with("from: a, to: lab", "5 Gbps")) == "no error");
+  CHECK(complaint(any + sites + entry("from: a, to: lab", 1)) == "no error");
+  CHECK(complaint(any + entry_with("from: a, to: b", "5 Gbps") + entry_with("from: b, to: a", "6 Gbps")) ==
+        "no error");
+}
+
 TEST_CASE("pairs without an entry are told") {
   CHECK(complaint(entry("within: \"*\"", 1) + entry("from: a, to: b", 2)) ==
         "t.yaml:7:3: `links`: no entry is for b/0 → a/0:0, nor for 11 more pairs");

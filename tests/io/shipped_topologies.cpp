@@ -5,6 +5,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/core/error.hpp"
@@ -99,6 +100,19 @@ TEST_CASE("the five cases have 64 V100 and the published links") {
   CHECK(worldwide.sites[0].name == "oregon");
   CHECK(worldwide.sites[7].name == "ireland");
   CHECK(worldwide.link(0, 1).bandwidth.value() == 2e9);
+}
+
+// What one GPU's share of its host's network, and what one sender's class of the emulation carries.
+TEST_CASE("the five cases say what flows of one device share") {
+  for (const auto& [name, rate] : {std::pair("datacenter", 3.125e9), std::pair("spot", 1.25e9)})
+    for (const Device& device : shipped(name).devices) {
+      CHECK(device.uplink.value() == rate);
+      CHECK(device.downlink.value() == rate);
+    }
+  for (const char* name : {"universities", "regional", "worldwide"}) {
+    const Topology topology = shipped(name);
+    for (int to = 1; to < topology.size(); ++to) CHECK(topology.link(0, to).shared_by_sender);
+  }
 }
 
 TEST_CASE("AWS regions have the measured delays and bandwidths") {

@@ -87,6 +87,28 @@ TEST_CASE("every constraint that applies is a link, shared by those it applies t
     CHECK((link.sharing == Sharing::fatpipe) == (link.latency > 0));
 }
 
+// Two topologies whose pairs of devices have the same links are the same, whichever entries they come from.
+TEST_CASE("a capacity is that of the pair of sites, whatever the entry of a flow") {
+  Topology topology = flat_topology({2, 1}, near, far);
+  auto& rules = std::get<RuleLinks>(topology.links);
+  rules.links[1].capacity = BitsPerSecond(40e8);
+  // A port for each device; the flow 1 → 2 has an entry of its own, first with, then without a capacity.
+  rules.port = {0, 1, 2};
+  rules.links.push_back(rules.links[1]);
+  rules.table = Eigen::MatrixXi(3, 3);
+  rules.table << -1, 0, 1, 0, -1, 2, 1, 1, -1;
+  rules.same_host = Eigen::MatrixXi::Constant(3, 3, -1);
+  for (const BitsPerSecond own : {BitsPerSecond(40e8), unlimited, BitsPerSecond(24e8)}) {
+    rules.links[2].capacity = own;
+    Lowered lowered(topology);
+    const int shared = lowered.link(0, 2, Kind::pair_capacity);
+    REQUIRE(shared != no_index);
+    CHECK(lowered.link(1, 2, Kind::pair_capacity) == shared);
+    CHECK(lowered.graph.links[at(shared)].bandwidth == Approx(std::min(5e8, own.value() / 8)));
+    CHECK(lowered.link(0, 1, Kind::pair_capacity) == no_index);
+  }
+}
+
 TEST_CASE("two GPUs of a host do not pass its network") {
   Topology topology = flat_topology({2, 1}, near, far);
   topology.devices[1].host = topology.devices[0].host;

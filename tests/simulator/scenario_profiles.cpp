@@ -177,6 +177,25 @@ TEST_CASE("latency, shared links and speeds") {
   CHECK_FALSE(value_at(ScenarioProfiles(scenario, topology, graph).between(0, 1), pair, 1).has_value());
 }
 
+// The entry to site 1 has the same numbers as the one inside site 0, but is another: it shares another rate.
+TEST_CASE("a trace about one entry of a sender changes what is shared there, whatever numbers others have") {
+  Topology topology = flat_topology({2, 2}, link_of(0.25, 100), link_of(0.25, 100));
+  for (Link& link : std::get<RuleLinks>(topology.links).links) link.shared_by_sender = true;
+  const SimConstants constants;
+  GraphBuilder builder(topology, constants);
+  builder.send(builder.channel(0, 2, Activity::fetch), 1, {}, {});
+  const LabelledGraph graph = builder.take();
+  Scenario scenario;
+  scenario.traces = {{{{0, 0.5}}, 0, true}};
+  const int sender = link_of_kind(graph, Kind::sender, 0);
+  const auto at_half = [&](const std::vector<int>& receivers) {
+    scenario.link_traces = {bandwidth_between({0}, receivers, 0)};
+    return value_at(ScenarioProfiles(scenario, topology, graph).between(0, 1), sender, 1);
+  };
+  CHECK(at_half({2, 3}) == 50.0);
+  CHECK_FALSE(at_half({2}).has_value());
+}
+
 TEST_CASE("traces that change without end in one window are refused") {
   const Topology topology = two_sites();
   const LabelledGraph graph = all_pairs(topology);

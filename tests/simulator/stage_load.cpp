@@ -63,6 +63,11 @@ TEST_CASE("a layer of GPT-3 XL has the published FLOPs") {
   Job job = tiny_transformer("full");
   job.model = Transformer{24, 2048, 16, 2048, 50257};
   job.training.micro_batch = 1;
+  // 96 L b s h² (1 + s / 6h + V / 16 L h) for the model: its head is not computed again.
+  const double h = 2048, s = 2048, v = 50257, layers = 24;
+  const StageLoad model = load_of(job, {0, 24});
+  CHECK((model.forward_s + model.backward_s) * 1e12 ==
+        Approx(96 * layers * s * h * h * (1 + s / (6 * h) + v / (16 * layers * h))).epsilon(1e-12));
   const StageLoad load = load_of(job, {4, 5});
   CHECK((load.forward_s + load.backward_s) * 1e12 == Approx(962.1e9).epsilon(1e-4));
   CHECK(24 * 1024 * (load.forward_s + load.backward_s) * 1e12 == Approx(23.64e15).epsilon(1e-3));
@@ -76,6 +81,10 @@ TEST_CASE("activations are those that the recomputation leaves") {
   CHECK(load_of(tiny_transformer("full"), {1, 3}).activation_bytes == 2 * (2 * 256 + 256));
   CHECK(load_of(tiny_transformer("full"), {1, 3}).working_bytes == 2 * (4352 + 2560));
   CHECK(load_of(tiny_transformer("none"), {1, 3}).working_bytes == 0);
+  // The attention core of one layer is there again while it is computed again.
+  CHECK(load_of(tiny_transformer("selective"), {1, 3}).working_bytes == 2 * 2560);
+  // The last layer has 4 · 16 · 8 + 4 · 16 · 100 bytes of the head too.
+  CHECK(load_of(tiny_transformer("full"), {2, 4}).working_bytes == 2 * (4352 + 2560 + 512 + 6400));
   // fp32 numbers are twice as large.
   Job job = tiny_transformer("none");
   job.training.precision = "fp32";

@@ -11,6 +11,9 @@ namespace dtfm {
 /// `folder` is tests/validation.
 std::vector<MeasuredRun> read_measured_runs(const std::string& folder);
 
+/// What single messages say (configs/simulator.yaml), and no fit to iterations does.
+KnownConstants measured_by_themselves();
+
 /// Of absolute values.
 double mean_of(const std::vector<double>& errors);
 
@@ -23,7 +26,7 @@ struct LeftOut {
   SimConstants constants;
   std::vector<double> errors;
 };
-std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const SimConstants& start,
+std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const KnownConstants& known,
                                      int threads);
 
 }  // namespace dtfm

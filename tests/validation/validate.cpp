@@ -30,8 +30,10 @@ void validate(const std::string& folder) {
                runs[i].seconds * (1 + errors[i]), 100 * errors[i]);
   fmt::print("\nmean absolute error {:.1f} %\n\n", 100 * mean_of(errors));
   print("in use", built_in);
-  print("fitted to all", fitted_constants(runs, built_in, threads));
-  for (const LeftOut& left_out : errors_left_out(runs, built_in, threads)) {
+  const KnownConstants known = measured_by_themselves();
+  print("fitted to all", fitted_constants(runs, known, threads));
+  print("all four fitted", fitted_constants(runs, {}, threads));
+  for (const LeftOut& left_out : errors_left_out(runs, known, threads)) {
     print("fitted without", left_out.constants);
     fmt::print("  {:14} mean absolute error there {:.1f} %\n", left_out.network,
                100 * mean_of(left_out.errors));
