@@ -88,7 +88,7 @@ FlowTerms GraphNetwork::terms(const Task& flow) const {
     if (bandwidth > 0) penalty += model.weight_s / bandwidth;
   }
   FlowTerms terms{latency * model.latency_factor, 1, flow.rate};
-  penalty += latency;
+  penalty += latency + graph_.routes[at(flow.route)].return_latency;
   if (model.weigh_by_latency) terms.weight = 1 / std::max(penalty, least_penalty);
   if (model.window > 0 && latency > 0) terms.ceiling = std::min(terms.ceiling, model.window / (2 * latency));
   return terms;

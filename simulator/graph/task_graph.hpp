@@ -41,6 +41,7 @@ struct GraphLink {
 /// Links in order, and those of the way back, where that matters.
 struct Route {
   std::vector<int> links, reverse;
+  double return_latency = 0;  // seconds of the way back, that weigh_by_latency adds to those of the links
 };
 
 /// From each date on, all targets have scale × value; before the first, what they have otherwise. With a

@@ -48,7 +48,8 @@ LoweredNetwork::LoweredNetwork(const Topology& topology, const SimConstants& con
 int LoweredNetwork::route(int from, int to) {
   DTFM_ASSERT(from != to);
   const auto [place, is_new] = routes_.emplace(std::pair(from, to), static_cast<int>(graph_.routes.size()));
-  if (is_new) graph_.routes.push_back({links_between(from, to), {}});
+  if (is_new)
+    graph_.routes.push_back({links_between(from, to), {}, topology_.link(to, from).latency.value()});
   return place->second;
 }
 

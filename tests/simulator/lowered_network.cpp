@@ -132,6 +132,31 @@ TEST_CASE("a sender shares its rate among all peers of an entry, and has one rat
   CHECK(lowered.graph.links[at(sender(0, 3))].sharing == Sharing::shared);
 }
 
+// Round trips of 0.05 + 0.35 s and 0.05 + 0.05 s: rates of 1 to 4 on the 5e7 bytes per second that both
+// cross. The second flow has 1.6e8 bytes at 4e7, 4 s; the first has 4e7 bytes then, and the rest at the whole
+// rate.
+TEST_CASE("a flow's weight is by its round trip") {
+  Topology topology = flat_topology({1, 1, 1}, near, far);
+  topology.fairness = Fairness::rtt;
+  auto& rules = std::get<RuleLinks>(topology.links);
+  rules.links.push_back(link_of(0.35, 1e8));
+  rules.table(1, 0) = 2;
+  topology.devices[0].uplink = BitsPerSecond(4e8);
+  Lowered lowered(topology);
+  for (const int to : {1, 2}) {
+    Task task;
+    task.kind = TaskKind::flow;
+    task.host = 0;
+    task.destination = to;
+    task.route = lowered.network.route(0, to);
+    task.amount = 1.6e8;
+    lowered.graph.tasks.push_back(task);
+  }
+  const Replay result = replay(lowered.graph);
+  CHECK(result.tasks[1].finish == Approx(0.05 + 4));
+  CHECK(result.tasks[0].finish == Approx(0.05 + 4 + (1.6e8 - 4e7) / 5e7));
+}
+
 TEST_CASE("fairness and efficiency are the graph's model") {
   Topology topology = flat_topology({2}, near, far);
   topology.fairness = Fairness::rtt;
