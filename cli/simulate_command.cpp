@@ -16,6 +16,7 @@
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/plan_reader.hpp"
+#include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/constants_reader.hpp"
@@ -43,6 +44,7 @@ Input read_input(const SimulateOptions& options) {
   input.problem.topology = read_topology(options.topology);
   input.problem.job = options.job ? read_job(*options.job) : job_of_plan(options.plan);
   input.problem.constants = built_in_constants();
+  input.problem.roofline = built_in_roofline();
   input.plan = read_plan(options.plan, input.problem.topology, input.problem.job);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
   return input;

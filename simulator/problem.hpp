@@ -2,6 +2,7 @@
 #pragma once
 
 #include "planner/core/job.hpp"
+#include "planner/core/roofline.hpp"
 #include "planner/core/topology.hpp"
 #include "simulator/model/constants.hpp"
 
@@ -11,6 +12,7 @@ struct SimProblem {
   Topology topology;
   Job job;
   SimConstants constants;
+  Roofline roofline = {};  // for GPUs that the job has no profile of
 };
 
 }  // namespace dtfm

@@ -28,20 +28,22 @@ double micro_batches_of(const Plan& plan) {
 
 /// Of a micro-batch, all layers.
 double model_flops(const SimProblem& problem, const Plan& plan) {
-  const LoadModel loads(problem.job, problem.topology, problem.constants);
+  const LoadModel loads(problem, plan);
   double flops = 0;
   for (const Stage& stage : plan.pipelines.front().stages)
     flops += loads.of(stage).model_flops * static_cast<double>(stage.devices.size());
   return flops;
 }
 
-/// FLOP/s of all devices of the report; 0 where one is not known.
-double peak_flops(const SimReport& report, const Topology& topology) {
+/// FLOP/s of all devices of the report in the job's precision; 0 where one is not known.
+double peak_flops(const SimReport& report, const SimProblem& problem) {
   double sum = 0;
   for (const DeviceReport& it : report.devices) {
-    const Device& device = topology.devices[at(it.device)];
-    if (device.gpu < 0 || !topology.gpus[at(device.gpu)].peak) return 0;
-    sum += topology.gpus[at(device.gpu)].peak->value() * device.speed;
+    const Device& device = problem.topology.devices[at(it.device)];
+    if (device.gpu < 0) return 0;
+    const auto peak = peak_of(problem.topology.gpus[at(device.gpu)], problem.job.training.precision);
+    if (!peak) return 0;
+    sum += peak->value() * device.speed;
   }
   return sum;
 }
@@ -79,7 +81,7 @@ SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& 
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
   report.tokens_per_s = rate_of(report, tokens, length);
   report.model_flops_per_s = rate_of(report, micro_batches * model_flops(problem, plan), length);
-  report.peak_flops_per_s = peak_flops(report, problem.topology);
+  report.peak_flops_per_s = peak_flops(report, problem);
   report.bubble = bubble_of(report, length);
   return report;
 }

@@ -19,7 +19,12 @@ inline constexpr BitsPerSecond unlimited{std::numeric_limits<double>::infinity()
 struct Gpu {
   std::string name;
   Bytes memory;
-  std::optional<FlopsPerSecond> peak = {};  // of dense matrix products in 16 bits; nothing: not known
+  // Of dense matrix products: in 16 bits; in TF32 (GPUs that have it compute bf16 too); in fp32 without it.
+  // Nothing: not known, or not there.
+  std::optional<FlopsPerSecond> peak = {}, peak_tf32 = {}, peak_fp32 = {};
+  std::optional<BitsPerSecond> memory_bandwidth = {};
+  std::optional<BitsPerSecond> interconnect = {};  // one direction, all links of the GPU: NVLink, else PCIe
+  std::optional<DollarsPerHour> price = {};        // typical, to rent
 };
 
 struct Site {

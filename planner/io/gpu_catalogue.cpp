@@ -11,6 +11,15 @@ namespace dtfm {
 
 extern const std::string_view gpus_yaml;
 
+namespace {
+
+std::optional<FlopsPerSecond> optional_peak(const YamlMap& map, std::string_view key) {
+  const auto peak = map.optional(key);
+  return peak ? std::optional(peak->flop_rate()) : std::nullopt;
+}
+
+}  // namespace
+
 std::vector<Gpu> built_in_gpus() {
   return parse_gpu_catalogue(std::string(gpus_yaml), "configs/gpus.yaml");
 }
@@ -24,15 +33,21 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> places;
   for (const YamlValue& item : list.list()) {
-    const YamlMap map = item.map({"name", "memory", "peak"});
+    const YamlMap map = item.map(
+        {"name", "memory", "peak", "peak_tf32", "peak_fp32", "memory_bandwidth", "interconnect", "price"});
     const YamlValue name = map.required("name"), memory = map.required("memory");
     const auto [place, is_new] = places.emplace(name.text(), name.where());
     if (!is_new)
       throw name.error(
           fmt::format("GPU {} is given twice, first at {}", in_quotes(name.text()), place->second));
-    gpus.push_back({name.text(), memory.bytes()});
-    if (const auto peak = map.optional("peak")) gpus.back().peak = peak->flop_rate();
-    if (gpus.back().memory.value() == 0) throw memory.value_error("must be above zero");
+    Gpu& gpu = gpus.emplace_back(Gpu{name.text(), memory.bytes()});
+    gpu.peak = optional_peak(map, "peak");
+    gpu.peak_tf32 = optional_peak(map, "peak_tf32");
+    gpu.peak_fp32 = optional_peak(map, "peak_fp32");
+    if (const auto bandwidth = map.optional("memory_bandwidth")) gpu.memory_bandwidth = bandwidth->rate();
+    if (const auto interconnect = map.optional("interconnect")) gpu.interconnect = interconnect->rate();
+    if (const auto price = map.optional("price")) gpu.price = price->price();
+    if (gpu.memory.value() == 0) throw memory.value_error("must be above zero");
   }
   return gpus;
 }

@@ -1,5 +1,7 @@
 #include "planner/io/job_reader.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -8,18 +10,23 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
+#include "planner/io/model_reader.hpp"
+#include "planner/io/named_file.hpp"
+#include "planner/io/profile_reader.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
 #include "planner/io/yaml_reader.hpp"
 
 namespace dtfm {
 
-extern const std::string_view gpt3_xl_yaml;  // the text of configs/gpt3-xl.yaml
+extern const std::string_view gpt3_xl_yaml, v100_json;  // the texts of configs/gpt3-xl.yaml and its profile
 
 namespace {
 
-constexpr int most_layers = 100'000, most_width = 10'000'000, most_count = 1'000'000'000;
-constexpr double most_parameters = 1e18, most_flops = 1e24, most_bytes = 1e18;  // of a layer
+using FileReader = std::function<NamedFile(const YamlValue& name)>;
+
+constexpr int most_count = 1'000'000'000;
+constexpr std::size_t most_profiles = 64;
 
 int whole(const YamlValue& value, int least, int most) {
   return static_cast<int>(value.integer(least, most));
@@ -47,77 +54,6 @@ std::optional<int> optional_count(const YamlMap& map, std::string_view key, int 
   return value ? std::optional(whole(*value, least, most_count)) : std::nullopt;
 }
 
-Transformer read_transformer(const YamlValue& value) {
-  const YamlMap map = value.map({"kind", "layers", "hidden", "heads", "sequence", "vocabulary"});
-  Transformer model{required_count(map, "layers", most_layers), required_count(map, "hidden", most_width),
-                    required_count(map, "heads", most_width), required_count(map, "sequence", most_count),
-                    required_count(map, "vocabulary", most_count)};
-  if (model.hidden % model.heads != 0)
-    throw map.required("heads").value_error(
-        fmt::format("{} heads do not divide hidden {}", model.heads, model.hidden));
-  return model;
-}
-
-/// What `value` says, if it is not so large that sums of it mean nothing.
-template <class Quantity>
-Quantity at_most(double most, const YamlValue& value, Quantity quantity) {
-  if (quantity.value() > most)
-    throw value.value_error(fmt::format("{} is more than any layer has", in_quotes(value.text())));
-  return quantity;
-}
-
-Flops layer_flops(const YamlValue& value) {
-  return at_most(most_flops, value, value.flops());
-}
-
-Bytes layer_bytes(const YamlValue& value) {
-  return at_most(most_bytes, value, value.bytes());
-}
-
-Layer read_layer(const YamlMap& map) {
-  Layer layer;
-  layer.name = "layer";
-  if (const auto name = map.optional("name")) layer.name = name->text();
-  layer.parameters = map.required("parameters").number(0, most_parameters);
-  layer.forward = layer_flops(map.required("forward_flops"));
-  const auto backward = map.optional("backward_flops");
-  layer.backward = backward ? layer_flops(*backward) : 2 * layer.forward;
-  layer.output = layer_bytes(map.required("output"));
-  layer.activation_memory = layer_bytes(map.required("activation_memory"));
-  return layer;
-}
-
-LayerChain read_layers(const YamlValue& value) {
-  const YamlMap map = value.map({"kind", "layers", "sequence"});
-  LayerChain model;
-  model.sequence = optional_count(map, "sequence", 1).value_or(1);
-  const YamlValue layers = map.required("layers");
-  for (const YamlValue& item : layers.list()) {
-    const YamlMap entry = item.map(
-        {"name", "parameters", "forward_flops", "backward_flops", "output", "activation_memory", "repeat"});
-    const int repeat = optional_count(entry, "repeat", 1).value_or(1);
-    if (repeat > most_layers - static_cast<int>(model.layers.size()))
-      throw entry.error(fmt::format("more than {} layers in all", most_layers));
-    model.layers.insert(model.layers.end(), at(repeat), read_layer(entry));
-  }
-  if (model.layers.empty()) throw layers.value_error("must not be empty");
-  return model;
-}
-
-Model read_model(const YamlValue& value) {
-  const YamlValue kind =
-      value.map({"kind", "layers", "hidden", "heads", "sequence", "vocabulary", "file"}).required("kind");
-  switch (kind.choice({"transformer", "layers", "graph"})) {
-    case 0:
-      return read_transformer(value);
-    case 1:
-      return read_layers(value);
-    default:
-      throw kind.value_error(fmt::format(
-          "{} is not supported yet by this version; `transformer` and `layers` are", in_quotes(kind.text())));
-  }
-}
-
 Training read_training(const YamlValue& value) {
   const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
   Training training;
@@ -128,7 +64,7 @@ Training read_training(const YamlValue& value) {
       throw micro_batch->value_error(
           fmt::format("{} does not divide global_batch {}", training.micro_batch, training.global_batch));
   }
-  read_choice(map, "precision", {"fp16", "bf16", "fp32"}, training.precision);
+  read_choice(map, "precision", {"fp16", "bf16", "tf32", "fp32"}, training.precision);
   read_choice(map, "optimizer", {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"},
               training.optimizer);
   read_choice(map, "recompute", {"none", "selective", "full"}, training.recompute);
@@ -167,18 +103,43 @@ Compression read_compression(const YamlValue& value) {
   return compression;
 }
 
-ProfileSource read_profile(const YamlValue& value) {
-  if (!value.is_map()) return {value.text()};
+void read_analytic(const YamlValue& value, Job& job) {
   const YamlMap map = value.map({"analytic", "efficiency"});
   const YamlValue analytic = map.required("analytic");
   if (!analytic.boolean())
     throw analytic.value_error("expected true, or the name of a profile in place of the map");
-  ProfileSource source;
-  if (const auto efficiency = map.optional("efficiency")) {
-    source.efficiency = efficiency->positive_number();
-    if (source.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
+  const auto efficiency = map.optional("efficiency");
+  if (!efficiency) return;
+  if (job.efficiency) throw efficiency->value_error("is given twice");
+  job.efficiency = efficiency->positive_number();
+  if (*job.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
+}
+
+/// The name of a file, a profile in place, or an estimate.
+void read_profile_entry(const YamlValue& value, const FileReader& open, Job& job) {
+  LayerProfile profile;
+  if (value.is_map()) {
+    const auto entries = value.entries();
+    const bool is_profile = std::any_of(entries.begin(), entries.end(),
+                                        [](const auto& entry) { return entry.first.is_word("schema"); });
+    if (!is_profile) return read_analytic(value, job);
+    profile = read_profile(value);
+  } else {
+    NamedFile file = open(value);
+    profile = parse_profile(std::move(file.text), std::move(file.path));
   }
-  return source;
+  for (const LayerProfile& other : job.profiles)
+    if (other.gpu == profile.gpu)
+      throw value.value_error(fmt::format("there are two profiles of GPU {}", in_quotes(profile.gpu)));
+  job.profiles.push_back(std::move(profile));
+}
+
+void read_profiles(const YamlValue& value, const FileReader& open, Job& job) {
+  if (!value.is_list()) return read_profile_entry(value, open, job);
+  const auto entries = value.list();
+  if (entries.size() > most_profiles)
+    throw value.value_error(fmt::format("more than {} profiles", most_profiles));
+  for (const YamlValue& entry : entries) read_profile_entry(entry, open, job);
 }
 
 CommVolumes read_comm_cost(const YamlValue& value) {
@@ -188,7 +149,9 @@ CommVolumes read_comm_cost(const YamlValue& value) {
 
 }  // namespace
 
-Job parse_job(std::string text, std::string file) {
+namespace {
+
+Job parse_job(std::string text, std::string file, const FileReader& open) {
   const YamlDocument document(std::move(text), std::move(file));
   const YamlMap map = versioned_map(
       document, "a job",
@@ -199,13 +162,23 @@ Job parse_job(std::string text, std::string file) {
   job.training = read_training(map.required("training"));
   if (const auto parallelism = map.optional("parallelism")) job.parallelism = read_parallelism(*parallelism);
   if (const auto compression = map.optional("compression")) job.compression = read_compression(*compression);
-  if (const auto profile = map.optional("profile")) job.profile = read_profile(*profile);
+  if (const auto profile = map.optional("profile")) read_profiles(*profile, open, job);
   if (const auto volumes = map.optional("comm_cost")) job.comm_cost = read_comm_cost(*volumes);
   return job;
 }
 
+}  // namespace
+
+Job parse_job(std::string text, std::string file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  return parse_job(std::move(text), std::move(file),
+                   [&](const YamlValue& name) { return read_named_file(name, folder, yaml_size_limit); });
+}
+
 Job default_job() {
-  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml");
+  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml", [](const YamlValue&) {
+    return NamedFile{"configs/profiles/v100.json", std::string(v100_json)};
+  });
 }
 
 Job read_job(const std::filesystem::path& file) {

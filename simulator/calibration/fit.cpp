@@ -22,7 +22,7 @@ using Vector = Eigen::Vector4d;
 const Vector scale(0.1, 1e-3, 0.1, 0.1);
 
 Vector to_vector(const SimConstants& constants) {
-  return Vector(constants.compute_efficiency, constants.message_overhead_s, constants.network_efficiency,
+  return Vector(constants.compute_scale, constants.message_overhead_s, constants.network_efficiency,
                 constants.iteration_overhead_s)
       .cwiseQuotient(scale);
 }
@@ -32,16 +32,16 @@ SimConstants to_constants(const Vector& vector) {
   return {v[0], v[1], v[2], v[3]};
 }
 
-/// What makes sense: shares in (0, 1], times ≥ 0; of what is known, the one value.
+/// What makes sense: a scale above 0, a share in (0, 1], times ≥ 0; of what is known, the one value.
 struct Bounds {
   Vector low, high;
   Vector nearest(const Vector& x) const { return x.cwiseMax(low).cwiseMin(high); }
 };
 
 Bounds bounds_of(const KnownConstants& known) {
-  constexpr double least_share = 0.01, most_seconds = 1e6;
-  Vector low(least_share, 0, least_share, 0), high(1, most_seconds, 1, most_seconds);
-  const std::array values = {known.compute_efficiency, known.message_overhead_s, known.network_efficiency,
+  constexpr double least = 0.01, most_scale = 100, most_seconds = 1e6;
+  Vector low(least, 0, least, 0), high(most_scale, most_seconds, 1, most_seconds);
+  const std::array values = {known.compute_scale, known.message_overhead_s, known.network_efficiency,
                              known.iteration_overhead_s};
   for (Eigen::Index i = 0; i < low.size(); ++i)
     if (const auto& value = values[static_cast<std::size_t>(i)]) low[i] = high[i] = *value;

@@ -27,13 +27,14 @@ std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Sim
 
 /// Constants that were measured by themselves and are not fitted.
 struct KnownConstants {
-  std::optional<double> compute_efficiency = {}, message_overhead_s = {}, network_efficiency = {},
+  std::optional<double> compute_scale = {}, message_overhead_s = {}, network_efficiency = {},
                         iteration_overhead_s = {};
 };
 
 /// The constants with the least sum of squared relative errors: Levenberg and Marquardt's method in an active
-/// set, with derivatives by differences, shares kept in (0, 1] and times ≥ 0. The sum has several minima, so
-/// the best of the fits from several fixed starts is taken. Throws Error for fewer than four runs.
+/// set, with derivatives by differences, the scale kept above 0, the share in (0, 1], times ≥ 0. The sum has
+/// several minima, so the best of the fits from several fixed starts is taken. Throws Error for fewer than
+/// four runs.
 SimConstants fitted_constants(std::span<const MeasuredRun> runs, const KnownConstants& known, int threads);
 
 }  // namespace dtfm

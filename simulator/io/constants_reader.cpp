@@ -29,8 +29,8 @@ SimConstants parse_constants(std::string text, std::string file) {
   const YamlDocument document(std::move(text), std::move(file));
   const YamlMap map = versioned_map(
       document, "the constants of the simulator",
-      {"version", "compute_efficiency", "message_overhead", "network_efficiency", "iteration_overhead"});
-  return {share(map, "compute_efficiency"), map.required("message_overhead").seconds().value(),
+      {"version", "compute_scale", "message_overhead", "network_efficiency", "iteration_overhead"});
+  return {map.required("compute_scale").positive_number(), map.required("message_overhead").seconds().value(),
           share(map, "network_efficiency"), map.required("iteration_overhead").seconds().value()};
 }
 

@@ -25,7 +25,7 @@ class IterationGraph {
   IterationGraph(const SimProblem& problem, const Plan& plan)
       : job_(problem.job),
         plan_(plan),
-        model_(problem.job, problem.topology, problem.constants),
+        model_(problem, plan),
         builder_(problem.topology, problem.constants),
         overhead_(problem.constants.iteration_overhead_s) {}
 

@@ -212,15 +212,12 @@ int PipelineGraph::compute(int stage, const Operation& operation, int rank, std:
 int PipelineGraph::backward_by_layers(int stage, const TaskLabel& label, int rank,
                                       std::span<const int> after) {
   const auto [begin, end] = pipeline_.stages[at(stage)].layers;
-  double flops = 0;
-  for (int layer = begin; layer < end; ++layer) flops += model_.backward_flops(layer);
   int task = no_index;
   for (int layer = end - 1; layer >= begin; --layer) {
     TaskLabel of = label;
     of.layer = layer;
-    const double share = flops > 0 ? model_.backward_flops(layer) / flops : 0;
     const std::array before{task};
-    task = builder_.compute(device_of(stage, rank), loads_[at(stage)].backward_s * share,
+    task = builder_.compute(device_of(stage, rank), model_.backward_s(pipeline_.stages[at(stage)], layer),
                             task == no_index ? after : std::span<const int>(before), of);
     ends_.gradients[at(layer)][at(rank)] = task;
   }

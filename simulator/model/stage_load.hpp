@@ -4,16 +4,16 @@
 
 #include <vector>
 
-#include "planner/core/job.hpp"
+#include "planner/core/layer_times.hpp"
 #include "planner/core/plan.hpp"
-#include "planner/core/topology.hpp"
-#include "simulator/model/constants.hpp"
+#include "simulator/problem.hpp"
 
 namespace dtfm {
 
 /// Of one device; with tensor parallelism, of each device of the stage.
 struct StageLoad {
   double forward_s = 0, backward_s = 0;  // of a micro-batch; backward with what is computed again
+  double update_s = 0;                   // the optimizer's step, once an iteration
   double model_flops = 0;       // of a micro-batch, forward and backward, without what is computed again
   double output_bytes = 0;      // activations of a micro-batch that go on; their gradients come back
   double gradient_bytes = 0;    // that are exchanged, of all its layers
@@ -25,10 +25,9 @@ struct StageLoad {
 
 /// The loads of the stages of one job on one topology.
 ///
-/// Times are FLOPs ÷ (peak of the GPU · efficiency · speed of the device). Backward with recomputation `full`
-/// includes the forward of the blocks, `selective` that of their attention cores; final norm, head and loss
-/// are computed once, their backward after their forward. Tensor parallelism divides times, messages and
-/// memory evenly; its own messages inside a stage are not modelled, and the slowest device sets the pace.
+/// Times are those of LayerTimes, times the constants' compute scale. Tensor parallelism divides messages and
+/// memory evenly, but for activations that every device keeps whole; its own messages inside a stage are not
+/// modelled, and the slowest device sets the pace.
 ///
 /// A micro-batch holds, from its forward to its backward: the activations of every layer (none), those
 /// without the attention core (selective), or the inputs of the layers (full); and
@@ -38,30 +37,29 @@ struct StageLoad {
 /// each, in and out, activations and gradients).
 class LoadModel {
  public:
-  /// The arguments must outlive this. Throws Error for a profile that is a file.
-  LoadModel(const Job& job, const Topology& topology, const SimConstants& constants);
+  /// For stages with the tensor degrees of `plan`. `problem` must outlive this. Throws Error for a profile of
+  /// another model.
+  LoadModel(const SimProblem& problem, const Plan& plan);
 
-  /// Throws Error when the speed of a device cannot be known: no GPU given, or one without a peak.
+  /// Throws Error where the time on a device cannot be known (LayerTimes).
   StageLoad of(const Stage& stage) const;
+  /// Of the backward of a stage, what its layer takes.
+  double backward_s(const Stage& stage, int layer) const;
   /// That a replica exchanges of one layer's gradients; `tied` with the first layer's copy, if it has one.
   double gradient_bytes(int layer, bool tied) const;
-  /// Of a sequence, with what is computed again.
-  double backward_flops(int layer) const;
+  /// See LayerTimes.
+  const std::vector<std::string>& notes() const { return times_.notes(); }
   int layers() const { return static_cast<int>(chain_.size()); }
 
  private:
-  double flops_per_second(const Stage& stage) const;
+  LayerTime time_of(const Stage& stage, int layer) const;
   double input_bytes(int layer) const;
   double kept_bytes(const Stage& stage) const;
 
   const Job& job_;
-  const Topology& topology_;
-  double efficiency_;
+  double scale_;
+  LayerTimes times_;
   std::vector<Layer> chain_;
 };
-
-/// `LoadModel::of` for once.
-StageLoad stage_load(const Job& job, const Topology& topology, const SimConstants& constants,
-                     const Stage& stage);
 
 }  // namespace dtfm

@@ -21,7 +21,7 @@ struct Table {
 };
 
 Table table_of(const SimProblem& problem, const Plan& plan) {
-  const LoadModel model(problem.job, problem.topology, problem.constants);
+  const LoadModel model(problem, plan);
   Table table;
   for (const Pipeline& pipeline : computed_stages(problem.job, plan).pipelines) {
     if (table.most.size() < pipeline.stages.size()) table.most.resize(pipeline.stages.size());

@@ -21,9 +21,7 @@ struct Source {
 class FetchList {
  public:
   FetchList(const SimProblem& problem, const Plan& computed, const std::vector<bool>& fresh)
-      : problem_(problem),
-        loads_(problem.job, problem.topology, problem.constants),
-        busy_s_(at(problem.topology.size())) {
+      : problem_(problem), loads_(problem, computed), busy_s_(at(problem.topology.size())) {
     for (const Pipeline& pipeline : computed.pipelines)
       for (const Stage& stage : pipeline.stages)
         for (int rank = 0; at(rank) < stage.devices.size(); ++rank)

@@ -21,7 +21,9 @@ TEST_CASE("results come back in index order for any number of threads") {
   for (int threads : {2, 3, 8}) CHECK(parallel_map(1000, threads, third_number) == alone);
 }
 
-TEST_CASE("no tasks give no results") { CHECK(parallel_map(0, 4, [](int task) { return task; }).empty()); }
+TEST_CASE("no tasks give no results") {
+  CHECK(parallel_map(0, 4, [](int task) { return task; }).empty());
+}
 
 TEST_CASE("the failure of the smallest index is the one that is seen, for any number of threads") {
   const auto fails_from_40 = [](int task) {

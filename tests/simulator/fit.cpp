@@ -28,7 +28,7 @@ std::vector<MeasuredRun> runs_with(const SimConstants& truth) {
 TEST_CASE("constants are found again from the iterations that were simulated with them") {
   for (const SimConstants& truth : {SimConstants{0.4, 0.05, 0.9, 3}, SimConstants{0.7, 0.2, 0.6, 0}}) {
     const SimConstants fitted = fitted_constants(runs_with(truth), {}, 1);
-    CHECK(fitted.compute_efficiency == Approx(truth.compute_efficiency).epsilon(0.01));
+    CHECK(fitted.compute_scale == Approx(truth.compute_scale).epsilon(0.01));
     CHECK(fitted.message_overhead_s == Approx(truth.message_overhead_s).epsilon(0.05));
     CHECK(fitted.network_efficiency == Approx(truth.network_efficiency).epsilon(0.01));
     CHECK(fitted.iteration_overhead_s == Approx(truth.iteration_overhead_s).epsilon(0.02).margin(0.02));
@@ -38,7 +38,7 @@ TEST_CASE("constants are found again from the iterations that were simulated wit
 TEST_CASE("what is known is not fitted") {
   const SimConstants truth{0.4, 0.05, 0.9, 3};
   const SimConstants fitted = fitted_constants(runs_with(truth), {{}, 0.05, 0.9, {}}, 1);
-  CHECK(fitted.compute_efficiency == Approx(0.4).epsilon(1e-3));
+  CHECK(fitted.compute_scale == Approx(0.4).epsilon(1e-3));
   CHECK(fitted.message_overhead_s == 0.05);
   CHECK(fitted.network_efficiency == 0.9);
   CHECK(fitted.iteration_overhead_s == Approx(3).epsilon(1e-3));
@@ -61,7 +61,7 @@ TEST_CASE("where a constant lies on its bound, the others still have the least s
     for (const double message : {0.9, 1.0, 1.1})
       for (const double network : {0.97, 1.0})
         for (const double iteration : {0.95, 1.0, 1.05}) {
-          const SimConstants other{best.compute_efficiency * compute, best.message_overhead_s * message,
+          const SimConstants other{best.compute_scale * compute, best.message_overhead_s * message,
                                    network, best.iteration_overhead_s * iteration};
           CAPTURE(compute, message, network, iteration);
           CHECK(squares(other) >= least * (1 - 1e-3));

@@ -1,6 +1,6 @@
 #include "simulator/model/stage_load.hpp"
 
-#include "simulator/model/optimizer.hpp"
+#include "planner/core/model_state.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
@@ -26,15 +26,23 @@ Topology two_devices() {
   return flat_topology({2}, link_of(0, 1e9), link_of(0, 1e9));
 }
 
+StageLoad stage_load(const Job& job, const Topology& topology, const Stage& stage,
+                     const SimConstants& constants = {}) {
+  const SimProblem problem{topology, job, constants};
+  Plan plan;
+  plan.pipelines = {{1, {stage}}};
+  return LoadModel(problem, plan).of(stage);
+}
+
 StageLoad load_of(const Job& job, std::pair<int, int> layers, SimConstants constants = {}) {
-  return stage_load(job, two_devices(), constants, {layers, {0}});
+  return stage_load(job, two_devices(), {layers, {0}}, constants);
 }
 
 }  // namespace
 
-TEST_CASE("times are FLOPs over peak, efficiency and speed") {
+TEST_CASE("times are those of the layers, scaled, over speed") {
   SimConstants constants;
-  constants.compute_efficiency = 0.5;       // of 1 TFLOP/s
+  constants.compute_scale = 2;              // at 1 TFLOP/s
   const double block = 2 * 32768 / 0.5e12;  // of two sequences
   const StageLoad load = load_of(tiny_transformer("none"), {1, 3}, constants);
   CHECK(load.forward_s == Approx(2 * block));
@@ -51,10 +59,10 @@ TEST_CASE("times are FLOPs over peak, efficiency and speed") {
 
   Topology slow = two_devices();
   slow.devices[0].speed = 0.25;
-  CHECK(stage_load(tiny_transformer("none"), slow, constants, {{1, 3}, {0}}).forward_s == Approx(8 * block));
+  CHECK(stage_load(tiny_transformer("none"), slow, {{1, 3}, {0}}, constants).forward_s == Approx(8 * block));
   Job job = tiny_transformer("none");
-  job.profile = ProfileSource{"", 0.1};
-  CHECK(load_of(job, {1, 3}, constants).forward_s == Approx(10 * block));
+  job.efficiency = 0.1;
+  CHECK(load_of(job, {1, 3}, constants).forward_s == Approx(10 * 2 * block));
 }
 
 // 96 b s h² (1 + s / 6h) for a layer with full recomputation (Narayanan et al.), 962.1 GFLOP for GPT-3 XL, of
@@ -144,7 +152,7 @@ TEST_CASE("tensor parallelism divides everything; the slowest device sets the pa
   Topology topology = two_devices();
   topology.devices[1].speed = 0.5;
   const Job job = tiny_transformer("full");
-  const StageLoad one = load_of(job, {1, 3}), two = stage_load(job, topology, {}, {{1, 3}, {0, 1}});
+  const StageLoad one = load_of(job, {1, 3}), two = stage_load(job, topology, {{1, 3}, {0, 1}});
   CHECK(two.forward_s == Approx(one.forward_s));
   CHECK(two.backward_s == Approx(one.backward_s));
   CHECK(two.output_bytes == one.output_bytes / 2);
@@ -157,16 +165,12 @@ TEST_CASE("a speed that cannot be known is an error") {
   Topology topology = two_devices();
   topology.gpus[0].peak.reset();
   const Job job = tiny_transformer("none");
-  CHECK(
-      error_of([&] {
-        stage_load(job, topology, {}, {{0, 1}, {0}});
-      }) ==
-      "the speed of device s0/0 is not known: GPU one has no `peak`; give it one in `gpus` of the topology");
+  CHECK(error_of([&] {
+          stage_load(job, topology, {{0, 1}, {0}});
+        }) ==
+        "device s0/0: times on GPU one cannot be estimated: its entry in the catalogue has no peak for fp16");
   topology.devices[0].gpu = -1;
   CHECK(error_of([&] {
-          stage_load(job, topology, {}, {{0, 1}, {0}});
+          stage_load(job, topology, {{0, 1}, {0}});
         }) == "the speed of device s0/0 is not known: the topology gives it no `gpu`");
-  Job profiled = job;
-  profiled.profile = ProfileSource{"v100.json", 0.4};
-  CHECK_THAT(error_of([&] { load_of(profiled, {0, 1}); }), contains("not supported yet"));
 }

@@ -40,7 +40,7 @@ struct Replicas {
     plan = plan_of(problem.job, 1, replicas, 2);
     scenario.detection_s = 1;
     // Of the 16 bytes a parameter: its fp32 copy and the two moments, of 4 bytes each.
-    REQUIRE(stage_load(problem.job, problem.topology, problem.constants, plan.pipelines[0].stages[0])
+    REQUIRE(LoadModel(problem, plan).of(plan.pipelines[0].stages[0])
                 .weight_bytes == 12e6);
   }
 

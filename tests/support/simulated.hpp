@@ -18,7 +18,10 @@ namespace dtfm {
 inline Topology flat_topology(const std::vector<int>& per_site, Link inside, Link between) {
   Topology topology;
   topology.name = "flat";
-  topology.gpus = {{"one", Bytes(16e9), FlopsPerSecond(1e12)}};
+  Gpu gpu{"one", Bytes(16e9), FlopsPerSecond(1e12)};
+  gpu.peak_fp32 = gpu.peak;
+  gpu.memory_bandwidth = unlimited;  // layers take their FLOPs' time
+  topology.gpus = {gpu};
   RuleLinks rules;
   const auto sites = static_cast<Eigen::Index>(per_site.size());
   rules.links = {inside, between};

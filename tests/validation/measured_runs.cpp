@@ -39,7 +39,8 @@ MeasuredRun run_of(const std::string& network, const Topology& topology, Job job
 
 std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
   const std::string file = folder + "/measured.csv", text = read_file(file, 1 << 20);
-  const Job job = read_job(folder + "/job.yaml");
+  Job job = read_job(folder + "/job.yaml");
+  job.profiles = default_job().profiles;  // configs/profiles/v100.json
   std::map<std::string, Topology> topologies;
   std::vector<MeasuredRun> runs;
   CsvTable table(text, file);

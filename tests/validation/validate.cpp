@@ -13,9 +13,9 @@ namespace {
 
 void print(const char* what, const SimConstants& constants) {
   fmt::print(
-      "{:16} compute efficiency {:.4f}, message overhead {:.3f} ms, network efficiency {:.4f}, "
+      "{:16} compute scale {:.4f}, message overhead {:.3f} ms, network efficiency {:.4f}, "
       "iteration overhead {:.3f} s\n",
-      what, constants.compute_efficiency, constants.message_overhead_s * 1e3, constants.network_efficiency,
+      what, constants.compute_scale, constants.message_overhead_s * 1e3, constants.network_efficiency,
       constants.iteration_overhead_s);
 }
 

@@ -1,4 +1,4 @@
-#include "simulator/model/optimizer.hpp"
+#include "planner/core/model_state.hpp"
 
 #include <string_view>
 

@@ -1,0 +1,120 @@
+#include "planner/core/layer_times.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+bool same_layers(Transformer a, Transformer b) {
+  a.layers = b.layers = 0;
+  a.positions = b.positions = 0;  // they cost parameters, not time
+  return a == b;
+}
+
+void check_fits(const LayerProfile& profile, const Job& job) {
+  const auto complaint = [&](const std::string& what) {
+    return Error("", fmt::format("the profile of GPU {} ({}) is not of this job: {}", profile.gpu,
+                                 profile.model, what));
+  };
+  if (profile.precision != job.training.precision)
+    throw complaint(
+        fmt::format("it is of precision {}, the job of {}", profile.precision, job.training.precision));
+  const auto* model = std::get_if<Transformer>(&job.model);
+  if (model && profile.shape && !same_layers(*model, *profile.shape))
+    throw complaint("its transformer has other sizes");
+}
+
+/// What `training.recompute` does again, of a forward.
+double recomputed_share(const Layer& kind, const std::string& recompute) {
+  if (kind.forward.value() == 0) return 0;
+  if (recompute == "full") return 1 - kind.head / kind.forward;
+  return recompute == "selective" ? kind.attention / kind.forward : 0;
+}
+
+const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
+  const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),
+                                  [&](const LayerProfile& profile) { return profile.gpu == gpu.name; });
+  return found == job.profiles.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+LayerTimes::LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline,
+                       std::vector<int> tensors)
+    : job_(job),
+      topology_(topology),
+      kinds_(layer_kinds(job.model, bytes_per_number(job.training))),
+      tensors_(std::move(tensors)) {
+  for (const LayerProfile& profile : job.profiles) check_fits(profile, job);
+  std::vector<bool> is_used(topology.gpus.size());
+  for (const Device& device : topology.devices)
+    if (device.gpu >= 0) is_used[at(device.gpu)] = true;
+  times_.resize(topology.gpus.size());
+  for (std::size_t gpu = 0; gpu < topology.gpus.size(); ++gpu) {
+    if (!is_used[gpu]) continue;
+    for (const int tensor : tensors_) {
+      times_[gpu].push_back(times_on(topology.gpus[gpu], tensor, roofline));
+      if (times_[gpu].back().is_extrapolated)
+        notes_.push_back(fmt::format(
+            "times on GPU {} are extrapolated: its profile is not of micro-batch {} at tensor degree {}",
+            topology.gpus[gpu].name, job.training.micro_batch, tensor));
+    }
+    if (!profile_of(job, topology.gpus[gpu]))
+      notes_.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it",
+                                   topology.gpus[gpu].name));
+  }
+}
+
+LayerTimes::Times LayerTimes::times_on(const Gpu& gpu, int tensor, const Roofline& roofline) const {
+  const LayerProfile* profile = profile_of(job_, gpu);
+  const auto row_of = [&](const Layer& kind) {
+    return job_.efficiency
+               ? analytic_row(gpu, kind, job_.training, *job_.efficiency, job_.training.micro_batch, tensor)
+               : estimated_row(gpu, kind, job_.training, roofline, job_.training.micro_batch, tensor);
+  };
+  Times times;
+  try {
+    for (const Layer& kind : kinds_.kinds) {
+      ProfiledTime time;
+      if (profile) {
+        time = profiled_time(*profile, kind.name, job_.training.micro_batch, tensor);
+        times.is_extrapolated = times.is_extrapolated || time.extrapolated;
+      } else {
+        const ProfileRow row = row_of(kind);
+        time = {row.forward.median_s, row.backward.median_s, row.update.median_s};
+      }
+      const double again = time.forward_s * recomputed_share(kind, job_.training.recompute);
+      times.of_kind.push_back({time.forward_s, time.backward_s + again, time.update_s});
+    }
+  } catch (const Error& error) {
+    times.error = error.what();
+  }
+  return times;
+}
+
+LayerTime LayerTimes::of(int layer, int device, int tensor) const {
+  const Device& it = topology_.devices[at(device)];
+  if (it.gpu < 0)
+    throw Error("",
+                fmt::format("the speed of device {} is not known: the topology gives it no `gpu`", it.id));
+  const auto degree = std::find(tensors_.begin(), tensors_.end(), tensor);
+  DTFM_ASSERT(degree != tensors_.end());
+  const Times& times = times_[at(it.gpu)][static_cast<std::size_t>(degree - tensors_.begin())];
+  if (!times.error.empty()) throw Error("", fmt::format("device {}: {}", it.id, times.error));
+  LayerTime sum;
+  for (const int kind : kinds_.of_layer[at(layer)]) {
+    const LayerTime& time = times.of_kind[at(kind)];
+    sum.forward_s += time.forward_s / it.speed;
+    sum.backward_s += time.backward_s / it.speed;
+    sum.update_s += time.update_s / it.speed;
+  }
+  return sum;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,53 @@
+// Seconds that a layer of the job takes on a device: the one place where profiles and estimates become times.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/core/job.hpp"
+#include "planner/core/layer_profile.hpp"
+#include "planner/core/roofline.hpp"
+#include "planner/core/topology.hpp"
+
+namespace dtfm {
+
+/// Of one micro-batch; the update, of an iteration.
+struct LayerTime {
+  double forward_s = 0, backward_s = 0, update_s = 0;  // backward with what is computed again
+};
+
+/// For every GPU of the topology: the job's profile of it, else an estimate (the job's `efficiency`, else the
+/// roofline).
+class LayerTimes {
+ public:
+  /// `tensors`: the degrees that will be asked for. Throws Error for a profile of another model or precision.
+  LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline, std::vector<int> tensors);
+
+  /// Layer of the chain on `device` (index into Topology::devices), one of `tensor` that share it.
+  /// Recomputation `full` adds the forward of all kinds but the head to the backward, `selective` the
+  /// attention core's share of it. Throws Error where the time cannot be known: no GPU given, no profile of
+  /// it and no peak, or a profile without the layer.
+  LayerTime of(int layer, int device, int tensor) const;
+
+  /// What a reader of the numbers should know: GPUs without a profile, micro-batch sizes outside the measured
+  /// ones.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  /// Of all layers of one GPU at one tensor degree; an empty list and the reason where they cannot be known.
+  struct Times {
+    std::vector<LayerTime> of_kind;
+    bool is_extrapolated = false;
+    std::string error;
+  };
+  Times times_on(const Gpu& gpu, int tensor, const Roofline& roofline) const;
+
+  const Job& job_;
+  const Topology& topology_;
+  LayerKinds kinds_;
+  std::vector<int> tensors_;
+  std::vector<std::vector<Times>> times_;  // [GPU][index of the tensor degree]
+  std::vector<std::string> notes_;
+};
+
+}  // namespace dtfm

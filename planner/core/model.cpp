@@ -1,0 +1,154 @@
+#include "planner/core/model.hpp"
+
+#include <map>
+#include <utility>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+/// The numbers of a transformer, with what is left to a default filled in.
+struct Shape {
+  explicit Shape(const Transformer& model)
+      : h(model.hidden),
+        a(model.heads),
+        kv(model.kv_heads > 0 ? h * model.kv_heads / a : h),
+        f(model.feed_forward > 0 ? model.feed_forward : 4 * h),
+        s(model.sequence),
+        v(model.vocabulary),
+        positions(model.positions > 0 ? model.positions : s),
+        norm(model.rms_norm ? h : 2 * h) {}
+  double h, a, kv, f, s, v, positions, norm;  // kv: width of keys, and of values; norm: its parameters
+};
+
+/// Weights of the matrices of a block.
+double matrices(const Transformer& model, const Shape& n) {
+  return 2 * n.h * n.h + 2 * n.h * n.kv + (model.gated ? 3 : 2) * n.h * n.f;
+}
+
+double biases(const Transformer& model, const Shape& n) {
+  if (!model.biases) return 0;
+  return 2 * n.h + 2 * n.kv + (model.gated ? 2 : 1) * n.f + n.h;
+}
+
+Layer block(const Transformer& model, double precision) {
+  const Shape n(model);
+  Layer layer;
+  layer.name = "block";
+  layer.parameters = matrices(model, n) + biases(model, n) + 2 * n.norm;
+  layer.attention = Flops(4 * n.s * n.s * n.h);
+  layer.forward = Flops(2 * n.s * matrices(model, n)) + layer.attention;
+  layer.backward = 2 * layer.forward;
+  layer.output = Bytes(2 * n.s * n.h * precision);
+  if (!model.flash_attention) layer.attention_memory = Bytes(5 * n.a * n.s * n.s * precision);
+  const double norms = 4 * n.s * n.h, attention = 7 * n.s * n.h + 4 * n.s * n.kv,
+               mlp = 3 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f;
+  layer.activation_memory = Bytes((norms + attention + mlp) * precision) + layer.attention_memory;
+  // Norms with their inputs, the inputs of attention and MLP, two masks of dropout.
+  layer.replicated_memory = Bytes(10 * n.s * n.h * precision);
+  return layer;
+}
+
+Layer embedding(const Transformer& model, double precision) {
+  const Shape n(model);
+  Layer layer;
+  layer.name = "embedding";
+  layer.parameters = n.v * n.h;
+  if (model.learned_positions) layer.parameters += n.positions * n.h;
+  if (model.encoder) layer.parameters += 2 * n.h + n.norm;
+  layer.output = Bytes(2 * n.s * n.h * precision);
+  layer.activation_memory = layer.replicated_memory = Bytes(8 * n.s + n.s * n.h);
+  return layer;
+}
+
+Layer head(const Transformer& model, double precision) {
+  const Shape n(model);
+  Layer layer;
+  layer.name = "head";
+  const double transform = n.h * n.h + n.h;
+  layer.parameters = n.v * n.h;
+  if (model.tied) layer.tied_parameters = n.v * n.h;
+  // Pooler, transform with its norm, and a bias for the vocabulary; else the final norm.
+  layer.parameters += model.encoder ? 2 * transform + n.norm + n.v : n.norm;
+  layer.forward = Flops(2 * n.s * n.h * n.v + (model.encoder ? 2 * n.s * n.h * n.h : 0));
+  layer.backward = 2 * layer.forward;
+  layer.head = layer.forward;
+  layer.output = Bytes(2 * n.s * n.h * precision);  // the logits go nowhere: what a layer more would get
+  layer.activation_memory = Bytes((4 * n.s * n.h + 4 * n.s * n.v) * precision);
+  return layer;
+}
+
+LayerKinds transformer_kinds(const Transformer& model, double number_bytes) {
+  const double precision = number_bytes / 2;  // the sizes are those of 16-bit numbers
+  LayerKinds result{{embedding(model, precision), block(model, precision), head(model, precision)}, {}};
+  result.of_layer.assign(at(model.layers), {1});
+  result.of_layer.front() = {0, 1};
+  result.of_layer.back().push_back(2);
+  return result;
+}
+
+LayerKinds chain_kinds(const LayerChain& model) {
+  LayerKinds result;
+  std::map<Layer, int> numbers;
+  for (const Layer& layer : model.layers) {
+    const auto [place, is_new] = numbers.emplace(layer, static_cast<int>(result.kinds.size()));
+    if (is_new) result.kinds.push_back(layer);
+    result.of_layer.push_back({place->second});
+  }
+  return result;
+}
+
+/// One after the other.
+Layer joined(Layer first, const Layer& second) {
+  first.parameters += second.parameters;
+  first.tied_parameters += second.tied_parameters;
+  first.forward += second.forward;
+  first.backward += second.backward;
+  first.attention += second.attention;
+  first.head += second.head;
+  first.output = second.output;
+  first.activation_memory += second.activation_memory;
+  first.attention_memory += second.attention_memory;
+  first.replicated_memory += second.replicated_memory;
+  return first;
+}
+
+}  // namespace
+
+int layer_count(const Model& model) {
+  if (const auto* transformer = std::get_if<Transformer>(&model)) return transformer->layers;
+  return static_cast<int>(std::get<LayerChain>(model).layers.size());
+}
+
+int sequence_length(const Model& model) {
+  return std::visit([](const auto& kind) { return kind.sequence; }, model);
+}
+
+LayerKinds layer_kinds(const Model& model, double number_bytes) {
+  if (const auto* transformer = std::get_if<Transformer>(&model))
+    return transformer_kinds(*transformer, number_bytes);
+  return chain_kinds(std::get<LayerChain>(model));
+}
+
+std::vector<Layer> layer_chain(const LayerKinds& kinds) {
+  std::vector<Layer> chain;
+  for (const std::vector<int>& parts : kinds.of_layer) {
+    chain.push_back(kinds.kinds[at(parts.front())]);
+    for (std::size_t i = 1; i < parts.size(); ++i)
+      chain.back() = joined(std::move(chain.back()), kinds.kinds[at(parts[i])]);
+  }
+  return chain;
+}
+
+double parameters_of(const std::vector<Layer>& chain, std::pair<int, int> layers) {
+  const auto [begin, end] = layers;
+  double sum = 0;
+  for (int layer = begin; layer < end; ++layer) {
+    sum += chain[at(layer)].parameters;
+    if (begin == 0) sum -= chain[at(layer)].tied_parameters;
+  }
+  return sum;
+}
+
+}  // namespace dtfm

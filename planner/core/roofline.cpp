@@ -1,0 +1,92 @@
+#include "planner/core/roofline.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/model_state.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Of one kind on one of `tensor` devices, a micro-batch.
+struct Work {
+  double flops = 0, bytes = 0, state_bytes = 0;
+};
+
+Work work_of(const Layer& kind, const Training& training, int micro_batch, int tensor) {
+  const double whole = kind.replicated_memory.value(), divided = kind.activation_memory.value() - whole;
+  const double parameters = kind.parameters / tensor;
+  return {kind.forward.value() * micro_batch / tensor,
+          (whole + divided / tensor) * micro_batch + parameters * bytes_per_number(training),
+          parameters * parameter_bytes(training).held};
+}
+
+double peak_or_error(const Gpu& gpu, const Training& training) {
+  const auto peak = peak_of(gpu, training.precision);
+  if (!peak)
+    throw Error(
+        "", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no peak for {}",
+                        gpu.name, training.precision));
+  return peak->value();
+}
+
+/// Backward ÷ forward; of what computes nothing, its traffic is the same again.
+double backward_share(const Layer& kind) {
+  return kind.forward.value() > 0 ? kind.backward / kind.forward : 1;
+}
+
+}  // namespace
+
+std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, std::string_view precision) {
+  if (precision == "fp16" || (precision == "bf16" && gpu.peak_tf32)) return gpu.peak;
+  if (precision == "tf32" && gpu.peak_tf32) return gpu.peak_tf32;
+  return gpu.peak_fp32;
+}
+
+ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
+                         const Roofline& roofline, int micro_batch, int tensor) {
+  const double peak = peak_or_error(gpu, training);
+  if (!gpu.memory_bandwidth)
+    throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no "
+                                "`memory_bandwidth`",
+                                gpu.name));
+  const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte;
+  const Work work = work_of(kind, training, micro_batch, tensor);
+  const double forward =
+                   roofline.compute * work.flops / peak + roofline.memory * work.bytes / bytes_per_second,
+               backward = forward * backward_share(kind);
+  return {kind.name,
+          micro_batch,
+          tensor,
+          {forward + roofline.launch_s},
+          {backward + roofline.launch_s},
+          {roofline.update * work.state_bytes / bytes_per_second},
+          {},
+          {}};
+}
+
+ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
+                        int micro_batch, int tensor) {
+  const double forward =
+      work_of(kind, training, micro_batch, tensor).flops / (peak_or_error(gpu, training) * efficiency);
+  return {kind.name, micro_batch, tensor, {forward}, {forward * backward_share(kind)}, {}, {}, {}};
+}
+
+LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& roofline,
+                               std::span<const int> micro_batches, std::span<const int> tensors) {
+  LayerProfile profile;
+  profile.gpu = gpu.name;
+  profile.source = LayerProfile::Source::estimated;
+  profile.derivation =
+      "roofline: peak and memory bandwidth of the data sheet, efficiencies of configs/roofline.yaml";
+  profile.precision = job.training.precision;
+  profile.model = job.name;
+  if (const auto* shape = std::get_if<Transformer>(&job.model)) profile.shape = *shape;
+  for (const Layer& kind : layer_kinds(job.model, bytes_per_number(job.training)).kinds)
+    for (const int tensor : tensors)
+      for (const int micro_batch : micro_batches)
+        profile.rows.push_back(estimated_row(gpu, kind, job.training, roofline, micro_batch, tensor));
+  return profile;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,24 @@
+#include "planner/io/roofline_reader.hpp"
+
+#include <string_view>
+#include <utility>
+
+#include "planner/io/yaml_reader.hpp"
+
+namespace dtfm {
+
+extern const std::string_view roofline_yaml;
+
+Roofline built_in_roofline() {
+  return parse_roofline(std::string(roofline_yaml), "configs/roofline.yaml");
+}
+
+Roofline parse_roofline(std::string text, std::string file) {
+  const YamlDocument document(std::move(text), std::move(file));
+  const YamlMap map = versioned_map(document, "the constants of the roofline",
+                                    {"version", "compute", "memory", "launch", "update"});
+  return {map.required("compute").positive_number(), map.required("memory").positive_number(),
+          map.required("launch").seconds().value(), map.required("update").positive_number()};
+}
+
+}  // namespace dtfm

@@ -1,0 +1,50 @@
+#include "planner/core/layer_profile.hpp"
+
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+ProfileRow row(const std::string& kind, int micro_batch, int tensor, double forward_s) {
+  return {kind, micro_batch, tensor, {forward_s}, {2 * forward_s}, {0.5}, {}, {}};
+}
+
+LayerProfile profile() {
+  LayerProfile profile;
+  profile.gpu = "one";
+  profile.rows = {row("block", 1, 1, 3), row("block", 2, 1, 4), row("block", 8, 1, 10), row("block", 1, 2, 2),
+                  row("head", 2, 1, 6)};
+  return profile;
+}
+
+}  // namespace
+
+TEST_CASE("times between measured micro-batches are on the line through them") {
+  CHECK(profiled_time(profile(), "block", 2, 1).forward_s == 4);
+  CHECK(profiled_time(profile(), "block", 5, 1).forward_s == Approx(7));
+  CHECK(profiled_time(profile(), "block", 5, 1).backward_s == Approx(14));
+  CHECK(profiled_time(profile(), "block", 5, 1).update_s == 0.5);
+  CHECK_FALSE(profiled_time(profile(), "block", 8, 1).extrapolated);
+}
+
+TEST_CASE("times beyond what was measured say so") {
+  // From 4 at 2 and 10 at 8: a second each more.
+  CHECK(profiled_time(profile(), "block", 10, 1).forward_s == Approx(12));
+  CHECK(profiled_time(profile(), "block", 10, 1).extrapolated);
+  // One size alone: in proportion.
+  CHECK(profiled_time(profile(), "head", 4, 1).forward_s == 12);
+  CHECK(profiled_time(profile(), "head", 4, 1).extrapolated);
+  CHECK(profiled_time(profile(), "head", 1, 1).backward_s == 6);
+  // Degree 4 was not measured: a quarter of degree 1.
+  CHECK(profiled_time(profile(), "block", 2, 2).forward_s == 4);
+  CHECK(profiled_time(profile(), "block", 2, 4).forward_s == 1);
+  CHECK(profiled_time(profile(), "block", 2, 4).update_s == 0.125);
+  CHECK(profiled_time(profile(), "block", 2, 4).extrapolated);
+}
+
+TEST_CASE("a layer that the profile does not have is an error") {
+  CHECK(error_of([] { profiled_time(profile(), "blok", 1, 1); }) ==
+        "the profile of GPU one has no layer `blok` for tensor degree 1; it has block, head");
+}

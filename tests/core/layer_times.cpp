@@ -1,0 +1,157 @@
+#include "planner/core/layer_times.hpp"
+
+#include "planner/core/model_state.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// h = 8, s = 16, a = 2, V = 100, two sequences a micro-batch.
+Job tiny_job(const std::string& recompute) {
+  Job job;
+  job.name = "tiny";
+  job.model = Transformer{3, 8, 2, 16, 100};
+  job.training.global_batch = 4;
+  job.training.micro_batch = 2;
+  job.training.recompute = recompute;
+  return job;
+}
+
+constexpr double forward_flops = 24 * 16 * 64 + 4 * 256 * 8, attention_flops = 4 * 256 * 8,
+                 head_flops = 2 * 16 * 8 * 100;
+
+/// 1 TFLOP/s, 100 GB/s.
+Topology one_gpu() {
+  Topology topology;
+  Gpu gpu{"one", Bytes(16e9), FlopsPerSecond(1e12)};
+  gpu.memory_bandwidth = BitsPerSecond(8 * 100e9);
+  topology.gpus = {gpu};
+  Device device;
+  device.id = "d";
+  device.gpu = 0;
+  topology.devices = {device, device};
+  topology.devices[1].speed = 0.5;
+  return topology;
+}
+
+LayerProfile measured() {
+  LayerProfile profile;
+  profile.gpu = "one";
+  profile.precision = "fp16";
+  profile.rows = {{"embedding", 2, 1, {0.25}, {0.5}, {8}, {}, {}},
+                  {"block", 2, 1, {1}, {2}, {16}, {}, {}},
+                  {"head", 2, 1, {4}, {6}, {32}, {}, {}}};
+  return profile;
+}
+
+}  // namespace
+
+TEST_CASE("a profile of the GPU gives the times, kind by kind") {
+  Job job = tiny_job("none");
+  job.profiles = {measured()};
+  const Topology topology = one_gpu();
+  const LayerTimes times(job, topology, {}, {1});
+  CHECK(times.of(0, 0, 1).forward_s == 1.25);
+  CHECK(times.of(1, 0, 1).backward_s == 2);
+  CHECK(times.of(2, 0, 1).forward_s == 5);
+  CHECK(times.of(2, 0, 1).update_s == 48);
+  CHECK(times.of(2, 1, 1).backward_s == 16);  // a device of half the speed
+  CHECK(times.notes().empty());
+}
+
+TEST_CASE("what is computed again is added to the backward") {
+  Job job = tiny_job("full");
+  job.profiles = {measured()};
+  const Topology topology = one_gpu();
+  // The head is not computed again; the embedding has no operations.
+  const LayerTimes full(job, topology, {}, {1});
+  CHECK(full.of(0, 0, 1).backward_s == 0.5 + 2 + 1);
+  CHECK(full.of(2, 0, 1).backward_s == 2 + 1 + 6);
+  job.training.recompute = "selective";
+  CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).backward_s ==
+        Approx(2 + attention_flops / forward_flops));
+}
+
+// compute · F ÷ peak + memory · M ÷ bandwidth + launch, with M what is kept and the weights; 10 of 34 s h are
+// whole.
+TEST_CASE("without a profile, times are those of the roofline") {
+  const Job job = tiny_job("none");
+  const Topology topology = one_gpu();
+  const Roofline roofline{1.5, 3, 1e-6, 4};
+  const LayerTimes times(job, topology, roofline, {1, 2});
+  const double activations = 2 * (34 * 128 + 5 * 2 * 256), weights = 2 * 872;
+  const double compute = 1.5 * 2 * forward_flops / 1e12, memory = 3 * (activations + weights) / 100e9;
+  CHECK(times.of(1, 0, 1).forward_s == Approx(compute + memory + 1e-6));
+  CHECK(times.of(1, 0, 1).backward_s == Approx(2 * (compute + memory) + 1e-6));
+  CHECK(times.of(1, 0, 1).update_s == Approx(4 * 16 * 872 / 100e9));
+  const double whole = 2 * 10 * 128, halved = (activations - whole + weights) / 2;
+  CHECK(times.of(1, 0, 2).forward_s == Approx(compute / 2 + 3 * (whole + halved) / 100e9 + 1e-6));
+  CHECK(times.notes() ==
+        std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
+}
+
+TEST_CASE("with an efficiency, times are FLOPs over its share of the peak") {
+  Job job = tiny_job("full");
+  job.efficiency = 0.25;
+  const Topology topology = one_gpu();
+  const LayerTimes times(job, topology, {}, {1, 4});
+  CHECK(times.of(1, 0, 1).forward_s == Approx(2 * forward_flops / 0.25e12));
+  CHECK(times.of(1, 0, 4).backward_s == Approx(3 * 2 * forward_flops / 1e12));
+  CHECK(times.of(2, 0, 1).backward_s == Approx((3 * forward_flops + 2 * head_flops) * 2 / 0.25e12));
+  CHECK(times.of(2, 0, 1).update_s == 0);
+}
+
+TEST_CASE("peaks are those of the precision") {
+  Gpu old{"V", Bytes(16e9), FlopsPerSecond(125e12)};
+  old.peak_fp32 = FlopsPerSecond(15.7e12);
+  Gpu later = old;
+  later.peak_tf32 = FlopsPerSecond(156e12);
+  CHECK(peak_of(old, "fp16")->value() == 125e12);
+  CHECK(peak_of(old, "bf16")->value() == 15.7e12);
+  CHECK(peak_of(old, "tf32")->value() == 15.7e12);
+  CHECK(peak_of(later, "bf16")->value() == 125e12);
+  CHECK(peak_of(later, "tf32")->value() == 156e12);
+  CHECK(peak_of(later, "fp32")->value() == 15.7e12);
+  later.peak_fp32.reset();
+  CHECK_FALSE(peak_of(later, "fp32"));
+}
+
+TEST_CASE("times beyond the profile are noted") {
+  Job job = tiny_job("none");
+  job.profiles = {measured()};
+  job.training.micro_batch = 4;
+  const Topology topology = one_gpu();
+  const LayerTimes times(job, topology, {}, {1});
+  CHECK(times.of(1, 0, 1).forward_s == 2);
+  CHECK(times.notes() ==
+        std::vector<std::string>{
+            "times on GPU one are extrapolated: its profile is not of micro-batch 4 at tensor degree 1"});
+}
+
+TEST_CASE("a profile of another model or precision is refused, and times that cannot be known") {
+  Job job = tiny_job("none");
+  job.profiles = {measured()};
+  Topology topology = one_gpu();
+  job.profiles[0].precision = "bf16";
+  CHECK(error_of([&] { LayerTimes(job, topology, {}, {1}); }) ==
+        "the profile of GPU one () is not of this job: it is of precision bf16, the job of fp16");
+  job.profiles[0].precision = "fp16";
+  job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
+  CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}); }),
+             contains("its transformer has other sizes"));
+  job.profiles[0].shape = Transformer{99, 8, 2, 16, 100};  // the number of layers means nothing
+  CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).forward_s == 1);
+
+  job.profiles[0].rows.pop_back();
+  CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),
+             contains("device d: the profile of GPU one has no layer `head`"));
+  job.profiles.clear();
+  topology.gpus[0].memory_bandwidth.reset();
+  CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),
+             contains("has no `memory_bandwidth`"));
+  topology.devices[0].gpu = -1;
+  CHECK(error_of([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }) ==
+        "the speed of device d is not known: the topology gives it no `gpu`");
+}

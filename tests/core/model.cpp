@@ -1,0 +1,101 @@
+#include "planner/core/model.hpp"
+
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+Transformer llama_3_8b() {
+  Transformer model{32, 4096, 32, 8192, 128256};
+  model.kv_heads = 8;
+  model.feed_forward = 14336;
+  model.gated = model.rms_norm = true;
+  model.biases = model.learned_positions = model.tied = false;
+  return model;
+}
+
+double all_parameters(const Model& model) {
+  return parameters_of(layer_chain(model, 2), {0, layer_count(model)});
+}
+
+}  // namespace
+
+// GPT-2: 124,439,808 in its published checkpoint; LLaMA-3-8B: 8,030,261,248; BERT-base: 109,482,240 of the
+// encoder with its pooler, and 768² + 768 + 2 · 768 + 30,522 of the masked language model's head, 110.1 M for
+// pre-training.
+TEST_CASE("transformers have the parameters of the published checkpoints") {
+  CHECK(all_parameters(Transformer{12, 768, 12, 1024, 50257}) == 124439808);
+  CHECK(all_parameters(llama_3_8b()) == 8030261248);
+  Transformer bert{12, 768, 12, 512, 30522};
+  bert.encoder = true;
+  CHECK(all_parameters(bert) == 109482240 + 768 * 768 + 768 + 2 * 768 + 30522);
+}
+
+// Vocabulary 50,304, hidden 2048, sequence 2048, head and embedding apart: the first three blocks with the
+// embedding, two blocks, and two with the head and the final norm.
+TEST_CASE("stages of a transformer have the parameters of their blocks, embedding and head") {
+  Transformer model{7, 2048, 16, 2048, 50304};
+  model.tied = false;
+  const std::vector<Layer> chain = layer_chain(Model(model), 2);
+  CHECK(parameters_of(chain, {0, 3}) == 258291712);
+  CHECK(parameters_of(chain, {3, 5}) == 100716544);
+  CHECK(parameters_of(chain, {5, 7}) == 203743232);
+}
+
+// h = 8, s = 16, a = 2: forward 24 s h² + 4 s² h, activations s h (34 + 5 a s ÷ h), of which 10 s h are
+// whole.
+TEST_CASE("a block of GPT has the operations and activations of the papers") {
+  const LayerKinds kinds = layer_kinds(Transformer{3, 8, 2, 16, 100}, 2);
+  REQUIRE(kinds.kinds.size() == 3);
+  const Layer &embedding = kinds.kinds[0], &block = kinds.kinds[1], &head = kinds.kinds[2];
+  CHECK(kinds.of_layer == std::vector<std::vector<int>>{{0, 1}, {1}, {1, 2}});
+  CHECK(block.parameters == 12 * 64 + 13 * 8);
+  CHECK(block.forward.value() == 24 * 16 * 64 + 4 * 256 * 8);
+  CHECK(block.backward.value() == 2 * block.forward.value());
+  CHECK(block.activation_memory.value() == 16 * 8 * (34 + 5 * 2 * 16 / 8));
+  CHECK(block.attention_memory.value() == 5 * 2 * 256);
+  CHECK(block.replicated_memory.value() == 10 * 16 * 8);
+  CHECK(block.output.value() == 2 * 16 * 8);
+  CHECK(embedding.forward.value() == 0);
+  CHECK(embedding.activation_memory.value() == 8 * 16 + 16 * 8);
+  CHECK(head.forward.value() == 2 * 16 * 8 * 100);
+  CHECK(head.activation_memory.value() == 4 * 16 * 8 + 4 * 16 * 100);
+  CHECK(layer_kinds(Transformer{3, 8, 2, 16, 100}, 4).kinds[1].activation_memory.value() ==
+        2 * block.activation_memory.value());
+
+  Transformer flash{3, 8, 2, 16, 100};
+  flash.flash_attention = true;
+  CHECK(layer_kinds(flash, 2).kinds[1].activation_memory.value() == 34 * 16 * 8);
+}
+
+// Queries and output 2 · 4096², keys and values 2 · 4096 · 1024, three matrices of 4096 · 14336; 8192 tokens.
+TEST_CASE("grouped queries and gated MLPs have their own operations and activations") {
+  const Layer block = layer_kinds(llama_3_8b(), 2).kinds[1];
+  const double matrices = 2.0 * 4096 * 4096 + 2.0 * 4096 * 1024 + 3.0 * 4096 * 14336, s = 8192;
+  CHECK(block.parameters == matrices + 2 * 4096);
+  CHECK(block.forward.value() == 2 * s * matrices + 4 * s * s * 4096);
+  // Norms 4 h; input, queries, output of the core and a mask 7 h; keys and values 4 · 1024; MLP's input and
+  // mask 3 h, gate, other factor and product 6 · 14336.
+  CHECK(block.activation_memory.value() == s * (14.0 * 4096 + 4 * 1024 + 6.0 * 14336) + 5 * 32 * s * s);
+}
+
+TEST_CASE("the first and the last layer of a chain are sums of their kinds") {
+  const LayerKinds kinds = layer_kinds(Transformer{1, 8, 2, 16, 100}, 2);
+  CHECK(kinds.of_layer == std::vector<std::vector<int>>{{0, 1, 2}});
+  const Layer only = layer_chain(kinds).front();
+  CHECK(only.forward.value() == kinds.kinds[1].forward.value() + kinds.kinds[2].forward.value());
+  CHECK(only.head.value() == kinds.kinds[2].forward.value());
+  // The vocabulary's matrix once, positions, the block, the final norm.
+  CHECK(parameters_of({only}, {0, 1}) == 800 + 128 + 872 + 16);
+}
+
+TEST_CASE("equal layers of a chain are one kind") {
+  Layer wide, narrow;
+  wide.parameters = 2;
+  narrow.parameters = 1;
+  const LayerKinds kinds = layer_kinds(LayerChain{1, {wide, narrow, wide, wide}}, 2);
+  CHECK(kinds.kinds == std::vector<Layer>{wide, narrow});
+  CHECK(kinds.of_layer == std::vector<std::vector<int>>{{0}, {1}, {0}, {0}});
+  CHECK(layer_chain(kinds) == std::vector<Layer>{wide, narrow, wide, wide});
+}
