@@ -48,11 +48,23 @@ int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int
   return add(task, after, label);
 }
 
+int GraphBuilder::send_in_turn(const Channel& channel, double bytes, double messages,
+                               std::span<const int> after, TaskLabel label) {
+  const int task = send(channel, bytes, after, label);
+  const double latency = topology_.link(channel.from, channel.to).latency.value();
+  result_.graph.tasks.back().overhead = messages * constants_.message_overhead_s + (messages - 1) * latency;
+  return task;
+}
+
 int GraphBuilder::wait(double seconds, std::span<const int> after, TaskLabel label) {
   Task task;
   task.kind = TaskKind::delay;
   task.amount = seconds;
   return add(task, after, label);
+}
+
+int GraphBuilder::join(std::span<const int> tasks, TaskLabel label) {
+  return tasks.size() == 1 ? tasks.front() : wait(0, tasks, label);
 }
 
 LabelledGraph GraphBuilder::take() {

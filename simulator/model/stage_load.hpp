@@ -28,7 +28,8 @@ struct StageLoad {
 /// Times are FLOPs ÷ (peak of the GPU · efficiency · speed of the device). Backward with recomputation `full`
 /// includes the forward of the blocks, `selective` that of their attention cores; final norm, head and loss
 /// are computed once, their backward after their forward. Tensor parallelism divides times, messages and
-/// memory evenly; its own messages inside a stage are not modelled, and the slowest device sets the pace.
+/// memory evenly (that is with sequence parallelism, arXiv 2205.05198), and the slowest device sets the pace;
+/// the all-reduces inside a stage come on top (StageAllReduces).
 ///
 /// A micro-batch holds, from its forward to its backward: the activations of every layer (none), those
 /// without the attention core (selective), or the inputs of the layers (full); and
