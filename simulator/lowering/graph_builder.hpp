@@ -52,6 +52,8 @@ class GraphBuilder {
 
  private:
   int add(const Task& task, std::span<const int> after, const TaskLabel& label);
+  /// Measured between hosts; inside one there is no socket to be served.
+  double overhead_s(const Channel& channel) const;
 
   const Topology& topology_;
   const SimConstants& constants_;

@@ -23,7 +23,7 @@ namespace dtfm {
 /// An all-reduce of S bytes goes around the t devices in the order of their ranks, 2 (t − 1) messages of S /
 /// t from each to the next. Those of all layers are put together, one transfer from each device to the next,
 /// which pays latency and overhead once for every message: n all-reduces over links of B bytes per second
-/// take 2 n (t − 1) (latency + overhead + S / (t B)).
+/// take 2 n (t − 1) (latency + overhead + S / (t B)), without the overhead inside a host.
 class StageAllReduces {
  public:
   /// The first argument must outlive this. Every stage has the same number of devices, at least two.

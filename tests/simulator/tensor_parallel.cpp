@@ -58,17 +58,19 @@ TEST_CASE("all-reduces of a stage go around its ring, message by message") {
     double seconds, all_reduces;  // of a layer and a sequence; of a layer and a micro-batch
   };
   for (const Case& it : {Case{"none", 3, 4}, Case{"selective", 3, 4}, Case{"full", 4, 6}})
-    for (const int t : {2, 4}) {
-      CAPTURE(it.recompute, t);
+    for (const auto& [hosts, t] : {std::pair(1, 2), std::pair(1, 4), std::pair(4, 4)}) {
+      CAPTURE(it.recompute, hosts, t);
       Job job = chain_job(3, 0, 1e6);
       job.training.micro_batch = 5;
       job.training.recompute = it.recompute;
       job.compression.activations = 0.25;  // not of these
-      const SimProblem problem{hosts_with(1, t, link_of(0.003, 8e7), instant), job, {1, 0.002, 0.5, 0}};
+      const Link link = link_of(0.003, 8e7);
+      const SimProblem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
+      const double overhead = hosts > 1 ? 0.002 : 0;  // none inside a host
       const double messages = 2 * 3 * it.all_reduces * 2 * (t - 1);
       const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, t, 2));
       CHECK(makespan_of(lowered) ==
-            Approx(2 * 3 * 5 * it.seconds / t + messages * (0.003 + 0.002 + 5e6 / (t * 4e7))));
+            Approx(2 * 3 * 5 * it.seconds / t + messages * (0.003 + overhead + 5e6 / (t * 4e7))));
       CHECK(bytes_of(lowered, Activity::all_reduce) == Approx(messages * 5e6));
     }
 }
