@@ -21,6 +21,7 @@ KINDS = {
     "C": ("compress", "#999999"),
     "SA": ("activations", "#56b4e9"),
     "SG": ("their gradients", "#f0e442"),
+    "AR": ("inside a stage", "#009e73"),
     "X": ("gradient exchange", "#d55e00"),
     "fetch": ("weights fetched", "#cc79a7"),
 }

@@ -45,8 +45,6 @@ Layer block(const Transformer& model, double precision) {
   const double norms = 4 * n.s * n.h, attention = 7 * n.s * n.h + 4 * n.s * n.kv,
                mlp = 3 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f;
   layer.activation_memory = Bytes((norms + attention + mlp) * precision) + layer.attention_memory;
-  // Norms with their inputs, the inputs of attention and MLP, two masks of dropout.
-  layer.replicated_memory = Bytes(10 * n.s * n.h * precision);
   return layer;
 }
 
@@ -58,7 +56,7 @@ Layer embedding(const Transformer& model, double precision) {
   if (model.learned_positions) layer.parameters += n.positions * n.h;
   if (model.encoder) layer.parameters += 2 * n.h + n.norm;
   layer.output = Bytes(2 * n.s * n.h * precision);
-  layer.activation_memory = layer.replicated_memory = Bytes(8 * n.s + n.s * n.h);
+  layer.activation_memory = Bytes(8 * n.s + n.s * n.h);
   return layer;
 }
 
@@ -110,7 +108,6 @@ Layer joined(Layer first, const Layer& second) {
   first.output = second.output;
   first.activation_memory += second.activation_memory;
   first.attention_memory += second.attention_memory;
-  first.replicated_memory += second.replicated_memory;
   return first;
 }
 

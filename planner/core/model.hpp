@@ -39,7 +39,6 @@ struct Layer {
   Bytes output;                // goes to the next layer
   Bytes activation_memory;     // kept from forward to backward without recomputation, the input among it
   Bytes attention_memory;      // of that, what selective recomputation does not keep
-  Bytes replicated_memory;     // of activation_memory, what every tensor-parallel device keeps whole
 
   friend auto operator<=>(const Layer&, const Layer&) = default;
 };
@@ -79,8 +78,7 @@ struct LayerKinds {
 /// - it keeps, in 16-bit numbers, norms 4 s h, attention 7 s h + 4 s h g ÷ a + 5 a s², MLP 3 s h + 4 s f
 /// (gated: 6 s
 ///   f, for gate, product and the other factor), with the masks of dropout; s h (34 + 5 a s ÷ h) for GPT
-///   (Korthikanti et al., arXiv 2205.05198), of which 5 a s² are the attention core's and 10 s h stay whole
-///   in tensor parallelism;
+///   (Korthikanti et al., arXiv 2205.05198), of which 5 a s² are the attention core's;
 /// - the head: final norm, 2 s h V FLOPs, 4 s h + 4 s V bytes; the embedding 8 s + s h bytes (the same, and
 ///   Megatron-LM's accounting).
 LayerKinds layer_kinds(const Model& model, double number_bytes);

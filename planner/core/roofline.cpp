@@ -14,10 +14,9 @@ struct Work {
 };
 
 Work work_of(const Layer& kind, const Training& training, int micro_batch, int tensor) {
-  const double whole = kind.replicated_memory.value(), divided = kind.activation_memory.value() - whole;
   const double parameters = kind.parameters / tensor;
   return {kind.forward.value() * micro_batch / tensor,
-          (whole + divided / tensor) * micro_batch + parameters * bytes_per_number(training),
+          kind.activation_memory.value() * micro_batch / tensor + parameters * bytes_per_number(training),
           parameters * parameter_bytes(training).held};
 }
 

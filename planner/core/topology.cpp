@@ -42,6 +42,11 @@ void add_devices(const Topology& topology, Hash& hash) {
     hash.add(device.speed);
     hash.add(device.uplink.value());
     hash.add(device.downlink.value());
+    if (device.host_uplink < unlimited ||
+        device.host_downlink < unlimited) {  // else as before there were such
+      hash.add(device.host_uplink.value());
+      hash.add(device.host_downlink.value());
+    }
     hash.add(static_cast<std::uint64_t>(device.price.has_value()));
     hash.add(device.price.value_or(DollarsPerHour()).value());
   }

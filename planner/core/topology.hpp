@@ -39,7 +39,9 @@ struct Device {
   int host = 0;    // unique over the whole topology
   int gpu = -1;    // index into Topology::gpus, −1: not given
   double speed = 1;
+  /// Of everything it sends to other hosts, or gets from them; and the same of all GPUs of its host together.
   BitsPerSecond uplink = unlimited, downlink = unlimited;
+  BitsPerSecond host_uplink = unlimited, host_downlink = unlimited;
   std::optional<DollarsPerHour> price;
 };
 

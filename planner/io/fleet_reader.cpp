@@ -38,6 +38,8 @@ Device device_of(const YamlMap& entry) {
   if (const auto speed = entry.optional("speed")) device.speed = speed->positive_number();
   if (const auto uplink = entry.optional("uplink")) device.uplink = uplink->rate();
   if (const auto downlink = entry.optional("downlink")) device.downlink = downlink->rate();
+  if (const auto uplink = entry.optional("host_uplink")) device.host_uplink = uplink->rate();
+  if (const auto downlink = entry.optional("host_downlink")) device.host_downlink = downlink->rate();
   if (const auto price = entry.optional("price")) device.price = price->price();
   return device;
 }
@@ -75,7 +77,7 @@ class FleetReader {
     const YamlValue devices = topology.required("devices");
     for (const YamlValue& entry : devices.list())
       read_devices(entry.map({"site", "count", "hosts", "gpus_per_host", "name", "gpu", "speed", "uplink",
-                              "downlink", "price"}));
+                              "downlink", "host_uplink", "host_downlink", "price"}));
     if (fleet_.devices.empty()) throw devices.value_error("must not be empty");
     check_names();
     return std::move(fleet_);

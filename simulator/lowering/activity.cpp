@@ -19,6 +19,8 @@ std::string_view letter_of(Activity activity) {
       return "SA";
     case Activity::send_gradients:
       return "SG";
+    case Activity::all_reduce:
+      return "AR";
     case Activity::exchange:
       return "X";
     case Activity::compress:

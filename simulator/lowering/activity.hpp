@@ -13,6 +13,7 @@ enum class Activity : std::uint8_t {
   backward,
   send_activations,
   send_gradients,  // of activations, to the stage before
+  all_reduce,      // of activations or their gradients, between the devices of a stage
   exchange,        // of the gradients of parameters, between the replicas of a stage
   compress,        // or expand
   wait,            // joins and delays that no device is busy with
@@ -25,7 +26,7 @@ struct TaskLabel {
   int device = no_index;  // index into Topology::devices: that computes or sends
   int peer = no_index;    // that receives
   int pipeline = no_index, stage = no_index, micro_batch = no_index;
-  int phase = no_index;  // of an exchange: its steps, from 0; of compress: which message
+  int phase = no_index;  // of an exchange: its steps, from 0; of others: which one of a micro-batch
   int layer = no_index;  // the first one of an exchange; of a backward that is done layer by layer
   int rank = no_index;   // among the devices of a stage, where there are several
 };

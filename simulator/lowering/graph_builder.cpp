@@ -1,5 +1,7 @@
 #include "simulator/lowering/graph_builder.hpp"
 
+#include "planner/core/index.hpp"
+
 namespace dtfm {
 
 void GraphBuilder::reserve(std::size_t tasks) {
@@ -35,6 +37,11 @@ int GraphBuilder::compute(int device, double seconds, std::span<const int> after
   return add(task, after, label);
 }
 
+double GraphBuilder::overhead_s(const Channel& channel) const {
+  const auto host = [&](int device) { return topology_.devices[at(device)].host; };
+  return host(channel.from) == host(channel.to) ? 0 : constants_.message_overhead_s;
+}
+
 int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label) {
   Task task;
   task.kind = TaskKind::flow;
@@ -44,8 +51,16 @@ int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int
   task.route = channel.route;
   task.queue = channel.queue;
   task.amount = bytes;
-  task.overhead = constants_.message_overhead_s;
+  task.overhead = overhead_s(channel);
   return add(task, after, label);
+}
+
+int GraphBuilder::send_in_turn(const Channel& channel, double bytes, double messages,
+                               std::span<const int> after, TaskLabel label) {
+  const int task = send(channel, bytes, after, label);
+  const double latency = topology_.link(channel.from, channel.to).latency.value();
+  result_.graph.tasks.back().overhead = messages * overhead_s(channel) + (messages - 1) * latency;
+  return task;
 }
 
 int GraphBuilder::wait(double seconds, std::span<const int> after, TaskLabel label) {
@@ -53,6 +68,10 @@ int GraphBuilder::wait(double seconds, std::span<const int> after, TaskLabel lab
   task.kind = TaskKind::delay;
   task.amount = seconds;
   return add(task, after, label);
+}
+
+int GraphBuilder::join(std::span<const int> tasks, TaskLabel label) {
+  return tasks.size() == 1 ? tasks.front() : wait(0, tasks, label);
 }
 
 LabelledGraph GraphBuilder::take() {

@@ -40,12 +40,20 @@ class GraphBuilder {
 
   int compute(int device, double seconds, std::span<const int> after, TaskLabel label);
   int send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label);
+  /// So many messages, `bytes` in all, each sent when the one before it has arrived: one transfer, which pays
+  /// latency and overhead for every one. Traces change the latency of the last alone.
+  int send_in_turn(const Channel& channel, double bytes, double messages, std::span<const int> after,
+                   TaskLabel label);
   int wait(double seconds, std::span<const int> after, TaskLabel label);
+  /// One for several; the only one of `tasks`, which is not empty, stays itself.
+  int join(std::span<const int> tasks, TaskLabel label);
 
   LabelledGraph take();
 
  private:
   int add(const Task& task, std::span<const int> after, const TaskLabel& label);
+  /// Measured between hosts; inside one there is no socket to be served.
+  double overhead_s(const Channel& channel) const;
 
   const Topology& topology_;
   const SimConstants& constants_;

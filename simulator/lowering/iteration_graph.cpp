@@ -46,8 +46,10 @@ class IterationGraph {
  private:
   std::size_t estimated_tasks() const {
     std::size_t sum = 0;
+    const std::size_t tensor = plan_.pipelines.front().stages.front().devices.size();
+    const std::size_t of_micro_batch = tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
     for (const Pipeline& pipeline : plan_.pipelines)
-      sum += 4 * at(pipeline.micro_batches) * pipeline.stages.size() * pipeline.stages.front().devices.size();
+      sum += of_micro_batch * at(pipeline.micro_batches) * pipeline.stages.size();
     return sum + 1000;
   }
 
@@ -152,7 +154,8 @@ void check_size(const Plan& plan) {
   constexpr double most_computations = 2e7;
   double computations = 0;
   for (const Pipeline& pipeline : plan.pipelines)
-    computations += 2.0 * pipeline.micro_batches * static_cast<double>(pipeline.stages.size());
+    for (const Stage& stage : pipeline.stages)
+      computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
   if (computations > most_computations)
     throw Error("", fmt::format("the plan has {:.3g} computations an iteration; {:.3g} are the most",
                                 computations, most_computations));

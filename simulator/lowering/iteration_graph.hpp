@@ -14,9 +14,16 @@ namespace dtfm {
 /// Tasks come after all that they wait for. Computations are in seconds, on hosts of speed 1.
 ///
 /// With `overlap`, the last backward of every replica is computed layer by layer, and the exchange of a layer
-/// begins when all replicas have its gradients. With tensor parallelism, every device of a stage sends its
-/// share of a message to the device of the same rank and waits for all shares. The two copies of tied
-/// embeddings, at the ends of a pipeline, are not exchanged with each other.
+/// begins when all replicas have its gradients.
+///
+/// With tensor parallelism, the devices of a stage wait for its all-reduces after every computation
+/// (StageAllReduces). Of a message between stages each sends its share, 1 / t of the bytes, to the device of
+/// the same rank, and computes when all shares are there. Megatron-LM does so too (scatter/gather, arXiv
+/// 2104.04473, section 4.1), but then gathers the whole message inside the stage; with sequence parallelism,
+/// which the loads of devices suppose (all memory divided by t), there is nothing to gather. Gradients are
+/// exchanged between the devices of the same rank.
+///
+/// The two copies of tied embeddings, at the ends of a pipeline, are not exchanged with each other.
 ///
 /// Throws Error for what cannot be run.
 LabelledGraph iteration_graph(const SimProblem& problem, const Plan& plan);

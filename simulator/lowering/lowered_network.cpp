@@ -87,6 +87,8 @@ std::vector<int> LoweredNetwork::links_between(int from, int to) {
   if (!same_host) {
     add_end(Kind::device_uplink, from, sender.uplink);
     add_end(Kind::device_downlink, to, receiver.downlink);
+    add_end(Kind::host_uplink, sender.host, sender.host_uplink);
+    add_end(Kind::host_downlink, receiver.host, receiver.host_downlink);
   }
   if (sender.site != receiver.site) {
     add_end(Kind::site_uplink, sender.site, topology_.sites[at(sender.site)].uplink);

@@ -15,10 +15,21 @@ namespace dtfm {
 
 /// What a link of the graph stands for.
 struct LinkMeaning {
-  enum class Kind { flow, sender, pair_capacity, device_uplink, device_downlink, site_uplink, site_downlink };
+  enum class Kind {
+    flow,
+    sender,
+    pair_capacity,
+    device_uplink,
+    device_downlink,
+    host_uplink,
+    host_downlink,
+    site_uplink,
+    site_downlink
+  };
   Kind kind = Kind::flow;
-  /// Devices for flow, sender and device links, else sites. `to` of a sender's link is the first peer that it
-  /// was made for (it is shared by all peers of its entry); of uplinks and downlinks there is none.
+  /// Devices for flow, sender and device links, hosts (Device::host) for host links, else sites. `to` of a
+  /// sender's link is the first peer that it was made for (it is shared by all peers of its entry); of
+  /// uplinks and downlinks there is none.
   int from = no_index, to = no_index;
   int entry = 0;  // of the topology's links (Topology::entry), for flow and sender
 };
@@ -28,9 +39,9 @@ struct LinkMeaning {
 /// Every route has a link of its own pair of devices, which bears the latency and caps each flow; then what
 /// the flow shares with others: its sender's rate over the entry (`shared: sender`), the capacity of the pair
 /// of sites (from host to host the least that any of their entries gives holds for all, also where the flow's
-/// own entry gives none; the same apart for messages inside hosts), uplink and downlink of the devices (not
-/// inside a host) and of the sites (not inside a site). Bandwidths are those of the topology in bytes per
-/// second; the graph's bandwidth factor is the network efficiency.
+/// own entry gives none; the same apart for messages inside hosts), uplink and downlink of the devices and of
+/// their hosts (not inside a host) and of the sites (not inside a site). Bandwidths are those of the topology
+/// in bytes per second; the graph's bandwidth factor is the network efficiency.
 class LoweredNetwork {
  public:
   /// Adds a host for each device to `graph` and sets its model; both arguments must outlive this.

@@ -1,10 +1,12 @@
 #include "simulator/lowering/pipeline_graph.hpp"
 
 #include <array>
+#include <optional>
 #include <set>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "simulator/lowering/stage_all_reduces.hpp"
 #include "simulator/schedule/schedule.hpp"
 
 namespace dtfm {
@@ -17,6 +19,13 @@ struct Direction {
   Activity activity;
   std::vector<Channel> channels;  // [stage · tensor + rank] of the sender
   std::vector<int> arrived;       // [(stage · micro-batches + micro-batch) · tensor + rank] of the receiver
+};
+
+/// What is computed in one go: the layers of a stage, or one of them.
+struct Part {
+  std::pair<int, int> layers;
+  double seconds = 0;
+  int layer = no_index;  // for labels
 };
 
 class PipelineGraph {
@@ -36,10 +45,14 @@ class PipelineGraph {
 
   bool can_run(int stage, const Operation& operation);
   void run(int stage, const Operation& operation);
-  void run_rank(int stage, const Operation& operation, int rank);
-  int compute(int stage, const Operation& operation, int rank, std::span<const int> after);
-  void set_gradients(int stage, int rank, int task);
-  int backward_by_layers(int stage, const TaskLabel& label, int rank, std::span<const int> after);
+  int receive(int stage, const Operation& operation);
+  void compute(int stage, const Operation& operation, int received);
+  void send(int stage, const Operation& operation);
+  std::vector<Part> parts(int stage, Kind kind) const;
+  bool is_last_backward(int stage, Kind kind) const {
+    return kind == Kind::backward && backwards_left_[at(stage)] == 0;
+  }
+  void set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks);
   int recode(int stage, int rank, const Operation& operation, double bytes, int which,
              std::span<const int> after);
   TaskLabel label(Activity activity, int stage, const Operation& operation, int rank) const;
@@ -50,8 +63,10 @@ class PipelineGraph {
   const Plan& plan_;
   const Pipeline& pipeline_;
   const int number_, tensor_;
-  int devices_ = 1;  // of each rank; the stages go around them
+  const bool recodes_;  // takes compressing messages time?
+  int devices_ = 1;     // of each rank; the stages go around them
   std::vector<StageLoad> loads_;
+  std::optional<StageAllReduces> all_reduces_;  // where stages have several devices
   Direction forward_, backward_;
   std::vector<int> backwards_left_;     // of each stage
   std::vector<std::vector<int>> last_;  // [device][rank]: its computations follow each other
@@ -80,11 +95,13 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
       tensor_(static_cast<int>(pipeline_.stages.front().devices.size())),
+      recodes_(job.compression.throughput && job.compression.activations != 1),
       devices_(devices_in_turn(pipeline_)) {
   for (const Stage& stage : pipeline_.stages) {
     DTFM_ASSERT(static_cast<int>(stage.devices.size()) == tensor_);
     loads_.push_back(model.of(stage));
   }
+  if (tensor_ > 1) all_reduces_.emplace(builder, job, pipeline_);
   forward_ = make_direction(Kind::forward);
   backward_ = make_direction(Kind::backward);
   backwards_left_.assign(pipeline_.stages.size(), pipeline_.micro_batches);
@@ -143,7 +160,8 @@ bool PipelineGraph::can_run(int stage, const Operation& operation) {
 
 void PipelineGraph::run(int stage, const Operation& operation) {
   if (operation.kind == Kind::backward) --backwards_left_[at(stage)];
-  for (int rank = 0; rank < tensor_; ++rank) run_rank(stage, operation, rank);
+  compute(stage, operation, receive(stage, operation));
+  send(stage, operation);
 }
 
 TaskLabel PipelineGraph::label(Activity activity, int stage, const Operation& operation, int rank) const {
@@ -167,61 +185,78 @@ int PipelineGraph::recode(int stage, int rank, const Operation& operation, doubl
                           (Bytes(uncompressed) / *job_.compression.throughput).value(), after, of);
 }
 
-void PipelineGraph::run_rank(int stage, const Operation& operation, int rank) {
+/// What the computations wait for beside those before them: every device needs the shares of all.
+int PipelineGraph::receive(int stage, const Operation& operation) {
   const bool forward = operation.kind == Kind::forward;
-  const bool recodes = job_.compression.throughput && job_.compression.activations != 1;
-  int& last = last_[at(stage % devices_)][at(rank)];
-  std::vector<int> after = {last};
-  const int sender = forward ? stage - 1 : stage + 1, receiver = receiver_of(stage, operation.kind);
-  if (exists(sender))
-    after.insert(after.end(), arrived(stage, operation), arrived(stage, operation) + tensor_);
-  if (exists(sender) && recodes)
-    after = {recode(stage, rank, operation, loads_[at(forward ? sender : stage)].output_bytes,
-                    forward ? 0 : 1, after)};
-  last = compute(stage, operation, rank, after);
-  if (!exists(receiver)) return;
-  const double bytes = loads_[at(forward ? stage : receiver)].output_bytes;
-  if (recodes) last = recode(stage, rank, operation, bytes, forward ? 2 : 3, std::array{last});
-  Direction& to = direction(operation.kind);
-  const int message = arrived(receiver, operation)[rank] =
-      builder_.send(to.channels[at(stage * tensor_ + rank)], bytes, std::array{last},
-                    label(to.activity, stage, operation, rank));
-  if (!forward && backwards_left_[at(stage)] == 0 && !job_.parallelism.overlap)
-    set_gradients(stage, rank, message);
+  const int sender = forward ? stage - 1 : stage + 1;
+  if (!exists(sender)) return no_index;
+  TaskLabel all = label(Activity::wait, stage, operation, no_index);
+  all.phase = forward ? 4 : 5;
+  const int received = builder_.join({arrived(stage, operation), at(tensor_)}, all);
+  if (!recodes_) return received;
+  std::vector<int>& last = last_[at(stage % devices_)];
+  const double bytes = loads_[at(forward ? sender : stage)].output_bytes;
+  for (int rank = 0; rank < tensor_; ++rank)
+    last[at(rank)] =
+        recode(stage, rank, operation, bytes, forward ? 0 : 1, std::array{last[at(rank)], received});
+  return no_index;
 }
 
-void PipelineGraph::set_gradients(int stage, int rank, int task) {
-  const auto [begin, end] = pipeline_.stages[at(stage)].layers;
-  for (int layer = begin; layer < end; ++layer) ends_.gradients[at(layer)][at(rank)] = task;
-}
-
-int PipelineGraph::compute(int stage, const Operation& operation, int rank, std::span<const int> after) {
-  const StageLoad& load = loads_[at(stage)];
-  const int device = device_of(stage, rank);
-  if (operation.kind == Kind::forward)
-    return builder_.compute(device, load.forward_s, after, label(Activity::forward, stage, operation, rank));
-  const TaskLabel of = label(Activity::backward, stage, operation, rank);
-  const auto [begin, end] = pipeline_.stages[at(stage)].layers;
-  const bool is_last = backwards_left_[at(stage)] == 0;
-  if (is_last && job_.parallelism.overlap && begin < end) return backward_by_layers(stage, of, rank, after);
-  const int task = builder_.compute(device, load.backward_s, after, of);
-  if (is_last) set_gradients(stage, rank, task);
-  return task;
-}
-
-int PipelineGraph::backward_by_layers(int stage, const TaskLabel& label, int rank,
-                                      std::span<const int> after) {
-  const auto [begin, end] = pipeline_.stages[at(stage)].layers;
-  int task = no_index;
-  for (int layer = end - 1; layer >= begin; --layer) {
-    TaskLabel of = label;
-    of.layer = layer;
-    const std::array before{task};
-    task = builder_.compute(device_of(stage, rank), model_.backward_s(pipeline_.stages[at(stage)], layer),
-                            task == no_index ? after : std::span<const int>(before), of);
-    ends_.gradients[at(layer)][at(rank)] = task;
+/// With several devices a stage, nothing of a part is done before its all-reduces are.
+void PipelineGraph::compute(int stage, const Operation& operation, int received) {
+  const bool forward = operation.kind == Kind::forward;
+  std::vector<int>& last = last_[at(stage % devices_)];
+  for (const Part& part : parts(stage, operation.kind)) {
+    for (int rank = 0; rank < tensor_; ++rank) {
+      TaskLabel of = label(forward ? Activity::forward : Activity::backward, stage, operation, rank);
+      of.layer = part.layer;
+      last[at(rank)] =
+          builder_.compute(device_of(stage, rank), part.seconds, std::array{last[at(rank)], received}, of);
+    }
+    received = no_index;
+    if (all_reduces_ && part.layers.first < part.layers.second) {
+      TaskLabel of = label(Activity::wait, stage, operation, no_index);
+      of.layer = part.layer;
+      last.assign(at(tensor_), all_reduces_->add(stage, part.layers, !forward, last, of));
+    }
+    if (is_last_backward(stage, operation.kind)) set_gradients(part.layers, last);
   }
-  return task;
+}
+
+void PipelineGraph::send(int stage, const Operation& operation) {
+  const bool forward = operation.kind == Kind::forward;
+  const int receiver = receiver_of(stage, operation.kind);
+  if (!exists(receiver)) return;
+  std::vector<int>& last = last_[at(stage % devices_)];
+  const double bytes = loads_[at(forward ? stage : receiver)].output_bytes;
+  Direction& to = direction(operation.kind);
+  std::vector<int> messages;
+  for (int rank = 0; rank < tensor_; ++rank) {
+    int& own = last[at(rank)];
+    if (recodes_) own = recode(stage, rank, operation, bytes, forward ? 2 : 3, std::array{own});
+    messages.push_back(builder_.send(to.channels[at(stage * tensor_ + rank)], bytes, std::array{own},
+                                     label(to.activity, stage, operation, rank)));
+    arrived(receiver, operation)[rank] = messages.back();
+  }
+  if (is_last_backward(stage, operation.kind) && !job_.parallelism.overlap)
+    set_gradients(pipeline_.stages[at(stage)].layers, messages);
+}
+
+/// By rank.
+void PipelineGraph::set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks) {
+  for (int layer = layers.first; layer < layers.second; ++layer) ends_.gradients[at(layer)] = tasks;
+}
+
+/// The whole stage, but for the last backward of a stage whose exchange overlaps: layer by layer.
+std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
+  const StageLoad& load = loads_[at(stage)];
+  const auto [begin, end] = pipeline_.stages[at(stage)].layers;
+  if (!is_last_backward(stage, kind) || !job_.parallelism.overlap || begin == end)
+    return {{{begin, end}, kind == Kind::forward ? load.forward_s : load.backward_s}};
+  std::vector<Part> parts;
+  for (int layer = end - 1; layer >= begin; --layer)
+    parts.push_back({{layer, layer + 1}, model_.backward_s(pipeline_.stages[at(stage)], layer), layer});
+  return parts;
 }
 
 }  // namespace

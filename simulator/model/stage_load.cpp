@@ -10,12 +10,6 @@
 namespace dtfm {
 namespace {
 
-/// Of one sequence, on one of `tensor` devices, without recomputation.
-double activations_of(const Layer& layer, double tensor) {
-  const double whole = layer.replicated_memory.value();
-  return whole + (layer.activation_memory.value() - whole) / tensor;
-}
-
 std::vector<int> tensor_degrees(const Plan& plan) {
   std::set<int> degrees;
   for (const Pipeline& pipeline : plan.pipelines)
@@ -57,10 +51,9 @@ double LoadModel::input_bytes(int layer) const {
   return chain_[at(std::max(0, layer - 1))].output.value();
 }
 
-/// On each of the stage's devices, of one sequence from its forward to its backward.
+/// Of one sequence, from its forward to its backward.
 double LoadModel::kept_bytes(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
-  const double tensor = static_cast<double>(stage.devices.size());
   const std::string& recompute = job_.training.recompute;
   double sum = 0;
   for (int layer = begin; layer < end; ++layer) {
@@ -68,8 +61,8 @@ double LoadModel::kept_bytes(const Stage& stage) const {
     if (recompute == "full")
       sum += input_bytes(layer);
     else
-      sum +=
-          activations_of(it, tensor) - (recompute == "selective" ? it.attention_memory.value() / tensor : 0);
+      sum += (recompute == "selective" ? it.activation_memory - it.attention_memory : it.activation_memory)
+                 .value();
   }
   const bool buffers = job_.parallelism.schedule == "gpipe";
   if (end < layers()) sum += (buffers ? 2 : 1) * input_bytes(end);
@@ -80,7 +73,8 @@ double LoadModel::kept_bytes(const Stage& stage) const {
 StageLoad LoadModel::of(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
   DTFM_ASSERT(!stage.devices.empty() && begin >= 0 && begin <= end && end <= layers());
-  const double micro_batch = job_.training.micro_batch, tensor = static_cast<double>(stage.devices.size());
+  const double tensor = static_cast<double>(stage.devices.size());
+  const double share = job_.training.micro_batch / tensor;
   StageLoad load;
   const std::string& recompute = job_.training.recompute;
   double working = 0;
@@ -90,18 +84,18 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.forward_s += time.forward_s;
     load.backward_s += time.backward_s;
     load.update_s += time.update_s;
-    load.model_flops += (it.forward + it.backward).value() * micro_batch / tensor;
+    load.model_flops += (it.forward + it.backward).value() * share;
     load.gradient_bytes += gradient_bytes(layer, begin == 0) / tensor;
-    working = std::max(working, recompute == "selective" ? it.attention_memory.value() / tensor
-                                                         : activations_of(it, tensor));
+    working =
+        std::max(working, (recompute == "selective" ? it.attention_memory : it.activation_memory).value());
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double parameters = parameters_of(chain_, stage.layers) / tensor;
-  load.output_bytes = input_bytes(end) * micro_batch / tensor * job_.compression.activations;
+  load.output_bytes = input_bytes(end) * share * job_.compression.activations;
   load.weight_bytes = parameters * bytes.saved;
   load.state_bytes = parameters * bytes.held;
-  load.activation_bytes = kept_bytes(stage) * micro_batch;
-  if (recompute == "full" || recompute == "selective") load.working_bytes = working * micro_batch;
+  load.activation_bytes = kept_bytes(stage) * share;
+  if (recompute == "full" || recompute == "selective") load.working_bytes = working * share;
   return load;
 }
 

@@ -26,8 +26,8 @@ struct StageLoad {
 /// The loads of the stages of one job on one topology.
 ///
 /// Times are those of LayerTimes, times the constants' compute scale. Tensor parallelism divides messages and
-/// memory evenly, but for activations that every device keeps whole; its own messages inside a stage are not
-/// modelled, and the slowest device sets the pace.
+/// memory evenly (that is with sequence parallelism, arXiv 2205.05198), and the slowest device sets the pace;
+/// the all-reduces inside a stage come on top (StageAllReduces).
 ///
 /// A micro-batch holds, from its forward to its backward: the activations of every layer (none), those
 /// without the attention core (selective), or the inputs of the layers (full); and

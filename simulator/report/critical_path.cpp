@@ -120,6 +120,8 @@ std::string text_of(const TaskLabel& label, const Topology& topology) {
       return message("send activations");
     case Activity::send_gradients:
       return message("send gradients of activations");
+    case Activity::all_reduce:
+      return message("all-reduce inside a stage");
     case Activity::exchange:
       return message("exchange gradients");
     case Activity::compress:

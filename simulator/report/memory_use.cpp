@@ -9,7 +9,7 @@
 namespace dtfm {
 namespace {
 
-/// A forward or backward that took place.
+/// A forward or backward that took place, or the all-reduces that belong to it.
 struct Computation {
   int device, stage, pipeline, micro_batch;
   bool is_forward;
@@ -19,16 +19,23 @@ struct Computation {
   auto batch_key() const { return std::tie(device, stage, pipeline, micro_batch); }
 };
 
+/// The phase of all-reduces says which of the two they belong to (StageAllReduces).
+bool belongs_to(const TaskLabel& label, Activity computation) {
+  const int phase = computation == Activity::forward ? 0 : 1;
+  return label.activity == computation || (label.activity == Activity::all_reduce && label.phase == phase);
+}
+
 std::vector<Computation> computations_of(const Stretch& stretch) {
   std::vector<Computation> computations;
   for (std::size_t i = 0; i < stretch.graph.labels.size(); ++i) {
     const TaskLabel& label = stretch.graph.labels[i];
     const TaskRecord& record = stretch.replay.tasks[i];
-    const bool is_forward = label.activity == Activity::forward;
-    if (!is_forward && label.activity != Activity::backward) continue;
+    const bool is_forward = belongs_to(label, Activity::forward);
+    if (!is_forward && !belongs_to(label, Activity::backward)) continue;
+    const int device = label.peer == no_index ? label.device : label.peer;  // that computes or receives
     if (has_started(record))
       computations.push_back(
-          {label.device, label.stage, label.pipeline, label.micro_batch, is_forward, busy(record, stretch)});
+          {device, label.stage, label.pipeline, label.micro_batch, is_forward, busy(record, stretch)});
   }
   std::stable_sort(computations.begin(), computations.end(),
                    [](const Computation& a, const Computation& b) { return a.batch_key() < b.batch_key(); });

@@ -13,7 +13,7 @@ struct StageMemory {
   double state = 0;       // weights, gradients, optimizer: in every stretch in which the device has the stage
   double activation = 0;  // of a micro-batch, with its boundary buffers: from the start of its forward to the
                           // end of its backward
-  double working = 0;     // while it computes
+  double working = 0;     // while it computes, or waits for the all-reduces of what it has computed
 };
 
 using StageMemoryOf = std::function<StageMemory(int device, int stage)>;

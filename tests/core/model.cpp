@@ -55,7 +55,6 @@ TEST_CASE("a block of GPT has the operations and activations of the papers") {
   CHECK(block.backward.value() == 2 * block.forward.value());
   CHECK(block.activation_memory.value() == 16 * 8 * (34 + 5 * 2 * 16 / 8));
   CHECK(block.attention_memory.value() == 5 * 2 * 256);
-  CHECK(block.replicated_memory.value() == 10 * 16 * 8);
   CHECK(block.output.value() == 2 * 16 * 8);
   CHECK(embedding.forward.value() == 0);
   CHECK(embedding.activation_memory.value() == 8 * 16 + 16 * 8);

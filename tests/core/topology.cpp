@@ -111,6 +111,8 @@ TEST_CASE("a fingerprint changes with whatever matters for a plan, each time to 
       {"speed", [](Topology& t) { t.devices[0].speed = 0.5; }},
       {"uplink", [](Topology& t) { t.devices[0].uplink = BitsPerSecond(1e9); }},
       {"downlink", [](Topology& t) { t.devices[0].downlink = BitsPerSecond(1e9); }},
+      {"host uplink", [](Topology& t) { t.devices[0].host_uplink = BitsPerSecond(1e9); }},
+      {"host downlink", [](Topology& t) { t.devices[0].host_downlink = BitsPerSecond(1e9); }},
       {"price", [](Topology& t) { t.devices[0].price = DollarsPerHour(0.35); }},
       {"price nothing", [](Topology& t) { t.devices[0].price = DollarsPerHour(0); }},
       {"price of another", [](Topology& t) { t.devices[1].price = DollarsPerHour(0.35); }},

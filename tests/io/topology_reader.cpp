@@ -110,6 +110,26 @@ TEST_CASE("a device has what its entry says") {
   CHECK(mapped.sites[0].uplink.value() == 1e9);
 }
 
+TEST_CASE("a host's network card is that of all its GPUs") {
+  const Topology topology = read(
+      "version: 1\ndevices:\n"
+      "  - {site: a, hosts: 2, gpus_per_host: 2, uplink: 3 Gbps, host_uplink: 1 Gbps, host_downlink: 2 "
+      "Gbps}\n"
+      "  - {site: a, name: m, host_downlink: 4 Gbps}\n" +
+      links);
+  for (const std::size_t i : {0U, 1U, 2U, 3U}) {
+    CHECK(topology.devices[i].uplink.value() == 3e9);
+    CHECK(topology.devices[i].host_uplink.value() == 1e9);
+    CHECK(topology.devices[i].host_downlink.value() == 2e9);
+  }
+  CHECK(topology.devices[4].host_uplink == unlimited);
+  CHECK(topology.devices[4].host_downlink.value() == 4e9);
+  CHECK(devices_complaint("  - {site: a, host_uplnik: 1 Gbps}\n") ==
+        "t.yaml:3:15: unknown key `host_uplnik`; did you mean `host_uplink`?");
+  CHECK(devices_complaint("  - {site: a, host_downlink: 0 bps}\n") ==
+        "t.yaml:3:30: `host_downlink`: must be above zero; found `0 bps`");
+}
+
 TEST_CASE("a lone device needs no links") {
   CHECK(read("version: 1\ndevices: [{site: a}]\n").size() == 1);
   CHECK(complaint("version: 1\ndevices: [{site: a, count: 2}]\n") ==

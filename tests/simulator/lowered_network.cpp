@@ -119,6 +119,42 @@ TEST_CASE("two GPUs of a host do not pass its network") {
   CHECK(lowered.link(0, 2, Kind::device_uplink) != no_index);
 }
 
+// 1 Gbps, 1.25e8 bytes per second, for what the two GPUs of the first host send to two others: 1e8 bytes each
+// take 1.6 s, where each alone would have 1e9 bytes per second; inside the host 0.1 s. Back, 2 Gbps together.
+TEST_CASE("the GPUs of a host share its network card") {
+  Topology topology = flat_topology({4}, link_of(0, 1e9), far);
+  for (std::size_t i = 0; i < 4; ++i) topology.devices[i].host = std::vector{0, 0, 1, 2}[i];
+  std::get<RuleLinks>(topology.links).same_host(0, 0) = 0;
+  for (const std::size_t i : {0U, 1U}) {
+    topology.devices[i].host_uplink = BitsPerSecond(1e9);
+    topology.devices[i].host_downlink = BitsPerSecond(2e9);
+  }
+  const auto check_dates = [&](const std::vector<std::pair<int, int>>& messages,
+                               const std::vector<double>& expected) {
+    Lowered lowered(topology);
+    for (const auto& [from, to] : messages) {
+      Task task;
+      task.kind = TaskKind::flow;
+      task.host = from;
+      task.destination = to;
+      task.route = lowered.network.route(from, to);
+      task.amount = 1e8;
+      lowered.graph.tasks.push_back(task);
+    }
+    const Replay result = replay(lowered.graph);
+    for (std::size_t i = 0; i < messages.size(); ++i) CHECK(result.tasks[i].finish == Approx(expected[i]));
+  };
+  check_dates({{0, 2}, {1, 3}, {0, 1}}, {1.6, 1.6, 0.1});
+  check_dates({{2, 0}, {3, 1}, {0, 2}}, {0.8, 0.8, 0.8});
+  Lowered lowered(topology);
+  CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(0, 2)) ==
+        std::vector{Kind::flow, Kind::host_uplink});
+  CHECK(kinds(lowered.graph, lowered.network, lowered.network.route(3, 1)) ==
+        std::vector{Kind::flow, Kind::host_downlink});
+  CHECK(lowered.link(0, 2, Kind::host_uplink) == lowered.link(1, 3, Kind::host_uplink));
+  CHECK(lowered.link(0, 1, Kind::host_uplink) == no_index);
+}
+
 TEST_CASE("a sender shares its rate among all peers of an entry, and has one rate an entry") {
   Topology topology = flat_topology({3, 2}, near, far);
   for (Link& link : std::get<RuleLinks>(topology.links).links) link.shared_by_sender = true;

@@ -1,0 +1,204 @@
+// Stages of several devices: what their all-reduces cost.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "simulator/report/run_statistics.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const Link instant = link_of(0, 1e18);
+
+/// `hosts` hosts of one site with `gpus` GPUs each.
+Topology hosts_with(int hosts, int gpus, Link inside, Link between) {
+  Topology topology = flat_topology({hosts * gpus}, between, between);
+  for (int i = 0; i < topology.size(); ++i) topology.devices[at(i)].host = i / gpus;
+  auto& rules = std::get<RuleLinks>(topology.links);
+  rules.links.push_back(inside);
+  rules.same_host(0, 0) = 2;
+  return topology;
+}
+
+/// The devices in order: pipeline 0 has the first stages · tensor, stage 0 of them the first `tensor`.
+Plan tensor_plan(const Job& job, int stages, int replicas, int tensor, int micro_batches) {
+  Plan plan = plan_of(job, stages, replicas, micro_batches);
+  plan.tensor = tensor;
+  int next = 0;
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages) {
+      stage.devices.clear();
+      for (int rank = 0; rank < tensor; ++rank) stage.devices.push_back(next++);
+    }
+  return plan;
+}
+
+double bytes_of(const LabelledGraph& lowered, Activity activity) {
+  double sum = 0;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i)
+    if (lowered.labels[i].activity == activity) sum += lowered.graph.tasks[i].amount;
+  return sum;
+}
+
+double makespan(const SimProblem& problem, const Plan& plan) {
+  return makespan_of(iteration_graph(problem, plan));
+}
+
+}  // namespace
+
+// L = 3 layers of 1 s and 2 s, m = 2 micro-batches of 5 sequences, outputs of S = 5 · 1e6 bytes, B = 8e7 ·
+// 1/2 bytes per second that carry tensors. Every layer has 4 all-reduces, 6 and one more forward with `full`.
+TEST_CASE("all-reduces of a stage go around its ring, message by message") {
+  struct Case {
+    std::string recompute;
+    double seconds, all_reduces;  // of a layer and a sequence; of a layer and a micro-batch
+  };
+  for (const Case& it : {Case{"none", 3, 4}, Case{"selective", 3, 4}, Case{"full", 4, 6}})
+    for (const auto& [hosts, t] : {std::pair(1, 2), std::pair(1, 4), std::pair(4, 4)}) {
+      CAPTURE(it.recompute, hosts, t);
+      Job job = chain_job(3, 0, 1e6);
+      job.training.micro_batch = 5;
+      job.training.recompute = it.recompute;
+      job.compression.activations = 0.25;  // not of these
+      const Link link = link_of(0.003, 8e7);
+      const SimProblem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
+      const double overhead = hosts > 1 ? 0.002 : 0;  // none inside a host
+      const double messages = 2 * 3 * it.all_reduces * 2 * (t - 1);
+      const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, t, 2));
+      CHECK(makespan_of(lowered) ==
+            Approx(2 * 3 * 5 * it.seconds / t + messages * (0.003 + overhead + 5e6 / (t * 4e7))));
+      CHECK(bytes_of(lowered, Activity::all_reduce) == Approx(messages * 5e6));
+    }
+}
+
+TEST_CASE("an all-reduce of a transformer is of micro-batch · sequence · hidden numbers") {
+  Job job = chain_job(1, 0, 0);
+  job.model = Transformer{4, 8, 2, 16, 100};
+  job.training.micro_batch = 3;
+  for (const auto& [precision, bytes] : {std::pair("bf16", 2), std::pair("fp32", 4)}) {
+    job.training.precision = precision;
+    const SimProblem problem{hosts_with(1, 2, instant, instant), job, {}};
+    // 4 layers, 4 all-reduces, in which each of two devices sends all it has.
+    CHECK(bytes_of(iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1)), Activity::all_reduce) ==
+          4 * 4 * 2 * 3.0 * 16 * 8 * bytes);
+  }
+}
+
+// Ranks 0 and 1 on one host, 2 and 3 on another: two of the four links of the ring go between them.
+TEST_CASE("a ring is as fast as its slowest link") {
+  const Job job = chain_job(1, 0, 4e6);
+  const SimProblem problem{hosts_with(2, 2, link_of(0, 1e9), link_of(0.1, 1e6)), job, {}};
+  CHECK(makespan(problem, tensor_plan(job, 1, 1, 4, 1)) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 1)));
+}
+
+// Two stages of two devices and two layers. A layer's all-reduces of one direction take x = 2 · 2 (0.01 + 1)
+// s; each rank sends its half of a message to the other host, 0.2 + 3 s.
+TEST_CASE("a stage sends on what its all-reduces have summed") {
+  const Job job = chain_job(4, 0, 2e6);
+  const SimProblem problem{hosts_with(2, 2, link_of(0.01, 1e6), link_of(0.2, 1e6 / 3)), job, {}};
+  const double x = 4 * 1.01, forward = 2 * (0.5 + x), backward = 2 * (1 + x);
+  CHECK(makespan(problem, tensor_plan(job, 2, 1, 2, 1)) == Approx(2 * (forward + backward + 3.2)));
+  // m micro-batches: (m + p − 1) forwards and backwards, as messages of 3.2 s hide behind those of 9.08 s;
+  // the first one and the last one do not.
+  CHECK(makespan(problem, tensor_plan(job, 2, 1, 2, 8)) == Approx(9 * (forward + backward) + 2 * 3.2));
+}
+
+// Two replicas of one stage of two devices with 4 layers: each rank exchanges the halves of the gradients
+// with its peer, 1 s a layer, apart from the all-reduces of x = 2 · 2 · 0.1 s a layer and direction.
+TEST_CASE("overlapped, the gradients of a layer are exchanged behind its all-reduces") {
+  Job job = chain_job(4, 1e6, 2e5);
+  const Topology topology = hosts_with(2, 2, link_of(0, 1e6), link_of(0, 1e6));
+  const Plan plan = tensor_plan(job, 1, 2, 2, 1);
+  const double x = 0.4, computed = 4 * (0.5 + x) + 4 * (1 + x);
+  CHECK(makespan({topology, job, {}}, plan) == Approx(computed + 4));
+  const double bytes = bytes_of(iteration_graph({topology, job, {}}, plan), Activity::all_reduce);
+  job.parallelism.overlap = true;
+  const LabelledGraph overlapped = iteration_graph({topology, job, {}}, plan);
+  CHECK(makespan_of(overlapped) == Approx(computed + 1));
+  CHECK(bytes_of(overlapped, Activity::all_reduce) == Approx(bytes));
+}
+
+TEST_CASE("with links that take no time, t devices take 1 / t of the time") {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const int t : {2, 3, 8}) {
+      CAPTURE(schedule, t);
+      Job job = chain_job(4, 1e6, 1e6);
+      job.parallelism.schedule = schedule;
+      if (schedule == "interleaved") job.parallelism.chunks = 2;
+      const SimProblem problem{hosts_with(4, t, instant, instant), job, {}};
+      CHECK(makespan(problem, tensor_plan(job, 2, 2, t, 4)) ==
+            Approx(makespan(problem, tensor_plan(job, 2, 2, 1, 4)) / t).epsilon(1e-6));
+    }
+}
+
+TEST_CASE("t devices are never more than t times as fast as one") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+      for (const int t : {2, 4}) {
+        CAPTURE(seed, schedule, t);
+        Rng rng = Rng::for_task(seed, 0);
+        Job job = chain_job(8, 2e7 * rng.uniform(), 2e7 * rng.uniform());
+        job.parallelism.schedule = schedule;
+        job.parallelism.overlap = rng.below(2) == 1;
+        if (schedule == "interleaved") job.parallelism.chunks = 2;
+        const Link inside = link_of(0.01 * rng.uniform(), 1e8), between = link_of(0.5 * rng.uniform(), 1e7);
+        const SimProblem problem{hosts_with(4, t, inside, between), job, {1, 0.001, 1, 0}};
+        Plan one = tensor_plan(job, 2, 2, t, 4);
+        for (Pipeline& pipeline : one.pipelines)
+          for (Stage& stage : pipeline.stages) stage.devices.resize(1);
+        CHECK(makespan(problem, tensor_plan(job, 2, 2, t, 4)) > makespan(problem, one) / t);
+      }
+}
+
+TEST_CASE("tasks of tensor parallel stages have names of their own and come after what they wait for") {
+  for (const bool overlap : {false, true}) {
+    Job job = chain_job(4, 1e6, 1e6);
+    job.parallelism.overlap = overlap;
+    job.compression = {0.5, 0.5, BitsPerSecond(1e9)};
+    const SimProblem problem{hosts_with(4, 3, instant, instant), job, {}};
+    const auto [graph, labels, links] = iteration_graph(problem, tensor_plan(job, 2, 2, 3, 4));
+    std::set<std::string> names;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      CAPTURE(overlap, label_text(labels[i]));
+      REQUIRE(names.insert(label_text(labels[i])).second);
+      for (int k = 0; k < graph.tasks[i].after_count; ++k)
+        REQUIRE(graph.after[at(graph.tasks[i].first_after + k)] < static_cast<int>(i));
+    }
+    CHECK(names.count("AR p1 s0 m3 r2 k0") == 1);
+  }
+}
+
+// One layer: 0.5 s, then x = 2 · 2 · 1 s, 1 s, x. Ranks 0 and 1 compute, then wait for the network, and hold
+// the micro-batch to the end.
+TEST_CASE("all-reduces are waiting for the network, and hold the memory of what waits for them") {
+  const Job job = chain_job(1, 0, 2e6);
+  const SimProblem problem{hosts_with(1, 2, link_of(0, 1e6), instant), job, {}};
+  const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1));
+  const Replay result = replay(lowered.graph);
+  const Stretch stretch{Stretch::Kind::iteration, 0, 0, result.makespan, lowered, result};
+  const StageMemoryOf memory_of = [](int, int) { return StageMemory{1000, 100, 7}; };
+  RunStatistics statistics(problem.topology, memory_of, {{}, {}});
+  statistics.see(stretch);
+  SimReport report;
+  statistics.add_to(report, {0, 1}, result.makespan);
+  for (const DeviceReport& device : report.devices) {
+    CHECK(device.compute_s == Approx(1.5));
+    CHECK(device.waiting_network_s == Approx(8));
+    CHECK(device.waiting_others_s == Approx(0).margin(1e-9));
+    CHECK(device.sending_s == Approx(8));
+  }
+  REQUIRE(report.critical_path.size() == 4);
+  CHECK(report.critical_path[1].text.find("all-reduce inside a stage s0/") == 0);
+  CHECK(report.critical_path[3].end_s == Approx(9.5));
+  const std::vector<MemoryStep> steps = memory_steps(stretch, memory_of);
+  REQUIRE(steps.size() == 4);
+  for (const std::size_t device : {0U, 1U}) {
+    CHECK(steps[device].bytes == 1107);
+    CHECK(steps[2 + device].bytes == 1000);
+    CHECK(steps[2 + device].date == Approx(9.5));
+  }
+}
