@@ -5,6 +5,8 @@
 #include <new>
 #include <string_view>
 
+#include <signal.h>
+
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
@@ -18,6 +20,7 @@ inline constexpr int done = 0, our_bug = 1, bad_input = 2, infeasible = 3, inter
 /// The exit code of `body`, or that of the exception which left it.
 template <class Body>
 int guarded(std::string_view program, const Body& body) {
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond `ulimit -f` is an error of writing like others
   const auto complain = [&](std::string_view what) { fmt::print(stderr, "{}: {}\n", program, what); };
   try {
     return body();
