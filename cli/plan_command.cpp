@@ -71,12 +71,13 @@ Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
                           devices, divisors_of(devices)));
 }
 
-Job effective_job(const PlanOptions& options) {
+/// `given_plan`: the text of the plan to score, if there is one.
+Job effective_job(const PlanOptions& options, const std::string& given_plan) {
   std::optional<Job> given;
   if (options.job)
     given = read_job(*options.job);
   else if (options.score)
-    given = read_plan_job(*options.score);
+    given = parse_plan_job(given_plan, *options.score);
   const Job job = given ? *given : default_job();
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name,
@@ -205,8 +206,8 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
   return warnings;
 }
 
-int score(const PlanOptions& options, const Topology& topology, Job job) {
-  const Plan given = read_plan(*options.score, topology, job);
+int score(const PlanOptions& options, const Topology& topology, Job job, const std::string& given_plan) {
+  const Plan given = parse_plan(given_plan, *options.score, topology, job);
   const Placement placement = balanced_placement(given, topology, *options.score);
   check_shape(options, placement);
   set_shape(job, {placement.stages(), placement.replicas()});
@@ -237,9 +238,10 @@ int run_plan_command(const PlanOptions& options) {
   if (options.list_strategies) return list_strategies();
   InterruptWatch watch("a plan");
   const Topology topology = read_topology(options.topology);
-  const Job job = effective_job(options);
+  const std::string given_plan = options.score ? read_plan_text(*options.score) : "";
+  const Job job = effective_job(options, given_plan);
   check_output(options);
-  return options.score ? score(options, topology, job) : plan(options, topology, job, watch);
+  return options.score ? score(options, topology, job, given_plan) : plan(options, topology, job, watch);
 }
 
 }  // namespace dtfm

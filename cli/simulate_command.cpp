@@ -33,18 +33,19 @@ struct Input {
   Scenario scenario;
 };
 
-Job job_of_plan(const std::string& plan) {
-  auto job = read_plan_job(plan);
-  if (!job) throw Error(plan, "says no job; give one with --job");
+Job job_of_plan(const std::string& text, const std::string& file) {
+  auto job = parse_plan_job(text, file);
+  if (!job) throw Error(file, "says no job; give one with --job");
   return std::move(*job);
 }
 
 Input read_input(const SimulateOptions& options) {
   Input input;
   input.problem.topology = read_topology(options.topology);
-  input.problem.job = options.job ? read_job(*options.job) : job_of_plan(options.plan);
+  const std::string plan = read_plan_text(options.plan);
+  input.problem.job = options.job ? read_job(*options.job) : job_of_plan(plan, options.plan);
   input.problem.constants = built_in_constants();
-  input.plan = read_plan(options.plan, input.problem.topology, input.problem.job);
+  input.plan = parse_plan(plan, options.plan, input.problem.topology, input.problem.job);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
   return input;
 }

@@ -116,8 +116,8 @@ bool TrainingRun::is_over() const {
 
 void TrainingRun::stop_for(const std::string& reason) {
   report_.stuck = true;
-  report_.stopped =
-      fmt::format("after {} iterations, at {:.6g} s: {}", report_.iterations.size(), now_, reason);
+  report_.stopped = fmt::format("after {} iteration{}, at {:.6g} s: {}", report_.iterations.size(),
+                                report_.iterations.size() == 1 ? "" : "s", now_, reason);
   if (length_.seconds) now_ = end_of_run();  // nothing more happens until then
 }
 

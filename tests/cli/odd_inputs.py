@@ -138,6 +138,22 @@ def test_outputs_in_place():
         check(done.stderr == "dtfm-sim: /dev/full: cannot write: No space left on device\n", option, done.stderr)
 
 
+def test_inputs_from_pipes():
+    command = 'exec "$0" <(cat net.yaml) <(cat plan.json) --format json'
+    done = subprocess.run(["bash", "-c", command, SIM], capture_output=True, text=True, check=False)
+    check(done.stdout == run(*small("--format", "json")).stdout, "inputs from pipes:", done.stderr)
+
+
+def test_reader_that_leaves():
+    with subprocess.Popen([SIM, *small("--iterations", "300", "--tasks", "-", "--trace", "left.json", "--quiet")],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        check(process.wait(60) == 2, "exit", process.returncode, "where nobody reads")
+        check(process.stderr.read() == "dtfm-sim: stdout: cannot write: Broken pipe\n", "says something else")
+    check(not Path("left.json").exists() and not list(Path().glob(".dtfm-*")), "files are left over")
+
+
 def test_pipe_as_trace():
     """A scenario's file that can never be read to its end is refused; a header is wanted where a name is asked for."""
     os.mkfifo("pipe.csv")
