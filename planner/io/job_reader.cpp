@@ -19,7 +19,7 @@ extern const std::string_view gpt3_xl_yaml;  // the text of configs/gpt3-xl.yaml
 namespace {
 
 constexpr int most_layers = 100'000, most_width = 10'000'000, most_count = 1'000'000'000;
-constexpr double most_parameters = 1e18, most_flops = 1e24, most_bytes = 1e18;  // of a layer
+constexpr double most_parameters = 1e18;  // of a layer
 
 int whole(const YamlValue& value, int least, int most) {
   return static_cast<int>(value.integer(least, most));
@@ -58,32 +58,16 @@ Transformer read_transformer(const YamlValue& value) {
   return model;
 }
 
-/// What `value` says, if it is not so large that sums of it mean nothing.
-template <class Quantity>
-Quantity at_most(double most, const YamlValue& value, Quantity quantity) {
-  if (quantity.value() > most)
-    throw value.value_error(fmt::format("{} is more than any layer has", in_quotes(value.text())));
-  return quantity;
-}
-
-Flops layer_flops(const YamlValue& value) {
-  return at_most(most_flops, value, value.flops());
-}
-
-Bytes layer_bytes(const YamlValue& value) {
-  return at_most(most_bytes, value, value.bytes());
-}
-
 Layer read_layer(const YamlMap& map) {
   Layer layer;
   layer.name = "layer";
   if (const auto name = map.optional("name")) layer.name = name->text();
   layer.parameters = map.required("parameters").number(0, most_parameters);
-  layer.forward = layer_flops(map.required("forward_flops"));
+  layer.forward = map.required("forward_flops").flops();
   const auto backward = map.optional("backward_flops");
-  layer.backward = backward ? layer_flops(*backward) : 2 * layer.forward;
-  layer.output = layer_bytes(map.required("output"));
-  layer.activation_memory = layer_bytes(map.required("activation_memory"));
+  layer.backward = backward ? backward->flops() : 2 * layer.forward;
+  layer.output = map.required("output").bytes();
+  layer.activation_memory = map.required("activation_memory").bytes();
   return layer;
 }
 
@@ -160,9 +144,8 @@ Parallelism read_parallelism(const YamlValue& value) {
 Compression read_compression(const YamlValue& value) {
   const YamlMap map = value.map({"activations", "gradients", "throughput"});
   Compression compression;
-  if (const auto activations = map.optional("activations"))
-    compression.activations = activations->positive_number();
-  if (const auto gradients = map.optional("gradients")) compression.gradients = gradients->positive_number();
+  if (const auto activations = map.optional("activations")) compression.activations = activations->ratio();
+  if (const auto gradients = map.optional("gradients")) compression.gradients = gradients->ratio();
   if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
   return compression;
 }
@@ -175,7 +158,7 @@ ProfileSource read_profile(const YamlValue& value) {
     throw analytic.value_error("expected true, or the name of a profile in place of the map");
   ProfileSource source;
   if (const auto efficiency = map.optional("efficiency")) {
-    source.efficiency = efficiency->positive_number();
+    source.efficiency = efficiency->ratio();
     if (source.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
   }
   return source;

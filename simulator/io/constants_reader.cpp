@@ -14,7 +14,7 @@ namespace {
 /// In (0, 1].
 double share(const YamlMap& map, std::string_view key) {
   const YamlValue value = map.required(key);
-  const double share = value.positive_number();
+  const double share = value.ratio();
   if (share > 1) throw value.value_error("is a share: at most 1");
   return share;
 }
