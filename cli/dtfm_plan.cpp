@@ -103,7 +103,7 @@ void add_how(CLI::App& app, PlanOptions& options) {
 }
 
 void add_output(CLI::App& app, PlanOptions& options) {
-  add(app, "-o,--output", "FILE", "writes the plan (JSON)",
+  add(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
       [&](const std::string& text) { options.output = text; });
   add(app, "--format", "text|json", "of what is printed (text)",
       [&](const std::string& text) { options.format = output_format(text); });

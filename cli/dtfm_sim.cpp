@@ -25,6 +25,8 @@ constexpr const char* examples =
   dtfm-sim worldwide.yaml plan.json --scenario spot.yaml --samples 100 --format json | jq .samples
   dtfm-sim worldwide.yaml plan.json --trace trace.json      (opens in ui.perfetto.dev)
 
+The name - is stdout for -o, --trace and --tasks, one of them; then no summary is printed.
+
 With --graph, any task graph is replayed instead of a plan; times in s, sizes in bytes, rates in bytes per second:
   host a
   host b
@@ -38,8 +40,8 @@ With --graph, any task graph is replayed instead of a plan; times in s, sizes in
   dtfm-sim --graph ring.txt --tasks - | sort -t, -k5g | tail -1
   dtfm-sim --graph ring.txt --stats -o result.json
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 the plan does not fit in the memory of a device (the
-result has been written and names it), 130 interrupted (what there was by then has been written).)";
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 the plan does not fit in the memory of a device, or can
+never complete an iteration under the scenario (the result has been written and says why), 130 interrupted (what there was by then has been written).)";
 
 /// All that can be said; which of it belongs together is checked when all of it is known.
 struct Arguments {
@@ -88,7 +90,7 @@ void add_output(CLI::App& app, Arguments& arguments) {
   });
   add(app, "--trace", "FILE", "writes a timeline (Chrome trace event JSON)",
       [&](const std::string& text) { options.trace = text; });
-  add(app, "--tasks", "FILE", "writes when each task was ready, started and finished (CSV; - is stdout)",
+  add(app, "--tasks", "FILE", "writes when each task was ready, started and finished (CSV)",
       [&](const std::string& text) {
         options.tasks = text;
         arguments.tasks = text;

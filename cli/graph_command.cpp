@@ -7,6 +7,7 @@
 
 #include "cli/main_guard.hpp"
 #include "cli/output_check.hpp"
+#include "cli/print_result.hpp"
 #include "cli/run_stats.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -57,19 +58,16 @@ std::string summary_text(const GraphOptions& options, const Replay& replay) {
 }  // namespace
 
 int run_graph_command(const GraphOptions& options) {
-  check_outputs(std::array{options.graph},
-                std::array{options.output, options.tasks == "-" ? std::string() : options.tasks});
+  check_outputs(std::array{options.graph}, std::array{options.output, options.tasks});
   const double begin = cpu_seconds();
   const TaskGraph graph = parse_task_graph(read_file(options.graph, largest_graph_file), options.graph);
   const double read = cpu_seconds();
   const Replay result = replay(graph);
   const double ran = cpu_seconds();
-  if (options.tasks == "-")
-    fmt::print("{}", tasks_csv(graph, result));
-  else if (!options.tasks.empty())
-    write_whole_file(options.tasks, tasks_csv(graph, result));
+  if (!options.tasks.empty()) write_whole_file(options.tasks, tasks_csv(graph, result));
   if (!options.output.empty()) write_whole_file(options.output, summary_json(result));
-  if (!options.quiet && options.tasks != "-") fmt::print("{}", summary_text(options, result));
+  const bool is_taken = is_stdout(options.tasks) || is_stdout(options.output);
+  if (!options.quiet && !is_taken) print_result(summary_text(options, result));
   if (options.stats)
     fmt::print(stderr, "{}",
                stats_json({static_cast<long long>(result.tasks.size()), result.flows, result.events,

@@ -7,7 +7,7 @@ namespace dtfm {
 
 struct GraphOptions {
   std::string graph;   // file to read
-  std::string tasks;   // CSV file to write; "-": stdout; empty: none
+  std::string tasks;   // CSV file to write; empty: none
   std::string output;  // JSON file to write; empty: none
   bool stats = false, quiet = false;
 };

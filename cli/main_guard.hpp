@@ -5,6 +5,8 @@
 #include <new>
 #include <string_view>
 
+#include <signal.h>
+
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
@@ -18,6 +20,8 @@ inline constexpr int done = 0, our_bug = 1, bad_input = 2, infeasible = 3, inter
 /// The exit code of `body`, or that of the exception which left it.
 template <class Body>
 int guarded(std::string_view program, const Body& body) {
+  // A file beyond `ulimit -f` and a pipe that nobody reads any more are errors of writing like others.
+  for (const int kind : {SIGXFSZ, SIGPIPE}) ::signal(kind, SIG_IGN);
   const auto complain = [&](std::string_view what) { fmt::print(stderr, "{}: {}\n", program, what); };
   try {
     return body();

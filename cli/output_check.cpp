@@ -9,9 +9,11 @@
 namespace dtfm {
 namespace {
 
-/// Whether there are files or not.
+/// Whether there are files or not. Any number of outputs may go to /dev/null.
 bool is_same_file(const std::string& a, const std::string& b) {
+  if (is_stdout(a) || is_stdout(b)) return is_stdout(a) && is_stdout(b);
   std::error_code code;
+  if (std::filesystem::is_character_file(a, code)) return false;
   if (std::filesystem::equivalent(a, b, code)) return true;
   const auto first = weakly_canonical(std::filesystem::absolute(a), code);
   if (code) return false;

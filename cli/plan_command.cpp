@@ -1,4 +1,5 @@
 // dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -9,11 +10,14 @@
 
 #include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/notes.hpp"
+#include "cli/output_check.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/summary.hpp"
 #include "cli/words.hpp"
+#include "planner/core/index.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/plan_json.hpp"
@@ -67,12 +71,13 @@ Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
                           devices, divisors_of(devices)));
 }
 
-Job effective_job(const PlanOptions& options) {
+/// `given_plan`: the text of the plan to score, if there is one.
+Job effective_job(const PlanOptions& options, const std::string& given_plan) {
   std::optional<Job> given;
   if (options.job)
     given = read_job(*options.job);
   else if (options.score)
-    given = read_plan_job(*options.score);
+    given = parse_plan_job(given_plan, *options.score);
   const Job job = given ? *given : default_job();
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name,
@@ -106,14 +111,10 @@ bool is_empty_or_json(const std::filesystem::path& path) {
 /// Found before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
   if (!options.output) return;
+  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or("")},
+                std::array{*options.output});
+  if (is_stdout(*options.output)) return;
   std::error_code code;
-  for (const std::string& input : {options.topology, options.job.value_or(""), options.score.value_or("")})
-    if (!input.empty() && std::filesystem::equivalent(input, *options.output, code))
-      throw Error(*options.output, "cannot write: it is an input");
-  {
-    const InterruptHold hold;
-    check_can_write(*options.output);
-  }
   // Matrices and other people's files, mistaken for an output, are not overwritten.
   if (std::filesystem::is_regular_file(*options.output, code) && !is_empty_or_json(*options.output))
     throw Error(*options.output, "cannot write: it exists and is not a plan");
@@ -126,6 +127,7 @@ void put_out(const PlanOptions& options, const PlanSummary& summary) {
     const InterruptHold hold;
     write_whole_file(*options.output, json);
   }
+  if (options.output && is_stdout(*options.output)) return;
   print_result(options.format == OutputFormat::json ? json : summary_text(summary));
 }
 
@@ -191,25 +193,21 @@ void check_shape(const PlanOptions& options, const Placement& placement) {
                 fmt::format("{}, but the plan has {} pipelines", *options.data, placement.replicas()));
 }
 
-std::vector<std::string> batch_warnings(const Plan& plan, const Job& job) {
-  long long sum = 0;
-  for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
-  const int needed = job.training.global_batch / job.training.micro_batch;
-  std::vector<std::string> warnings;
+std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
+  std::vector<std::string> warnings = batch_notes(plan, job);
   const auto& stages = plan.pipelines.front().stages;
-  for (std::size_t stage = 0; stage < stages.size() && !job.comm_cost && warnings.empty(); ++stage)
-    if (stages[stage].layers !=
-        even_split(layer_count(job.model), static_cast<int>(stages.size()), static_cast<int>(stage)))
-      warnings.push_back(
-          "the bytes sent are estimated for an even split of the layers, which the plan's is not");
-  if (sum != needed)
+  const int count = static_cast<int>(stages.size());
+  bool is_even = true;
+  for (int stage = 0; stage < count; ++stage)
+    is_even = is_even && stages[at(stage)].layers == even_split(layer_count(job.model), count, stage);
+  if (!is_even && !job.comm_cost)
     warnings.push_back(
-        fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed));
+        "the bytes sent are estimated for an even split of the layers, which the plan's is not");
   return warnings;
 }
 
-int score(const PlanOptions& options, const Topology& topology, Job job) {
-  const Plan given = read_plan(*options.score, topology, job);
+int score(const PlanOptions& options, const Topology& topology, Job job, const std::string& given_plan) {
+  const Plan given = parse_plan(given_plan, *options.score, topology, job);
   const Placement placement = balanced_placement(given, topology, *options.score);
   check_shape(options, placement);
   set_shape(job, {placement.stages(), placement.replicas()});
@@ -217,7 +215,7 @@ int score(const PlanOptions& options, const Topology& topology, Job job) {
   const CommCostModel model = comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
 
   PlanRecord record{
-      options.objective, estimate_of(comm_cost(model, placement)), {}, {}, batch_warnings(given, job),
+      options.objective, estimate_of(comm_cost(model, placement)), {}, {}, score_warnings(given, job),
       DTFM_VERSION};
   const CommCost best = comm_cost(model, best_deployment(model, placement));
   put_out(options, {topology, job, volumes, model, placement, given, record, best});
@@ -240,9 +238,10 @@ int run_plan_command(const PlanOptions& options) {
   if (options.list_strategies) return list_strategies();
   InterruptWatch watch("a plan");
   const Topology topology = read_topology(options.topology);
-  const Job job = effective_job(options);
+  const std::string given_plan = options.score ? read_plan_text(*options.score) : "";
+  const Job job = effective_job(options, given_plan);
   check_output(options);
-  return options.score ? score(options, topology, job) : plan(options, topology, job, watch);
+  return options.score ? score(options, topology, job, given_plan) : plan(options, topology, job, watch);
 }
 
 }  // namespace dtfm

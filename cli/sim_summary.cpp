@@ -1,6 +1,7 @@
 #include "cli/sim_summary.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,13 @@ using Rows = std::vector<std::vector<std::string>>;
 /// "43.81 s", six significant digits.
 std::string seconds(double value) {
   return fmt::format("{:.6g} s", value);
+}
+
+/// All digits before the point, at least three in all.
+std::string three_digits(double value) {
+  constexpr double least_whole = 99.95, most_whole = 1e15;
+  if (value >= least_whole && value < most_whole) return with_thousands(std::llround(value));
+  return fmt::format("{:#.3g}", value);
 }
 
 std::string percent(double share) {
@@ -55,15 +63,16 @@ class Writer {
                         counted(static_cast<long long>(report_.iterations.size()), "iteration"),
                         seconds(report_.length_s));
     if (!report_.stopped.empty()) text += fmt::format("stopped early: {}\n", report_.stopped);
+    for (const std::string& note : s_.record.notes) text += fmt::format("note: {}\n", note);
     return text;
   }
 
   std::string results() const {
-    if (report_.iterations.empty()) return "no iteration was completed\n";
+    if (report_.iterations.empty()) return "";  // a note says so
     const Distribution& time = report_.iteration_time_s;
     Rows rows = {
         {"iteration", seconds(time.mean), spread(time)},
-        {"throughput", with_thousands(static_cast<long long>(report_.tokens_per_s + 0.5)) + " tokens/s", ""},
+        {"throughput", three_digits(report_.tokens_per_s) + " tokens/s", ""},
         {"model FLOP/s", format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
         {"bubble", percent(report_.bubble), "of the devices' time is not computing"}};
     if (const std::string effect = fairness_effect(); !effect.empty())

@@ -6,6 +6,7 @@
 
 #include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/notes.hpp"
 #include "cli/output_check.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
@@ -33,19 +34,20 @@ struct Input {
   Scenario scenario;
 };
 
-Job job_of_plan(const std::string& plan) {
-  auto job = read_plan_job(plan);
-  if (!job) throw Error(plan, "says no job; give one with --job");
+Job job_of_plan(const std::string& text, const std::string& file) {
+  auto job = parse_plan_job(text, file);
+  if (!job) throw Error(file, "says no job; give one with --job");
   return std::move(*job);
 }
 
 Input read_input(const SimulateOptions& options) {
   Input input;
   input.problem.topology = read_topology(options.topology);
-  input.problem.job = options.job ? read_job(*options.job) : job_of_plan(options.plan);
+  const std::string plan = read_plan_text(options.plan);
+  input.problem.job = options.job ? read_job(*options.job) : job_of_plan(plan, options.plan);
   input.problem.constants = built_in_constants();
   input.problem.roofline = built_in_roofline();
-  input.plan = read_plan(options.plan, input.problem.topology, input.problem.job);
+  input.plan = parse_plan(plan, options.plan, input.problem.topology, input.problem.job);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
   return input;
 }
@@ -53,8 +55,7 @@ Input read_input(const SimulateOptions& options) {
 void check_files(const SimulateOptions& options) {
   check_outputs(
       std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or("")},
-      std::array{options.output.value_or(""), options.trace.value_or(""),
-                 options.tasks == "-" ? std::string() : options.tasks.value_or("")});
+      std::array{options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or("")});
 }
 
 /// How far the run is, on stderr.
@@ -84,9 +85,7 @@ class StreamedOutputs {
       trace_.emplace(input.problem.topology, stage_memory(input.problem, input.plan),
                      [this](std::string_view text) { trace_file_->write(text); });
     }
-    if (options.tasks == "-")
-      tasks_.emplace([](std::string_view text) { print_part(text); });
-    else if (options.tasks) {
+    if (options.tasks) {
       task_file_.emplace(*options.tasks);
       tasks_.emplace([this](std::string_view text) { task_file_->write(text); });
     }
@@ -108,11 +107,6 @@ class StreamedOutputs {
   }
 
  private:
-  static void print_part(std::string_view text) {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
-      throw Error("stdout", "cannot be written");
-  }
-
   std::optional<WholeFile> trace_file_, task_file_;
   std::optional<ChromeTrace> trace_;
   std::optional<TaskCsv> tasks_;
@@ -138,8 +132,9 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   sim_options.seed = options.seed;
   sim_options.stop = [&] { return watch.interrupted().load(); };
   if (options.samples) {
-    std::vector<SimReport> runs = simulate_samples(input.problem, input.plan, input.scenario, sim_options,
-                                                   *options.samples, options.threads);
+    const int samples = is_random(input.scenario) ? *options.samples : 1;
+    std::vector<SimReport> runs =
+        simulate_samples(input.problem, input.plan, input.scenario, sim_options, samples, options.threads);
     Outcome outcome{runs.front(), sample_summary(runs), {}, {}};
     for (const SimReport& it : runs) count(it, outcome.stats);
     return outcome;
@@ -157,15 +152,45 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   return outcome;
 }
 
+/// Why there is no iteration; nothing where there is one.
+std::vector<std::string> idle_notes(const SimReport& report, const Scenario& scenario) {
+  if (!report.iterations.empty()) return {};
+  if (report.stuck) return {"no iteration was completed, and none can be"};  // `stopped` says why
+  if (!report.stopped.empty()) return {"no iteration was completed"};
+  return {fmt::format("no iteration was completed: the horizon, {:.6g} s, came before the end of the first",
+                      scenario.horizon_s.value_or(0))};
+}
+
+std::vector<std::string> notes_of(const SimulateOptions& options, const Input& input,
+                                  const Outcome& outcome) {
+  std::vector<std::string> notes = idle_notes(outcome.report, input.scenario);
+  for (const auto& more :
+       {batch_notes(input.plan, input.problem.job),
+        LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline, {input.plan.tensor})
+            .notes()})
+    notes.insert(notes.end(), more.begin(), more.end());
+  if (options.samples && !is_random(input.scenario))
+    notes.push_back(fmt::format(
+        "nothing in the scenario is random (there is no jitter): all samples are equal, and 1 of {} was run",
+        *options.samples));
+  return notes;
+}
+
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const SimRecord record{input.problem.job.name, input.scenario.name, options.seed,
-                         outcome.samples,        outcome.fairness,    DTFM_VERSION};
+  const SimRecord record{input.problem.job.name,
+                         input.scenario.name,
+                         options.seed,
+                         outcome.samples,
+                         outcome.fairness,
+                         notes_of(options, input, outcome),
+                         DTFM_VERSION};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) {
     const InterruptHold hold;
     write_whole_file(*options.output, json);
   }
-  if (options.tasks == "-") return print_result("");
+  for (const auto& output : {options.output, options.trace, options.tasks})
+    if (output && is_stdout(*output)) return;
   print_result(options.format == OutputFormat::json
                    ? json
                    : summary_text({input.problem.topology, input.plan, outcome.report, record}));
@@ -188,7 +213,8 @@ int run_simulate_command(const SimulateOptions& options) {
   put_out(options, input, outcome);
   if (options.stats) fmt::print(stderr, "{}", stats_json(outcome.stats));
   if (watch.interrupted()) return exit_code::interrupted;
-  return outcome.report.overfull.empty() ? exit_code::done : exit_code::infeasible;
+  const bool has_none = outcome.report.iterations.empty() && outcome.report.stuck;
+  return has_none || !outcome.report.overfull.empty() ? exit_code::infeasible : exit_code::done;
 }
 
 }  // namespace dtfm

@@ -9,8 +9,10 @@
 namespace dtfm {
 
 /// Writes `content` beside `path`, makes it durable (fsync) and renames it to `path`. On failure throws Error
-/// naming `path`, and leaves what was there before. A symbolic link is followed; a folder, a device or a pipe
-/// is refused.
+/// naming `path`, and leaves what was there before. A symbolic link is followed; a folder or a disk is
+/// refused. What cannot be replaced is written to as it is: a pipe, a terminal, /dev/null, and the file that
+/// is stdout;
+/// `-` is stdout.
 void write_whole_file(const std::filesystem::path& path, std::string_view content);
 
 /// The same, part by part: what was written before `commit` is at `path` after it; without it, nothing is.
@@ -26,10 +28,12 @@ class WholeFile {
   void commit();
 
  private:
-  std::filesystem::path target_;
-  std::unique_ptr<class FileBeside> file_;
+  std::unique_ptr<class OutputFile> file_;
   std::string buffer_;
 };
+
+/// Whether an output of that name is stdout.
+bool is_stdout(const std::filesystem::path& path);
 
 /// Throws the Error that write_whole_file would throw, as far as this can be known before there is any
 /// content.

@@ -35,7 +35,7 @@ std::vector<std::string_view> names_of(const std::vector<Named>& things) {
 /// What an entry says about each of its GPUs.
 Device device_of(const YamlMap& entry) {
   Device device;
-  if (const auto speed = entry.optional("speed")) device.speed = speed->positive_number();
+  if (const auto speed = entry.optional("speed")) device.speed = speed->ratio();
   if (const auto uplink = entry.optional("uplink")) device.uplink = uplink->rate();
   if (const auto downlink = entry.optional("downlink")) device.downlink = downlink->rate();
   if (const auto uplink = entry.optional("host_uplink")) device.host_uplink = uplink->rate();

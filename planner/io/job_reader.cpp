@@ -96,9 +96,8 @@ Parallelism read_parallelism(const YamlValue& value) {
 Compression read_compression(const YamlValue& value) {
   const YamlMap map = value.map({"activations", "gradients", "throughput"});
   Compression compression;
-  if (const auto activations = map.optional("activations"))
-    compression.activations = activations->positive_number();
-  if (const auto gradients = map.optional("gradients")) compression.gradients = gradients->positive_number();
+  if (const auto activations = map.optional("activations")) compression.activations = activations->ratio();
+  if (const auto gradients = map.optional("gradients")) compression.gradients = gradients->ratio();
   if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
   return compression;
 }
@@ -111,7 +110,7 @@ void read_analytic(const YamlValue& value, Job& job) {
   const auto efficiency = map.optional("efficiency");
   if (!efficiency) return;
   if (job.efficiency) throw efficiency->value_error("is given twice");
-  job.efficiency = efficiency->positive_number();
+  job.efficiency = efficiency->ratio();
   if (*job.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
 }
 

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int most_layers = 100'000, most_width = 10'000'000, most_count = 1'000'000'000;
-constexpr double most_parameters = 1e18, most_flops = 1e24, most_bytes = 1e18;  // of a layer
+constexpr double most_parameters = 1e18;  // of a layer
 
 int required_count(const YamlMap& map, std::string_view key, int most) {
   return static_cast<int>(map.required(key).integer(1, most));
@@ -70,32 +70,16 @@ Transformer read_transformer(const YamlValue& value) {
   return model;
 }
 
-/// What `value` says, if it is not so large that sums of it mean nothing.
-template <class Quantity>
-Quantity at_most(double most, const YamlValue& value, Quantity quantity) {
-  if (quantity.value() > most)
-    throw value.value_error(fmt::format("{} is more than any layer has", in_quotes(value.text())));
-  return quantity;
-}
-
-Flops layer_flops(const YamlValue& value) {
-  return at_most(most_flops, value, value.flops());
-}
-
-Bytes layer_bytes(const YamlValue& value) {
-  return at_most(most_bytes, value, value.bytes());
-}
-
 Layer read_layer(const YamlMap& map) {
   Layer layer;
   layer.name = "layer";
   if (const auto name = map.optional("name")) layer.name = name->text();
   layer.parameters = map.required("parameters").number(0, most_parameters);
-  layer.forward = layer_flops(map.required("forward_flops"));
+  layer.forward = map.required("forward_flops").flops();
   const auto backward = map.optional("backward_flops");
-  layer.backward = backward ? layer_flops(*backward) : 2 * layer.forward;
-  layer.output = layer_bytes(map.required("output"));
-  layer.activation_memory = layer_bytes(map.required("activation_memory"));
+  layer.backward = backward ? backward->flops() : 2 * layer.forward;
+  layer.output = map.required("output").bytes();
+  layer.activation_memory = map.required("activation_memory").bytes();
   return layer;
 }
 

@@ -21,6 +21,9 @@ std::filesystem::path file_below(const std::filesystem::path& folder, const Yaml
 
 NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit) {
   const std::filesystem::path path = file_below(folder, value);
+  std::error_code code;
+  if (std::filesystem::is_other(path, code))  // to read a pipe may take for ever
+    throw value.value_error(fmt::format("{} is not a regular file", in_quotes(path.string())));
   try {
     return {path.string(), read_file(path, limit)};
   } catch (const Error& error) {

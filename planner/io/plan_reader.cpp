@@ -279,9 +279,8 @@ Plan parse_plan(std::string_view text, const std::string& file, const Topology& 
   return PlanReader(topology, job).plan(JsonCursor(json, file));
 }
 
-Plan read_plan(const std::filesystem::path& file, const Topology& topology, const Job& job) {
-  return parse_plan(checked_text(read_file(file, plan_size_limit), file.string()), file.string(), topology,
-                    job);
+std::string read_plan_text(const std::filesystem::path& file) {
+  return checked_text(read_file(file, plan_size_limit), file.string());
 }
 
 std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
@@ -295,10 +294,6 @@ std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
     check_agrees(*parallelism, "gradient_sync", job.parallelism.gradient_sync);
   }
   return job;
-}
-
-std::optional<Job> read_plan_job(const std::filesystem::path& file) {
-  return parse_plan_job(read_file(file, plan_size_limit), file.string());
 }
 
 Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file) {

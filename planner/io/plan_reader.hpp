@@ -12,17 +12,19 @@
 
 namespace dtfm {
 
-/// Reads a plan file; only `pipelines` is needed, and what follows from it (`parallelism`'s degrees,
+/// The text of a plan file, UTF-8; read once, for it may be a pipe, and both job and plan are made from it.
+/// Throws Error.
+std::string read_plan_text(const std::filesystem::path& file);
+
+/// What a plan file says; only `pipelines` is needed, and what follows from it (`parallelism`'s degrees,
 /// `groups`, `ranks`, `unused`) must agree with it where it is given. Missing micro-batches are dealt out as
 /// evenly as possible, schedule and gradient sync are the job's. Throws Error: file:line:column for what is
 /// not JSON, else the JSON pointer to a device that is unknown or there twice, to layers that are not covered
 /// exactly once, to a pipeline without stages, to a fingerprint of another topology.
-Plan read_plan(const std::filesystem::path& file, const Topology& topology, const Job& job);
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
 
 /// The job that a plan file says it is for (`job`); nothing where it does not. Throws Error at
 /// file:line:column, and where `parallelism` has another schedule or gradient sync than the job.
-std::optional<Job> read_plan_job(const std::filesystem::path& file);
 std::optional<Job> parse_plan_job(std::string text, const std::string& file);
 
 /// The plan as a balanced placement, which objective comm-cost is about. Throws Error naming `file` and what

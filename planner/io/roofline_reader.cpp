@@ -17,8 +17,8 @@ Roofline parse_roofline(std::string text, std::string file) {
   const YamlDocument document(std::move(text), std::move(file));
   const YamlMap map = versioned_map(document, "the constants of the roofline",
                                     {"version", "compute", "memory", "launch", "update"});
-  return {map.required("compute").positive_number(), map.required("memory").positive_number(),
-          map.required("launch").seconds().value(), map.required("update").positive_number()};
+  return {map.required("compute").ratio(), map.required("memory").ratio(),
+          map.required("launch").seconds().value(), map.required("update").ratio()};
 }
 
 }  // namespace dtfm

@@ -20,6 +20,8 @@ struct Dimension {
   std::string_view what, example;
   std::span<const Unit> units;
   std::size_t shown;
+  double least, most;     // of what a file may say besides zero, in the base unit
+  std::string_view base;  // unit
 };
 
 constexpr double kibi = 1024, mebi = kibi * kibi, gibi = mebi * kibi, tebi = gibi * kibi;
@@ -61,13 +63,14 @@ constexpr Unit flop_rate_units[] = {{"FLOP/s", 0},  {"kFLOP/s", 3},  {"MFLOP/s",
                                     {"GFLOP/s", 9}, {"TFLOP/s", 12}, {"PFLOP/s", 15}};
 constexpr Unit price_units[] = {{"USD/h", 0}};
 
-constexpr Dimension time_dimension{"a time", "67 ms", time_units, 6};
-constexpr Dimension rate_dimension{"a data rate", "0.79 Gbps", rate_units, 10};
-constexpr Dimension size_dimension{"a size", "16 GB", byte_units, std::size(byte_units)};
-constexpr Dimension flop_dimension{"a number of operations", "0.24 TFLOP", flop_units, std::size(flop_units)};
-constexpr Dimension flop_rate_dimension{"a computing speed", "125 TFLOP/s", flop_rate_units,
-                                        std::size(flop_rate_units)};
-constexpr Dimension price_dimension{"a price", "2.1 USD/h", price_units, 1};
+constexpr Dimension time_dimension{"a time", "67 ms", time_units, 6, 1e-12, 1e9, "s"};  // 31 years
+constexpr Dimension rate_dimension{"a data rate", "0.79 Gbps", rate_units, 10, 1e-3, 1e18, "bps"};
+constexpr Dimension size_dimension{"a size", "16 GB", byte_units, std::size(byte_units), 1e-3, 1e18, "B"};
+constexpr Dimension flop_dimension{
+    "a number of operations", "0.24 TFLOP", flop_units, std::size(flop_units), 1e-3, 1e24, "FLOP"};
+constexpr Dimension flop_rate_dimension{
+    "a computing speed", "125 TFLOP/s", flop_rate_units, std::size(flop_rate_units), 1, 1e24, "FLOP/s"};
+constexpr Dimension price_dimension{"a price", "2.1 USD/h", price_units, 1, 1e-9, 1e9, "USD/h"};
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -164,13 +167,19 @@ Unit unit_of(const Dimension& dimension, std::string_view name) {
   if (unit == nullptr)
     throw Error("", fmt::format("{} is no unit of {}; {}", in_quotes(name), dimension.what.substr(2),
                                 suggestion(name, names_of(dimension))));
-  return *unit;
+  Unit result = *unit;
+  result.limits = {dimension.least, dimension.most, dimension.what, dimension.base};
+  return result;
 }
 
 double value_in(const Unit& unit, const Decimal& decimal, std::string_view text) {
   const double value = value_of(decimal, unit.exponent, text) * unit.factor;
   if (!std::isfinite(value))
     throw Error("", fmt::format("{} is out of the range of a number", in_quotes(text)));
+  const Limits& limits = unit.limits;
+  if (value != 0 && (std::abs(value) < limits.least || std::abs(value) > limits.most))
+    throw Error("", fmt::format("{} is out of range: {} is from {:g} to {:g} {}", in_quotes(text),
+                                limits.what, limits.least, limits.most, limits.base));
   return value;
 }
 

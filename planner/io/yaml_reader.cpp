@@ -137,10 +137,11 @@ double YamlValue::number(double least, double most) const {
   return value;
 }
 
-double YamlValue::positive_number() const {
+double YamlValue::ratio() const {
+  constexpr double least = 1e-6, most = 1e6;
   const double value = number(std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max());
   if (value <= 0) throw value_error(fmt::format("must be above zero; found {}", found()));
-  return value;
+  return number(least, most);
 }
 
 Seconds YamlValue::seconds() const {

@@ -79,8 +79,9 @@ class YamlValue {
   std::int64_t integer(std::int64_t least, std::int64_t most) const;
   /// A finite number without a unit, in [least, most].
   double number(double least, double most) const;
-  /// A finite number above zero.
-  double positive_number() const;
+  /// A factor or a share: a number from 1e-6 to 1e6.
+  double ratio() const;
+  // Within the limits of units.hpp:
   Seconds seconds() const;           // ≥ 0
   BitsPerSecond rate() const;        // > 0
   Bytes bytes() const;               // ≥ 0

@@ -15,8 +15,6 @@
 namespace dtfm {
 namespace {
 
-constexpr double latest_date = 1e9;
-
 /// Who is there, and the events from the first on that come after the start.
 class Fleet {
  public:
@@ -133,7 +131,6 @@ std::vector<DeviceEvent> read_rows(CsvTable& table, const AvailabilityFormat& fo
   Rows rows(fleet);
   for (double last = 0; table.has_row(); table.next()) {
     const double date = table.number(0, format.time, "the time");
-    if (date > latest_date) throw table.error(0, "a time above 1e9 s");
     if (date < last) throw table.error(0, fmt::format("time goes back: {} s after {} s", date, last));
     fleet.advance(last = date);
     rows.read_row(table);

@@ -14,7 +14,7 @@ namespace {
 /// In (0, 1].
 double share(const YamlMap& map, std::string_view key) {
   const YamlValue value = map.required(key);
-  const double share = value.positive_number();
+  const double share = value.ratio();
   if (share > 1) throw value.value_error("is a share: at most 1");
   return share;
 }
@@ -30,7 +30,7 @@ SimConstants parse_constants(std::string text, std::string file) {
   const YamlMap map = versioned_map(
       document, "the constants of the simulator",
       {"version", "compute_scale", "message_overhead", "network_efficiency", "iteration_overhead"});
-  return {map.required("compute_scale").positive_number(), map.required("message_overhead").seconds().value(),
+  return {map.required("compute_scale").ratio(), map.required("message_overhead").seconds().value(),
           share(map, "network_efficiency"), map.required("iteration_overhead").seconds().value()};
 }
 

@@ -42,6 +42,15 @@ int DeviceNames::device(const YamlValue& value) const {
   throw value.error(fmt::format("unknown device {}; {}", in_quotes(name), suggestion(name, names_of(ids_))));
 }
 
+std::vector<int> DeviceNames::site(const YamlValue& value) const {
+  const std::string name = value.text();
+  std::vector<std::string_view> sites;
+  for (const Site& site : topology_.sites) sites.push_back(site.name);
+  if (std::find(sites.begin(), sites.end(), name) == sites.end())
+    throw value.error(fmt::format("unknown site {}; {}", in_quotes(name), suggestion(name, sites)));
+  return members_.at(name);
+}
+
 std::vector<int> DeviceNames::devices(const YamlValue& value) const {
   const std::string name = value.text();
   if (name == "*") {

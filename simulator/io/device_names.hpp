@@ -16,6 +16,8 @@ class DeviceNames {
 
   /// Throws Error at `value` for a name that is not there ("did you mean").
   int device(const YamlValue& value) const;
+  /// Those of a site, in device order. Throws Error like `device`.
+  std::vector<int> site(const YamlValue& value) const;
   /// Those of a device, a host, a site or "*", in device order.
   std::vector<int> devices(const YamlValue& value) const;
   /// The same of a list of names, each device once.

@@ -19,6 +19,8 @@ namespace {
 
 /// The links of all routes that flows take, together: a bound on what a small file can ask for.
 constexpr std::size_t most_route_links = 100'000'000;
+/// s, of a profile: far above the grid of dates, on which it would never end.
+constexpr double least_period = 1e-9;
 /// As the words bw, lat, speed.
 constexpr std::array quantities = {Profile::Quantity::bandwidth, Profile::Quantity::latency,
                                    Profile::Quantity::speed};
@@ -242,6 +244,9 @@ void GraphReader::read_profile() {
     const Word word = words_.peek("P");
     profile.period = words_.take_number("P", Least::above_zero);
     const double length = profile.steps.back().date - profile.steps.front().date;
+    if (profile.period < least_period)
+      fail(word,
+           fmt::format("expected a period of at least {:g} s; found {}", least_period, in_quotes(word.text)));
     if (profile.period <= length)
       fail(word, fmt::format("expected a period above {}, from the first T to the last; found {}", length,
                              in_quotes(word.text)));

@@ -41,12 +41,24 @@ Word LineWords::take(std::string_view what) {
   return word;
 }
 
+namespace {
+
+/// Far beyond what anything measures, and so far from where doubles end that what is made of them is finite.
+constexpr double smallest_number = 1e-24, largest_number = 1e24;
+
+}  // namespace
+
 double LineWords::take_number(std::string_view what, Least least) {
   const Word word = take(what);
   double value = 0;
   const char* end = word.text.data() + word.text.size();
   const auto [stop, status] = std::from_chars(word.text.data(), end, value);
   const bool in_range = least == Least::any || value > 0 || (least == Least::zero && value == 0);
+  if (status == std::errc() && stop == end && value != 0 && std::isfinite(value) &&
+      (std::abs(value) < smallest_number || std::abs(value) > largest_number))
+    fail_at(file_, word,
+            fmt::format("{}: {} is out of range: numbers are 0, or from {:g} to {:g}", what,
+                        in_quotes(word.text), smallest_number, largest_number));
   if (status != std::errc() || stop != end || !std::isfinite(value) || !in_range) {
     const char* range = least == Least::any ? "" : least == Least::zero ? ", 0 or more" : " above 0";
     fail_at(file_, word, fmt::format("expected {}, a number{}; found {}", what, range, in_quotes(word.text)));

@@ -28,7 +28,7 @@ class LineWords {
   /// The next word. Throws Error that says which one is missing (`what`).
   Word take(std::string_view what);
   Word peek(std::string_view what) const;
-  /// A finite decimal number in the range. Throws Error.
+  /// A decimal number in the range, 0 or of a size from 1e-24 to 1e24. Throws Error.
   double take_number(std::string_view what, Least least);
   /// One of `choices`, as its position. Throws Error.
   int take_choice(std::string_view what, const std::vector<std::string_view>& choices);

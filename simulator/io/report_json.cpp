@@ -10,7 +10,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json distribution_json(const Distribution& values) {
+/// Of `count` values.
+ordered_json distribution_json(const Distribution& values, std::size_t count) {
+  if (count == 0) return nullptr;
   return {{"mean", values.mean}, {"p50", values.p50}, {"p95", values.p95},
           {"p99", values.p99},   {"min", values.min}, {"max", values.max}};
 }
@@ -69,8 +71,8 @@ ordered_json fairness_json(const std::optional<FairnessComparison>& it) {
 
 ordered_json samples_json(const SampleSummary& samples) {
   return {{"runs", samples.runs},
-          {"iteration_time_s", distribution_json(samples.iteration_time_s)},
-          {"tokens_per_s", distribution_json(samples.tokens_per_s)},
+          {"iteration_time_s", distribution_json(samples.iteration_time_s, samples.mean_s.size())},
+          {"tokens_per_s", distribution_json(samples.tokens_per_s, samples.mean_s.size())},
           {"mean_iteration_time_s", samples.mean_s}};
 }
 
@@ -80,19 +82,21 @@ std::string report_json(const Topology& topology, const SimReport& report, const
   const auto of_topology = [&](auto convert) {
     return [&topology, convert](const auto& element) { return convert(topology, element); };
   };
-  ordered_json json = {{"schema", "dtfm-sim/1"},
-                       {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
-                       {"job", record.job},
-                       {"scenario", words(record.scenario)},
-                       {"seed", record.seed},
-                       {"length_s", report.length_s},
-                       {"iterations", list_json(report.iterations, iteration_json)},
-                       {"iteration_time_s", distribution_json(report.iteration_time_s)},
-                       {"tokens_per_s", report.tokens_per_s},
-                       {"model_flops_per_s", report.model_flops_per_s},
-                       {"peak_flops_per_s", known(report.peak_flops_per_s)},
-                       {"bubble", report.bubble},
-                       {"stopped", words(report.stopped)}};
+  ordered_json json = {
+      {"schema", "dtfm-sim/1"},
+      {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
+      {"job", record.job},
+      {"scenario", words(record.scenario)},
+      {"seed", record.seed},
+      {"length_s", report.length_s},
+      {"iterations", list_json(report.iterations, iteration_json)},
+      {"iteration_time_s", distribution_json(report.iteration_time_s, report.iterations.size())},
+      {"tokens_per_s", known(report.tokens_per_s)},
+      {"model_flops_per_s", known(report.model_flops_per_s)},
+      {"peak_flops_per_s", known(report.peak_flops_per_s)},
+      {"bubble", report.bubble},
+      {"stopped", words(report.stopped)},
+      {"notes", record.notes}};
   if (record.samples) json["samples"] = samples_json(*record.samples);
   json["fairness"] = {{"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
                       {"undisturbed_iteration_s", fairness_json(record.fairness)}};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/core/topology.hpp"
 #include "simulator/report/samples.hpp"
@@ -18,6 +19,7 @@ struct SimRecord {
   std::uint64_t seed = 0;
   std::optional<SampleSummary> samples;        // the report is then that of the first run
   std::optional<FairnessComparison> fairness;  // nothing: not known
+  std::vector<std::string> notes;              // what a reader should know
   std::string version;
 };
 

@@ -17,8 +17,8 @@
 namespace dtfm {
 namespace {
 
-constexpr double latest_date = 1e9;  // s, of events and the horizon
-constexpr double largest_cv = 10;    // of jitter: beyond it a mean says nothing any more
+constexpr std::size_t most_events = 2'000'000;  // some 100 bytes each
+constexpr double largest_cv = 10;               // of jitter: beyond it a mean says nothing any more
 
 class ScenarioReader {
  public:
@@ -30,7 +30,7 @@ class ScenarioReader {
     if (const auto seed = map.optional("seed"))
       scenario_.seed = static_cast<std::uint64_t>(seed->integer(0, std::numeric_limits<std::int64_t>::max()));
     if (const auto horizon = map.optional("horizon")) {
-      scenario_.horizon_s = date(*horizon);
+      scenario_.horizon_s = horizon->seconds().value();
       if (*scenario_.horizon_s == 0) throw horizon->value_error("must be above zero");
     }
     for (const auto& [key, quantity] : {std::pair{"bandwidth", LinkTrace::Quantity::bandwidth},
@@ -48,12 +48,6 @@ class ScenarioReader {
   }
 
  private:
-  static double date(const YamlValue& value) {
-    const double seconds = value.seconds().value();
-    if (seconds > latest_date) throw value.value_error("must be at most 1e9 s");
-    return seconds;
-  }
-
   void read_link_trace(const YamlValue& item, LinkTrace::Quantity quantity) {
     const YamlMap map = item.map({"from", "to", "between", "trace"});
     LinkTrace link;
@@ -104,32 +98,45 @@ class ScenarioReader {
     DeviceEvent event;
   };
 
-  WrittenEvent event_of(const YamlValue& item) const {
-    const YamlMap map = item.map({"at", "device", "leave", "join", "speed"});
-    WrittenEvent written{item, {}};
-    written.event.date = date(map.required("at"));
-    const YamlValue device = map.required("device");
-    written.event.device = names_.device(device);
+  /// What happens, to no device yet.
+  static DeviceEvent change_of(const YamlMap& map) {
+    DeviceEvent event;
+    event.date = map.required("at").seconds().value();
     const auto leave = map.optional("leave"), join = map.optional("join"), speed = map.optional("speed");
     if ((leave ? 1 : 0) + (join ? 1 : 0) + (speed ? 1 : 0) != 1)
       throw map.error("expected one of `leave: true`, `join: true` and `speed: FACTOR`");
     if (speed) {
-      written.event.kind = DeviceEvent::Kind::speed;
-      written.event.speed = speed->positive_number();
-      return written;
+      event.kind = DeviceEvent::Kind::speed;
+      event.speed = speed->ratio();
+      return event;
     }
     const YamlValue& change = leave ? *leave : *join;
     if (!change.boolean()) throw change.value_error("expected true");
-    written.event.kind = leave ? DeviceEvent::Kind::leave : DeviceEvent::Kind::join;
-    if (recorded_[at(written.event.device)])
-      throw device.error(fmt::format("{} comes and goes as `availability` says",
-                                     in_quotes(topology_.devices[at(written.event.device)].id)));
-    return written;
+    event.kind = leave ? DeviceEvent::Kind::leave : DeviceEvent::Kind::join;
+    return event;
+  }
+
+  void read_event(const YamlValue& item, std::vector<WrittenEvent>& events) const {
+    const YamlMap map = item.map({"at", "device", "site", "leave", "join", "speed"});
+    DeviceEvent event = change_of(map);
+    const auto device = map.optional("device"), site = map.optional("site");
+    if (device.has_value() == site.has_value()) throw map.error("expected one of `device` and `site`");
+    const std::vector<int> all = device ? std::vector{names_.device(*device)} : names_.site(*site);
+    if (events.size() + all.size() > most_events)
+      throw item.error(fmt::format("more than {} events of devices in all", most_events));
+    for (const int each : all) {
+      if (recorded_[at(each)] && event.kind != DeviceEvent::Kind::speed)
+        throw(device ? *device : *site)
+            .error(fmt::format("{} comes and goes as `availability` says",
+                               in_quotes(topology_.devices[at(each)].id)));
+      event.device = each;
+      events.push_back({item, event});
+    }
   }
 
   void read_events(const YamlValue& value) {
     std::vector<WrittenEvent> events;
-    for (const YamlValue& item : value.list()) events.push_back(event_of(item));
+    for (const YamlValue& item : value.list()) read_event(item, events);
     std::stable_sort(events.begin(), events.end(), [](const WrittenEvent& a, const WrittenEvent& b) {
       return a.event.date < b.event.date;
     });
@@ -156,7 +163,8 @@ class ScenarioReader {
   void read_recovery(const YamlValue& value) {
     const YamlMap map = value.map({"policy", "detection", "spare", "checkpoint"});
     if (const auto policy = map.optional("policy")) scenario_.on_departure = policy_name(*policy);
-    if (const auto detection = map.optional("detection")) scenario_.detection_s = date(*detection);
+    if (const auto detection = map.optional("detection"))
+      scenario_.detection_s = detection->seconds().value();
     if (const auto spare = map.optional("spare")) scenario_.spares = names_.devices_of_list(*spare);
     if (const auto checkpoint = map.optional("checkpoint")) {
       const YamlMap entry = checkpoint->map({"bandwidth", "device"});

@@ -12,8 +12,8 @@
 namespace dtfm {
 namespace {
 
-/// Far beyond what a network or a run can be, and far from where numbers end.
-constexpr double latest_date = 1e9, largest_value = 1e18;
+/// Of a relative trace, besides zero; others have the limits of their unit.
+constexpr double least_factor = 1e-9, largest_factor = 1e9;
 
 TraceFormat format_of(const YamlMap& map, LinkTrace::Quantity quantity) {
   const bool is_rate = quantity == LinkTrace::Quantity::bandwidth;
@@ -57,13 +57,20 @@ std::size_t value_cell(const CsvTable& table, const std::vector<std::string>& he
   const std::vector<std::string_view> names(header.begin(), header.end());
   throw Error(position(file, 1, 1),
               fmt::format("there is no column {}; {}", in_quotes(column),
-                          is_number ? fmt::format("there are {}, and the first is the time", count)
-                                    : suggestion(column, names)));
+                          is_number        ? fmt::format("there are {}, and the first is the time", count)
+                          : header.empty() ? "the file has no header that names any"
+                                           : suggestion(column, names)));
 }
 
-void add_step(const CsvTable& table, std::size_t cell, Trace::Step step, std::vector<Trace::Step>& steps) {
-  if (step.date > latest_date) throw table.error(0, "a time above 1e9 s");
-  if (step.value > largest_value) throw table.error(cell, "the value is too large");
+double factor(const CsvTable& table, std::size_t cell, double value) {
+  if (value != 0 && (value < least_factor || value > largest_factor))
+    throw table.error(
+        cell, fmt::format("the value is out of range: a factor is 0, or from {:g} to {:g}; found {:g}",
+                          least_factor, largest_factor, value));
+  return value;
+}
+
+void add_step(const CsvTable& table, Trace::Step step, std::vector<Trace::Step>& steps) {
   if (!steps.empty() && step.date < steps.back().date)
     throw table.error(0, fmt::format("time goes back: {} s after {} s", step.date, steps.back().date));
   if (!steps.empty() && step.date == steps.back().date)
@@ -104,7 +111,8 @@ Trace parse_trace(std::string text, const std::string& file, const TraceFormat& 
     table.expect_cells(cells);
     const double date = table.number(0, format.time, "the time");
     const double value = table.number(cell, format.value, "the value");
-    add_step(table, cell, {date, value / format.reference}, trace.steps);
+    add_step(table, {date, format.relative ? factor(table, cell, value / format.reference) : value},
+             trace.steps);
   }
   trace.steps.shrink_to_fit();
   trace.period = period_of(trace, format, table);

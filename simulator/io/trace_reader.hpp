@@ -11,7 +11,7 @@ namespace dtfm {
 
 struct TraceFormat {
   bool relative = false;
-  Unit time{"s", 0}, value{"", 0};
+  Unit time = time_unit("s"), value{"", 0};
   double reference = 1;  // in base units: what a relative trace is relative to
   std::string column;    // name, or number from 1; empty: the second of two
   bool repeat = false;

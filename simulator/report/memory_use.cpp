@@ -106,6 +106,16 @@ std::vector<MemoryStep> memory_steps(const Stretch& stretch, const StageMemoryOf
   return changes.steps(stretch.graph.graph.hosts.size());
 }
 
+void MemoryUse::place(const Plan& plan) {
+  std::vector<double> state(peaks_.size());
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (int stage = 0; at(stage) < pipeline.stages.size(); ++stage)
+      for (const int device : pipeline.stages[at(stage)].devices)
+        state[at(device)] += memory_of_(device, stage).state;
+  for (std::size_t device = 0; device < peaks_.size(); ++device)
+    peaks_[device] = std::max(peaks_[device], state[device]);
+}
+
 void MemoryUse::see(const Stretch& stretch) {
   for (const MemoryStep& step : memory_steps(stretch, memory_of_))
     peaks_[at(step.device)] = std::max(peaks_[at(step.device)], step.bytes);

@@ -34,6 +34,8 @@ class MemoryUse : public RunObserver {
   MemoryUse(int devices, StageMemoryOf memory_of)
       : memory_of_(std::move(memory_of)), peaks_(static_cast<std::size_t>(devices)) {}
   void see(const Stretch& stretch) override;
+  /// Every device has to hold the state of its stages, whether it ever computes or not.
+  void place(const Plan& plan) override;
   /// Bytes, of each device.
   const std::vector<double>& peaks() const { return peaks_; }
 

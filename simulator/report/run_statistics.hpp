@@ -17,6 +17,7 @@ class RunStatistics : public RunObserver {
   /// `topology` must outlive this. `down`: when each device of it is not there, ascending.
   RunStatistics(const Topology& topology, StageMemoryOf memory_of, std::vector<std::vector<Interval>> down);
   void see(const Stretch& stretch) override;
+  void place(const Plan& plan) override { memory_use_.place(plan); }
 
   /// Fills in what is known of `devices`, links, critical path and devices whose memory does not suffice. The
   /// run took `length_s` seconds. The report has the devices in their order.

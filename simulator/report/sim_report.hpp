@@ -46,7 +46,7 @@ struct EventReport {
 struct SimReport {
   double length_s = 0;  // of the run, what follows the last iteration included
   std::vector<IterationReport> iterations;
-  Distribution iteration_time_s;  // without the first iteration where there are more
+  Distribution iteration_time_s;  // without the first iteration where there are more; 0 if there is none
   double tokens_per_s = 0, model_flops_per_s = 0;
   double peak_flops_per_s = 0;        // of all devices of the plan; 0: not known
   double bubble = 0;                  // share of time of the devices of the plan that is not computing
@@ -57,6 +57,7 @@ struct SimReport {
   std::vector<CriticalStep> critical_path;
   std::vector<int> overfull;  // devices whose memory does not suffice: the plan is infeasible
   std::string stopped;        // why before its end; empty: it was not
+  bool stuck = false;         // it was, because no iteration can be completed any more
   long long tasks = 0, events_handled = 0, flows = 0;
 };
 

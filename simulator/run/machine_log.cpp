@@ -38,6 +38,10 @@ double MachineLog::next_change() const {
   return next == scenario_.events.end() ? infinity : on_grid(next->date);
 }
 
+double MachineLog::last_departure(int device) const {
+  return departures_[at(device)].at(departures_taken_[at(device)] - 1);
+}
+
 double MachineLog::next_departure(int device) const {
   const std::vector<double>& dates = departures_[at(device)];
   const std::size_t taken = departures_taken_[at(device)];

@@ -19,6 +19,8 @@ class MachineLog {
   const DeviceEvent* take(double date);
   /// The date of the next event in which a device comes or goes; infinite if there is none.
   double next_change() const;
+  /// The date of the last departure of `device` that was taken; expects one.
+  double last_departure(int device) const;
   /// The date of the next departure of `device` from now on; infinite if there is none.
   double next_departure(int device) const;
 

@@ -19,6 +19,9 @@ struct Stretch {
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
+  /// Who has which place from now on, by stages as labels number them (computed_stages): called at the start
+  /// of the run, whoever is there by then, and when devices take the places of others.
+  virtual void place(const Plan&) {}
   /// Called for one stretch after the other; nothing of it is kept by the caller.
   virtual void see(const Stretch& stretch) = 0;
 };

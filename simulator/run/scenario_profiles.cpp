@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "simulator/run/trace_cursor.hpp"
@@ -49,10 +51,17 @@ bool concerns(const LinkTrace& link_trace, const Trace& trace, const LinkMeaning
   return false;
 }
 
-/// The product of the values of all traces, those that have not begun apart.
+/// The product of the values of all traces, those that have not begun apart. Each of them is in a range that
+/// means something; together they must be too.
 double product(const std::vector<TraceCursor>& cursors) {
+  constexpr double least = 1e-24, most = 1e24;
   double value = 1;
-  for (const TraceCursor& cursor : cursors) value *= cursor.value().value_or(1);
+  for (const TraceCursor& cursor : cursors) {
+    value *= cursor.value().value_or(1);
+    if (value != 0 && (value < least || value > most))
+      throw Error("", fmt::format("the traces of one link multiply to {:g}, beyond {:g} to {:g}", value,
+                                  least, most));
+  }
   return value;
 }
 

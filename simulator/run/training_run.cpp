@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -16,6 +17,7 @@
 namespace dtfm {
 namespace {
 
+constexpr std::size_t most_iterations = 1'000'000;  // in a horizon; each is in the report
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::vector<int> given_spares(const Scenario& scenario, const Topology& topology) {
@@ -35,6 +37,15 @@ double computed_seconds(const Stretch& stretch) {
     sum += time.end - time.begin;
   }
   return sum;
+}
+
+/// A scenario's dates end at 1e9 s, and a time of detection may come on top; timelines are in ns of 63 bits.
+void check_date(double date) {
+  constexpr double latest = 2e9;
+  if (date > latest)
+    throw Error("", fmt::format("the run would reach {:.3g} s of simulated time, and {:g} s is the most: are "
+                                "the speeds and bandwidths right?",
+                                date, latest));
 }
 
 std::size_t change_count(const std::vector<Profile>& profiles) {
@@ -67,6 +78,7 @@ SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserve
                            const std::function<bool()>& stop) {
   length_ = length;
   observers_ = observers;
+  tell_places();
   advance(0);  // who is gone at the start was never expected: nobody is needed yet
   while (!is_over()) {
     if (stop && stop()) {
@@ -103,8 +115,9 @@ bool TrainingRun::is_over() const {
 }
 
 void TrainingRun::stop_for(const std::string& reason) {
-  report_.stopped =
-      fmt::format("after {} iterations, at {:.6g} s: {}", report_.iterations.size(), now_, reason);
+  report_.stuck = true;
+  report_.stopped = fmt::format("after {} iteration{}, at {:.6g} s: {}", report_.iterations.size(),
+                                report_.iterations.size() == 1 ? "" : "s", now_, reason);
   if (length_.seconds) now_ = end_of_run();  // nothing more happens until then
 }
 
@@ -137,7 +150,8 @@ void TrainingRun::notice() {
 void TrainingRun::wait() {
   const double next = machines_.next_change();
   if (next == infinity)
-    stop_for("no pipeline is whole, and nobody joins any more");
+    stop_for(fmt::format("nobody joins any more, and under the policy `{}` no pipeline runs without {}",
+                         policy_.name, missing_devices()));
   else
     advance(next);
 }
@@ -147,7 +161,9 @@ void TrainingRun::decide() {
   const Decision decision = policy_.decide({plan_, machines_.there(), spares_});
   const bool is_new = decision.running != running_;
   note_replacements(decision.plan);
+  const bool has_moved = pipeline_major(decision.plan) != pipeline_major(plan_);
   plan_ = decision.plan;
+  if (has_moved) tell_places();
   running_ = decision.running;
   const auto count = std::count(running_.begin(), running_.end(), true);
   if (is_new) note(now_, fmt::format("{} of {} pipelines run", count, running_.size()));
@@ -160,6 +176,25 @@ void TrainingRun::decide() {
     stop_for(fmt::format("what is left of the plan cannot be run: {}", error.what()));
   }
   is_needed_ = runs_;
+}
+
+void TrainingRun::tell_places() {
+  const Plan computed = computed_stages(problem_.job, plan_);
+  for (RunObserver* observer : observers_) observer->place(computed);
+}
+
+/// "a/0 (gone at 5 s), b/1 (gone at 7 s)": the devices with a place that are not there.
+std::string TrainingRun::missing_devices() const {
+  constexpr std::size_t most_named = 3;
+  std::vector<std::string> missing;
+  for (const int device : pipeline_major(plan_))
+    if (!machines_.there()[at(device)])
+      missing.push_back(fmt::format("{} (gone at {:.6g} s)", problem_.topology.devices[at(device)].id,
+                                    machines_.last_departure(device)));
+  const std::size_t count = missing.size();
+  missing.resize(std::min(count, most_named));
+  return fmt::format("{}{}", fmt::join(missing, ", "),
+                     count > most_named ? fmt::format(" and {} more", count - most_named) : "");
 }
 
 void TrainingRun::note_replacements(const Plan& next) {
@@ -225,8 +260,9 @@ bool TrainingRun::recover() {
     for (const Fetch& fetch : fetches) is_fresh_[at(fetch.to)] = true;
     is_needed_ = runs_;
   }
+  const bool is_stuck = stays_stuck(played);
   advance(played.end);
-  if (played.ended == ReplayEnd::stuck) stop_for("the weights never come");
+  if (is_stuck) stop_for("the weights never come");
   return false;
 }
 
@@ -241,13 +277,16 @@ void TrainingRun::iterate() {
   show(lost);
   if (played.ended == ReplayEnd::cut && next_departure() <= played.end)
     report_.lost_work_s += computed_seconds(lost);
+  const bool is_stuck = stays_stuck(played);
   advance(played.end);
-  if (played.ended == ReplayEnd::stuck) stop_for("the iteration has come to a stand for ever");
+  if (is_stuck)
+    stop_for(fmt::format("the iteration has come to a stand for ever: nothing of it ends after {:.6g} s",
+                         played.replay.makespan));
 }
 
 void TrainingRun::draw_jitter() {
   const std::uint64_t attempt = attempts_++;
-  if (scenario_.compute_jitter.cv == 0) return;
+  if (!is_random(scenario_)) return;
   JitterFactors factors(Rng::for_task(seed_, attempt), scenario_.compute_jitter.cv);
   for (std::size_t i = 0; i < amounts_.size(); ++i)
     if (Task& task = graph_.graph.tasks[i]; task.kind == TaskKind::compute)
@@ -269,9 +308,15 @@ TrainingRun::Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfil
     if (played.ended != ReplayEnd::finished && known_until < until && !is_futile) continue;
     if (played.ended == ReplayEnd::stuck && until < infinity) played.ended = ReplayEnd::cut;
     played.end = played.ended == ReplayEnd::cut ? until : played.replay.makespan;
+    check_date(played.end);
     window_ = std::max(window_ / 2, 2 * (played.end - now_));
     return played;
   }
+}
+
+/// Nothing goes on, and no departure will break it off.
+bool TrainingRun::stays_stuck(const Played& played) const {
+  return played.replay.ended == ReplayEnd::stuck && next_departure() > played.end;
 }
 
 Stretch TrainingRun::stretch_of(Stretch::Kind kind, const Played& played, const LabelledGraph& graph) const {
@@ -290,6 +335,9 @@ void TrainingRun::complete(double end) {
   is_fresh_ = runs_;
   if (end == now_ && length_.seconds) return stop_for("an iteration takes no time");
   advance(end);
+  if (length_.seconds && report_.iterations.size() == most_iterations)
+    report_.stopped = fmt::format("at {:.6g} s, after {} iterations, the most that are simulated", now_,
+                                  report_.iterations.size());
 }
 
 }  // namespace dtfm

@@ -41,7 +41,7 @@ class TrainingRun {
   TrainingRun(const SimProblem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed);
 
   /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, between them.
-  /// Fills in `iterations`, `events`, `lost_work_s`, `stopped` and the counts of the report.
+  /// Fills in `iterations`, `events`, `lost_work_s`, `stopped`, `stuck` and the counts of the report.
   SimReport run(const RunLength& length, const std::vector<RunObserver*>& observers,
                 const std::function<bool()>& stop);
 
@@ -61,7 +61,9 @@ class TrainingRun {
   void notice();
   void wait();
   void decide();
+  void tell_places();
   void note_replacements(const Plan& next);
+  std::string missing_devices() const;
   void make_graph();
   double next_departure() const;
 
@@ -75,6 +77,7 @@ class TrainingRun {
     double end;
   };
   Played play(LabelledGraph& graph, const ScenarioProfiles& changes);
+  bool stays_stuck(const Played& played) const;
   /// From now on, of the iteration that is next. `played` and `graph` must outlive it.
   Stretch stretch_of(Stretch::Kind kind, const Played& played, const LabelledGraph& graph) const;
   void show(const Stretch& stretch);

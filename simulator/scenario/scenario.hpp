@@ -65,4 +65,9 @@ struct Scenario {
   std::optional<Checkpoint> checkpoint;    // nothing: weights that no living device holds are lost
 };
 
+/// Whether runs with different seeds differ.
+inline bool is_random(const Scenario& scenario) {
+  return scenario.compute_jitter.cv > 0;
+}
+
 }  // namespace dtfm

@@ -60,16 +60,33 @@ cp tasks.csv first.csv
 run --graph graph.txt --tasks tasks.csv --quiet
 cmp -s tasks.csv first.csv || fail 'the same graph twice gives other bytes'
 
+run --graph graph.txt -o -
+expect_status 0 '-o -'
+cmp -s "$out" result.json || fail '-o - prints something else than the result'
+run --graph graph.txt -o /dev/null --tasks /dev/null
+expect_status 0 'outputs to /dev/null'
+expect_in "$out" 'makespan  3 s'
+# What can never go on is counted too: the bandwidth stays 0.
+printf 'host a\nhost b\nlink l 1e6 0\nroute a b l\nprofile l bw 1 0\ncompute c a 1\nflow f a b 2e6\n' >stands.txt
+run --graph stands.txt
+expect_status 0 'a flow that comes to a stand'
+expect_in "$out" '1 done, 0 failed, 1 blocked'
+
 expect_refused "TOPOLOGY PLAN or --graph FILE is missing $help"
 expect_refused "unexpected argument \`--grap\`; did you mean \`--graph\`? $help" --grap graph.txt
 expect_refused 'TOPOLOGY: is for plans, and --graph replays none' --graph graph.txt graph.txt
 run --graph
 expect_status 2 'an option without its value'
 expect_refused 'missing.txt: cannot be opened: No such file or directory' --graph missing.txt
+printf 'host a 1e300\n' >far.txt
+printf 'host a\nhost b\nlink l 1 0\nprofile l bw 0 1 period 1e-20\n' >fast.txt
+expect_refused 'fast.txt:4:25: expected a period of at least 1e-09 s; found `1e-20`' --graph fast.txt
+expect_refused 'far.txt:1:8: SPEED: `1e300` is out of range: numbers are 0, or from 1e-24 to 1e+24' --graph far.txt
 mkdir there
 expect_refused 'there: cannot write: it is a folder' --graph graph.txt --tasks there
 expect_refused 'missing/x.csv: cannot write: No such file or directory' --graph graph.txt --tasks missing/x.csv
-expect_refused '/dev/full: cannot write: it is not a regular file' --graph graph.txt -o /dev/full
+expect_refused '/dev/full: cannot write: No space left on device' --graph graph.txt -o /dev/full
+expect_refused '-: cannot write: it is given for two outputs' --graph graph.txt -o - --tasks -
 expect_refused './graph.txt: cannot write: it is an input' --graph graph.txt -o ./graph.txt
 expect_refused './both: cannot write: it is given for two outputs' --graph graph.txt -o both --tasks ./both
 

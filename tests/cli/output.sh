@@ -30,6 +30,28 @@ expect_status 0 --format json
 expect_no_stderr --quiet
 cmp "$out" plan.json || fail '--format json prints something else than -o writes'
 
+run "${small[@]}" -o - --quiet
+expect_status 0 '-o -'
+cmp "$out" plan.json || fail '-o - prints something else than the plan'
+run "${small[@]}" -o /dev/null
+expect_status 0 '-o /dev/null'
+expect_in "$out" 'lower bound'
+[[ -c /dev/null ]] || fail '/dev/null is gone'
+mkfifo pipe
+cat pipe >through.json &
+run "${small[@]}" -o pipe
+wait $!
+expect_status 0 '-o to a pipe'
+cmp through.json plan.json || fail 'something else came through the pipe'
+rm pipe through.json
+
+# A file that may not grow so large: an error, nothing left beside it.
+status=0
+(ulimit -f 1 && exec "$program" "${small[@]}" -o large.json >/dev/null 2>"$err") || status=$?
+expect_status 2 'ulimit -f'
+expect_in "$err" 'large.json: cannot write: File too large'
+[[ $(ls -A) == $'job.yaml\nnet.yaml\nplan.json' ]] || fail "files left behind: $(ls -A)"
+
 python3 - plan.json <<'END' || fail 'the plan file is not what the contract says'
 import json, sys
 plan = json.load(open(sys.argv[1]))

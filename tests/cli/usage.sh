@@ -52,7 +52,7 @@ expect_refused 'typo.yaml:4:12: unknown key `globl_batch`; did you mean `global_
 expect_refused 'missing/plan.json: cannot write: No such file or directory' "${small[@]}" -o missing/plan.json
 mkdir there
 expect_refused 'there: cannot write: it is a folder' "${small[@]}" -o there
-expect_refused '/dev/full: cannot write: it is not a regular file' "${small[@]}" -o /dev/full
+expect_refused '/dev/full: cannot write: No space left on device' "${small[@]}" -o /dev/full
 expect_refused 'net.yaml: cannot write: it is an input' "${small[@]}" -o net.yaml
 expect_refused './job.yaml: cannot write: it is an input' "${small[@]}" -o ./job.yaml
 

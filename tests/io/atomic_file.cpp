@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,10 +106,29 @@ TEST_CASE("what cannot be written is named, before and while writing, and nothin
   CHECK(error_of([&] { check_can_write(itself); }) == itself + ": cannot write: it is a folder");
   CHECK(error_of([&] { check_can_write(itself + "/"); }) == itself + "/: cannot write: it is a folder");
   CHECK(error_of([&] { check_can_write(""); }) == "the name of the output file is empty");
-  CHECK(error_of([&] { write_whole_file("/dev/null", "x"); }) ==
-        "/dev/null: cannot write: it is not a regular file");
-  CHECK(fs::is_character_file("/dev/null"));
   CHECK(folder.files() == 0);
+}
+
+TEST_CASE("what is no regular file is written to in its place") {
+  write_whole_file("/dev/null", "x");
+  check_can_write("/dev/null");
+  CHECK(fs::is_character_file("/dev/null"));
+  CHECK(error_of([] { write_whole_file("/dev/full", "x"); }) ==
+        "/dev/full: cannot write: No space left on device");
+
+  const Folder folder;
+  const fs::path pipe = folder.path / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  check_can_write(pipe);  // does not wait for a reader
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  write_whole_file(pipe, "through");
+  std::string received(16, ' ');
+  received.resize(static_cast<std::size_t>(::read(reader, received.data(), received.size())));
+  ::close(reader);
+  CHECK(received == "through");
+  CHECK(fs::is_fifo(pipe));
+  CHECK(folder.files() == 1);
 }
 
 TEST_CASE("checking leaves nothing behind") {

@@ -92,6 +92,20 @@ TEST_CASE("only plain decimal numbers are numbers") {
   CHECK(complaint(parse_bytes, "1e308 TiB") == "`1e308 TiB` is out of the range of a number");
 }
 
+TEST_CASE("what no machine, network or model can be is refused, whatever its unit") {
+  CHECK(complaint(parse_seconds, "1e12 s") == "`1e12 s` is out of range: a time is from 1e-12 to 1e+09 s");
+  CHECK(complaint(parse_rate, "1e-300 Gbps") ==
+        "`1e-300 Gbps` is out of range: a data rate is from 0.001 to 1e+18 bps");
+  CHECK(complaint(parse_bytes, "-1e10 GB").starts_with("`-1e10 GB` is out of range: a size"));
+  CHECK(complaint(parse_flop_rate, "1e300 FLOP/s").find("a computing speed") != std::string::npos);
+  CHECK(complaint(parse_price, "1e12 USD/h").find("a price") != std::string::npos);
+  const auto in_milliseconds = [](std::string_view text) { return parse_in_unit(text, time_unit("ms")); };
+  CHECK(complaint(in_milliseconds, "1e13") == "`1e13` is out of range: a time is from 1e-12 to 1e+09 s");
+  CHECK(parse_seconds("0 s").value() == 0);
+  CHECK(parse_seconds("1e9 s").value() == 1e9);
+  CHECK(parse_rate("1 bps").value() == 1);
+}
+
 TEST_CASE("a number of a known unit is rounded once as well") {
   CHECK(parse_in_unit("67", time_unit("ms")) == 0.067);
   CHECK(parse_in_unit("0.79", rate_unit("Gbps")) == 0.79e9);

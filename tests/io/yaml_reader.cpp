@@ -87,8 +87,11 @@ TEST_CASE("a value of the wrong kind or size is refused where it stands") {
           "x.yaml:1:4: `v`: expected a decimal number; found `" + std::string(text) + "`");
   CHECK(value_complaint("1e400", number) == "x.yaml:1:4: `v`: `1e400` is out of the range of a number");
   CHECK(value_complaint("'1'", number) == "x.yaml:1:4: `v`: expected a number; found the text `1`");
-  CHECK(value_complaint("0", [](const YamlValue& v) { v.positive_number(); }) ==
-        "x.yaml:1:4: `v`: must be above zero; found `0`");
+  const auto ratio = [](const YamlValue& v) { v.ratio(); };
+  CHECK(value_complaint("0", ratio) == "x.yaml:1:4: `v`: must be above zero; found `0`");
+  for (const char* text : {"1e300", "1e-300"})
+    CHECK(value_complaint(text, ratio) ==
+          "x.yaml:1:4: `v`: expected a number from 1e-06 to 1000000; found `" + std::string(text) + "`");
 
   CHECK(value_complaint("yes", [](const YamlValue& v) { v.boolean(); }) ==
         "x.yaml:1:4: `v`: expected true or false; found `yes`");

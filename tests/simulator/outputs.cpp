@@ -154,7 +154,7 @@ TEST_CASE("the result file has what the contract says") {
   report.iteration_time_s = distribution({12.5});
   report.events = {{3, "b/0 leaves"}};
   statistics.add_to(report, {0, 1}, 12.5);
-  const SimRecord record{"small", "", 7, {}, FairnessComparison{1.5, 2}, "0.0.1"};
+  const SimRecord record{"small", "", 7, {}, FairnessComparison{1.5, 2}, {"odd"}, "0.0.1"};
   const json file = json::parse(report_json(run.topology, report, record));
   const std::set<std::string> expected = {"schema",           "topology",      "job",
                                           "scenario",         "seed",          "iterations",
@@ -163,12 +163,13 @@ TEST_CASE("the result file has what the contract says") {
                                           "devices",          "links",         "events",
                                           "lost_work_s",      "critical_path", "overfull",
                                           "fairness",         "simulator",     "version",
-                                          "length_s"};
+                                          "length_s",         "notes"};
   std::set<std::string> keys;
   for (const auto& [key, value] : file.items()) keys.insert(key);
   CHECK(keys == expected);
   CHECK(text(file["schema"]) == "\"dtfm-sim/1\"");
   CHECK(file["scenario"].is_null());
+  CHECK(text(file["notes"]) == R"(["odd"])");
   CHECK(file["length_s"].get<double>() == 13);
   CHECK(file["iterations"][0]["duration_s"].get<double>() == 12.5);
   CHECK(file["iteration_time_s"]["p99"].get<double>() == 12.5);
@@ -196,8 +197,18 @@ TEST_CASE("samples are told as the distribution of their means") {
   CHECK(summary.mean_s == std::vector<double>{1, 3});
   CHECK(summary.iteration_time_s.p50 == 2);
   const TwoStages run;
-  const json file = json::parse(report_json(run.topology, {}, {"small", "storm", 7, summary, {}, "0.0.1"}));
+  const json file =
+      json::parse(report_json(run.topology, {}, {"small", "storm", 7, summary, {}, {}, "0.0.1"}));
   CHECK(file["samples"]["runs"].get<int>() == 2);
   CHECK(file["samples"]["iteration_time_s"]["p95"].get<double>() == Approx(2.9));
   CHECK(text(file["scenario"]) == "\"storm\"");
+}
+
+TEST_CASE("where no iteration was completed, what it would take is not known") {
+  const TwoStages run;
+  const SampleSummary none = sample_summary(std::vector<SimReport>(2));
+  const json file = json::parse(report_json(run.topology, {}, {"small", "storm", 7, none, {}, {}, "0.0.1"}));
+  for (const char* key : {"iteration_time_s", "tokens_per_s", "model_flops_per_s"})
+    CHECK(file[key].is_null());
+  for (const char* key : {"iteration_time_s", "tokens_per_s"}) CHECK(file["samples"][key].is_null());
 }

@@ -142,6 +142,21 @@ TEST_CASE("every key of a scenario is read") {
   CHECK(scenario.checkpoint->bandwidth == 1e9);
 }
 
+TEST_CASE("what happens to a site happens to all its devices") {
+  const Scenario scenario = read(
+      "events: [{at: 5 s, site: b, leave: true}, {at: 9 s, site: b, join: true},\n"
+      "  {at: 7 s, site: a, speed: 0.5}]\n");
+  CHECK(words(scenario.events) ==
+        Words{"5 leave 2", "5 leave 3", "7 speed 0", "7 speed 1", "9 join 2", "9 join 3"});
+  CHECK(complaint("events: [{at: 1 s, site: c, leave: true}]\n") ==
+        "s.yaml:2:26: unknown site `c`; known: `a`, `b`");
+  CHECK(complaint("events: [{at: 1 s, device: a/1, leave: true},\n  {at: 2 s, site: a, leave: true}]\n") ==
+        "s.yaml:3:3: `a/1` leaves at 2 s, but it is gone already");
+  for (const char* who : {"", "site: a, device: a/0, "})
+    CHECK(complaint(fmt::format("events: [{{at: 1 s, {}leave: true}}]\n", who)) ==
+          "s.yaml:2:10: expected one of `device` and `site`");
+}
+
 TEST_CASE("a scenario that says nothing changes nothing") {
   const Scenario scenario = read("");
   CHECK(scenario.name == "s");
@@ -171,6 +186,10 @@ TEST_CASE("bad scenarios are told with their position") {
              contains("`leave`: expected true"));
   CHECK_THAT(complaint("events: [{at: 1 s, device: a/0}]\n"), contains("expected one of `leave: true`"));
   CHECK_THAT(complaint("events: [{at: 1 s, device: a/0, speed: 0}]\n"), contains("must be above zero"));
+  CHECK(complaint("events: [{at: 1 s, device: a/0, speed: 1e300}]\n") ==
+        "s.yaml:2:40: `speed`: expected a number from 1e-06 to 1000000; found `1e300`");
+  CHECK(complaint("horizon: 1e12 s\n") ==
+        "s.yaml:2:10: `horizon`: `1e12 s` is out of range: a time is from 1e-12 to 1e+09 s");
   CHECK_THAT(complaint("compute_jitter: {kind: normal, cv: 0.1}\n"),
              contains("unknown `normal`; known: `lognormal`"));
   CHECK_THAT(complaint("compute_jitter: {kind: lognormal, cv: -0.1}\n"),

@@ -93,7 +93,62 @@ TEST_CASE("bandwidth that halves in the middle of a transfer") {
   scenario.traces = {{{{1.5, 0}}, 0, true}};
   const SimReport stuck = simulate(problem, plan, scenario, options);
   CHECK(stuck.iterations.empty());
-  CHECK_THAT(stuck.stopped, contains("has come to a stand for ever"));
+  CHECK_THAT(stuck.stopped, contains("has come to a stand for ever: nothing of it ends after 1 s"));
+  CHECK(stuck.stuck);
+  // Neither where the run has a given length.
+  scenario.horizon_s = 20;
+  const SimReport until_horizon = simulate(problem, plan, scenario, options);
+  CHECK(until_horizon.stuck);
+  CHECK(until_horizon.length_s == 20);
+  // Had it one more change, it would not be stuck: 50 bytes from 19.5 on take until 20, when the run ends.
+  scenario.traces = {{{{1.5, 0}, {19.5, 1}}, 0, true}};
+  CHECK_FALSE(simulate(problem, plan, scenario, options).stuck);
+}
+
+TEST_CASE("traces that multiply to what no link can be, and runs of ages, are refused") {
+  SimProblem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
+  const Plan plan = plan_of(problem.job, 2, 1, 1);
+  Scenario scenario;
+  scenario.traces.assign(3, {{{0, 1e9}}, 0, true});
+  for (int i = 0; i < 3; ++i)
+    scenario.link_traces.push_back({LinkTrace::Quantity::bandwidth, {true, true}, {true, true}, false, i});
+  CHECK_THROWS_WITH(simulate(problem, plan, scenario, {}), contains("multiply to 1e+27"));
+  // 100 bytes at 1e-7 bytes a second, one way.
+  scenario.traces.assign(3, {{{0, 1e-3}}, 0, true});
+  CHECK_THROWS_WITH(simulate(problem, plan, scenario, {}), contains("the run would reach 2e+09 s"));
+}
+
+TEST_CASE("the state of a place counts from the start, whoever computes") {
+  // adam-16: 16 MB for a stage of a million parameters. The second pipeline has no micro-batches.
+  SimProblem problem{flat_topology({5}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e6, 100), {}};
+  problem.topology.gpus[0].memory = Bytes(15e6);
+  Plan plan = plan_of(problem.job, 2, 2, 1);
+  plan.pipelines[1].micro_batches = 0;
+  Scenario scenario;
+  SimReport report = simulate(problem, plan, scenario, {});
+  REQUIRE(report.devices.size() == 4);
+  CHECK(report.devices[0].peak_memory_bytes > 16e6);
+  CHECK(report.devices[2].peak_memory_bytes == 16e6);
+  CHECK(report.devices[3].peak_memory_bytes == 16e6);
+  CHECK(report.overfull == std::vector<int>{0, 1, 2, 3});
+  // The forward of the first stage takes a second: the second stage has computed nothing by then.
+  scenario.horizon_s = 0.5;
+  report = simulate(problem, plan, scenario, {});
+  CHECK(report.devices[0].peak_memory_bytes > 16e6);
+  CHECK(report.devices[1].peak_memory_bytes == 16e6);
+  // Nobody computes at all.
+  scenario.on_departure = "wait";
+  scenario.events = {{0, 0, DeviceEvent::Kind::leave}};
+  report = simulate(problem, plan, scenario, {});
+  CHECK(report.iterations.empty());
+  for (const DeviceReport& device : report.devices) CHECK(device.peak_memory_bytes == 16e6);
+  // Device 4 takes the place of device 2, which does not compute.
+  scenario = {};
+  scenario.on_departure = "spare";
+  scenario.events = {{0, 2, DeviceEvent::Kind::leave}};
+  report = simulate(problem, plan, scenario, {});
+  REQUIRE(report.devices.size() == 5);
+  CHECK(report.devices[4].peak_memory_bytes == 16e6);
 }
 
 TEST_CASE("a device that slows down") {
@@ -202,7 +257,10 @@ TEST_CASE("when all copies are gone, there is the checkpoint or nothing") {
   run.scenario.events.pop_back();
   report = run.run();
   CHECK(dates(report) == Dates{0, 6});
-  CHECK_THAT(report.stopped, contains("nobody joins any more"));
+  CHECK_THAT(report.stopped,
+             contains("nobody joins any more, and under the policy `restart-without-pipeline` no pipeline "
+                      "runs without s0/0 (gone at 8 s), s0/1 (gone at 8 s)"));
+  CHECK(report.stuck);
   CHECK(report.lost_work_s == Approx(4));
 }
 

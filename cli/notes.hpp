@@ -1,0 +1,15 @@
+// What a reader of a result should know of its inputs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/core/job.hpp"
+#include "planner/core/plan.hpp"
+
+namespace dtfm {
+
+/// Where the micro-batches of a plan are not those of the job, dealt evenly.
+std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
+
+}  // namespace dtfm
