@@ -14,6 +14,7 @@
 #include "cli/sim_summary.hpp"
 #include "cli/simulate_options.hpp"
 #include "cli/words.hpp"
+#include "planner/core/layer_times.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/plan_reader.hpp"
