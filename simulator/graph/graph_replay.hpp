@@ -28,7 +28,7 @@ constexpr std::string_view name_of(TaskState state) {
 }
 
 /// Dates in seconds; NaN where the task did not get that far.
-struct TaskRecord {
+struct alignas(32) TaskRecord {
   static constexpr double never = std::numeric_limits<double>::quiet_NaN();
   TaskState state = TaskState::blocked;
   double ready = never, start = never, finish = never;
