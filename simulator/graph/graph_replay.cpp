@@ -30,10 +30,10 @@ struct Event {
 /// does).
 constexpr std::size_t events_ahead = 8;
 
-/// A flow or shared computation that the network moves.
+/// A flow or shared computation that the network moves; its end comes `tail` seconds after its last byte.
 struct Moving {
   int task = 0;
-  double tail = 0;  // seconds from its last byte to its end
+  double tail = 0;
 };
 
 class GraphReplay {
@@ -47,6 +47,7 @@ class GraphReplay {
   void fetch_ahead() const;
   void link_profiles();
   bool is_over(double next) const;
+  bool is_stopped();
   void close(double next);
   const std::vector<int>& running_tasks();
   void handle(const Event& event);
@@ -79,6 +80,9 @@ class GraphReplay {
 
   const TaskGraph& graph_;
   const double until_;
+  const std::function<bool()>& stop_;
+  long long dates_ = 0;
+  bool stopped_ = false;
   double now_;
   GraphNetwork network_;
   EventQueue<Event> queue_;
@@ -103,6 +107,7 @@ class GraphReplay {
 GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
     : graph_(graph),
       until_(options.until),
+      stop_(options.stop),
       now_(on_grid(options.start)),
       network_(graph),
       progress_(graph),
@@ -149,7 +154,7 @@ Replay GraphReplay::run() {
   // What happens at this date comes before the first starts.
   if (queue_.empty() || queue_.next_date() > now_) start_ready();
   double next = 0;
-  while (!is_over(next = next_date())) {
+  while (!is_over(next = next_date()) && !is_stopped()) {
     now_ = next;
     end_flows();
     while (!queue_.empty() && queue_.next_date() == now_) {
@@ -176,12 +181,18 @@ bool GraphReplay::is_over(double next) const {
          network_.fluid().ends().next().flow == FlowEnds::none;
 }
 
+bool GraphReplay::is_stopped() {
+  if (!stop_ || ++dates_ % dates_between_asking != 0) return false;
+  return stopped_ = stop_();
+}
+
 /// What still runs: is it cut off, or would it never go on?
 void GraphReplay::close(double next) {
+  replay_.reached = now_;
   if (ended_ == graph_.tasks.size()) return;
   const bool cut = running_ > 0 && next < infinity && next > until_;
-  replay_.ended = cut ? ReplayEnd::cut : ReplayEnd::stuck;
-  if (!cut) return;
+  replay_.ended = stopped_ ? ReplayEnd::stopped : cut ? ReplayEnd::cut : ReplayEnd::stuck;
+  if (replay_.ended == ReplayEnd::stuck) return;
   for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::cut;
 }
 
