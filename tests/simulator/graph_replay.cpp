@@ -14,8 +14,6 @@ using namespace dtfm;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 TaskGraph graph_of(const std::string& text) {
   return parse_task_graph(text, "graph.txt");
 }
