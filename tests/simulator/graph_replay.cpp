@@ -271,7 +271,7 @@ TEST_CASE("steps of a profile that cannot be told apart are refused") {
   };
   CHECK(late("1e6").makespan == 1e6 + 2);  // 1.5 a second
   CHECK(late("1e15").makespan == 1e15 + 2);
-  CHECK_THROWS_WITH(late("1e300"),
-                    "a profile with a period of 1 s has more than 4.5036e+15 steps in 1e+300 s; "
+  CHECK_THROWS_WITH(late("1e24"),
+                    "a profile with a period of 1 s has more than 4.5036e+15 steps in 1e+24 s; "
                     "expected a longer period or shorter tasks");
 }
