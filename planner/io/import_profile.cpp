@@ -103,7 +103,10 @@ LayerProfile empty_import(std::span<const ImportFile> files, const ImportSetting
                   files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", how);
   profile.precision = settings.job.training.precision;
   profile.model = settings.job.name;
-  if (const auto* shape = std::get_if<Transformer>(&settings.job.model)) profile.shape = *shape;
+  if (const auto* shape = std::get_if<Transformer>(&settings.job.model)) {
+    profile.shape = *shape;
+    profile.shape->layers = 0;  // as it is read
+  }
   return profile;
 }
 
