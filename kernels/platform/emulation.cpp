@@ -1,0 +1,258 @@
+#include "kernels/platform/emulation.hpp"
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ucontext.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define DTFM_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define DTFM_ADDRESS_SANITIZER 1
+#endif
+#endif
+#ifdef DTFM_ADDRESS_SANITIZER
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace dtfm::kernels::emulation {
+namespace {
+
+constexpr std::size_t stack_bytes = 128 * 1024;
+constexpr std::size_t lanes = 32;
+
+struct Copy {
+  void* to;
+  const void* from;  // none: zeros
+};
+
+/// A flow of control with a stack of its own. AddressSanitizer is told of every switch.
+struct Flow {
+  ucontext_t context{};
+  const void* stack = nullptr;
+  std::size_t size = 0;
+#ifdef DTFM_ADDRESS_SANITIZER
+  void* fake_stack = nullptr;
+#endif
+};
+
+struct Fiber {
+  Flow flow;
+  std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(stack_bytes);
+  bool done = false;
+  std::vector<std::vector<Copy>> copies{1};  // groups, oldest first; the last is still open
+};
+
+/// A place where `expected` threads meet.
+struct Meeting {
+  int expected = 0;
+  int arrived = 0;
+  unsigned generation = 0;
+};
+
+struct Warp {
+  Meeting meeting;
+  std::byte slots[2][lanes * lane_bytes];
+};
+
+struct Block {
+  std::vector<std::unique_ptr<Fiber>> fibers;  // stacks are kept from block to block
+  std::vector<Warp> warps;
+  std::vector<std::byte> shared;  // with room to align
+  Meeting barrier;
+  Flow main;
+  const std::function<void()>* kernel = nullptr;
+  std::size_t current = 0;
+  std::size_t threads = 0;
+  std::size_t alive = 0;
+  std::size_t turns_without_progress = 0;
+  std::string error;
+  bool backward = false;
+};
+
+Block block;  // the one that runs: launches neither nest nor run side by side
+
+/// `previous` has just been left and its stack becomes known; called first thing on every arrival.
+void arrive([[maybe_unused]] Flow& here, [[maybe_unused]] Flow* previous) {
+#ifdef DTFM_ADDRESS_SANITIZER
+  const void* bottom = nullptr;
+  std::size_t size = 0;
+  __sanitizer_finish_switch_fiber(here.fake_stack, &bottom, &size);
+  if (previous != nullptr && previous->stack == nullptr) {
+    previous->stack = bottom;
+    previous->size = size;
+  }
+#endif
+}
+
+void switch_flow(Flow& from, Flow& to, [[maybe_unused]] bool forever) {
+#ifdef DTFM_ADDRESS_SANITIZER
+  __sanitizer_start_switch_fiber(forever ? nullptr : &from.fake_stack, to.stack, to.size);
+#endif
+  swapcontext(&from.context, &to.context);
+  arrive(from, nullptr);
+}
+
+Fiber& current() {
+  return *block.fibers[block.current];
+}
+
+std::size_t next_alive() {
+  std::size_t next = block.current;
+  do {
+    next = (next + (block.backward ? block.threads - 1 : 1)) % block.threads;
+  } while (block.fibers[next]->done);
+  return next;
+}
+
+void progress() {
+  block.turns_without_progress = 0;
+}
+
+void give_way(bool forever) {
+  Fiber& self = current();
+  if (block.alive == 0) return switch_flow(self.flow, block.main, forever);
+  block.current = next_alive();
+  threadIdx.x = static_cast<unsigned>(block.current);
+  if (&current() != &self) switch_flow(self.flow, current().flow, forever);
+}
+
+void meet(Meeting& meeting) {
+  progress();
+  if (++meeting.arrived == meeting.expected) {
+    meeting.arrived = 0;
+    ++meeting.generation;
+    return;
+  }
+  const unsigned mine = meeting.generation;
+  while (meeting.generation == mine) {
+    if (++block.turns_without_progress > block.threads) fail("not all threads reach a barrier");
+    give_way(false);
+  }
+}
+
+/// A thread that ends no longer counts where others wait.
+void leave(Meeting& meeting) {
+  if (--meeting.expected == meeting.arrived && meeting.arrived > 0) {
+    meeting.arrived = 0;
+    ++meeting.generation;
+  }
+}
+
+void fiber_main() {
+  arrive(current().flow, &block.main);
+  (*block.kernel)();
+  Fiber& self = current();
+  self.done = true;
+  --block.alive;
+  progress();
+  leave(block.barrier);
+  leave(block.warps[block.current / lanes].meeting);
+  give_way(true);
+}
+
+void prepare_fiber(std::size_t index) {
+  if (index >= block.fibers.size()) block.fibers.push_back(std::make_unique<Fiber>());
+  Fiber& fiber = *block.fibers[index];
+  fiber.done = false;
+  fiber.copies.assign(1, {});
+  fiber.flow = Flow{};
+  getcontext(&fiber.flow.context);
+  fiber.flow.stack = fiber.stack.get();
+  fiber.flow.size = stack_bytes;
+  fiber.flow.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.flow.context.uc_stack.ss_size = stack_bytes;
+  fiber.flow.context.uc_link = nullptr;
+  makecontext(&fiber.flow.context, fiber_main, 0);
+}
+
+void run_block(std::size_t shared_bytes) {
+  block.shared.assign(shared_bytes + 16, std::byte{0xff});  // NaN in every format
+  block.warps.assign((block.threads + lanes - 1) / lanes, Warp{});
+  block.barrier = {static_cast<int>(block.threads), 0, 0};
+  for (std::size_t i = 0; i < block.threads; ++i) {
+    prepare_fiber(i);
+    ++block.warps[i / lanes].meeting.expected;
+  }
+  block.alive = block.threads;
+  block.current = block.backward ? block.threads - 1 : 0;
+  threadIdx = {static_cast<unsigned>(block.current), 0, 0};
+  progress();
+  switch_flow(block.main, current().flow, false);
+  if (!block.error.empty()) throw DeviceError(block.error);
+}
+
+}  // namespace
+
+void run_threads_backward(bool backward) {
+  block.backward = backward;
+}
+
+void run_grid(Grid grid, unsigned threads, std::size_t shared_bytes, const std::function<void()>& kernel) {
+  if (threads == 0 || threads > 1024 || shared_bytes > device_limits().shared_bytes || grid.x == 0 ||
+      grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535)
+    throw DeviceError("kernel launch: invalid configuration");
+  block.kernel = &kernel;
+  block.threads = threads;
+  block.error.clear();
+  blockDim = {threads, 1, 1};
+  gridDim = {grid.x, grid.y, grid.z};
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        run_block(shared_bytes);
+      }
+}
+
+void* shared_bytes() {
+  void* memory = block.shared.data();
+  std::size_t space = block.shared.size();
+  return std::align(16, space - 15, memory, space);
+}
+
+void block_barrier() {
+  meet(block.barrier);
+}
+
+void fail(const char* what) {
+  block.error = what;
+  for (auto& fiber : block.fibers) fiber->done = true;  // none of them runs on
+  block.alive = 0;
+  give_way(true);
+  std::abort();  // never reached: a failed block is not returned to
+}
+
+const std::byte* exchange(const void* mine, std::size_t bytes) {
+  Warp& warp = block.warps[block.current / lanes];
+  std::byte* slots = warp.slots[warp.meeting.generation % 2];
+  if (bytes != 0) std::memcpy(slots + (block.current % lanes) * lane_bytes, mine, bytes);
+  meet(warp.meeting);
+  return slots;
+}
+
+void copy_later(void* to, const void* from) {
+  current().copies.back().push_back({to, from});
+}
+
+void commit_copies() {
+  current().copies.emplace_back();
+}
+
+void wait_copies(int groups) {
+  auto& copies = current().copies;
+  while (copies.size() > static_cast<std::size_t>(groups) + 1) {
+    for (const Copy& copy : copies.front()) {
+      if (copy.from == nullptr)
+        std::memset(copy.to, 0, 16);
+      else
+        std::memcpy(copy.to, copy.from, 16);
+    }
+    copies.erase(copies.begin());
+  }
+}
+
+}  // namespace dtfm::kernels::emulation
