@@ -1,6 +1,8 @@
 # Compiled by nvcc for GPUs, and by the C++ compiler for the emulation (platform/platform.cuh).
 set(DTFM_KERNEL_SOURCES
   adam.cu
+  attention_backward.cu
+  attention_forward.cu
   column_sum.cu
   cross_entropy.cu
   embedding.cu

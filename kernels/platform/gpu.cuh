@@ -38,6 +38,12 @@ __device__ inline float fast_exp2(float x) {
   return y;
 }
 
+/// x, of which the compiler knows nothing.
+__device__ inline int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 __device__ inline float fast_reciprocal(float x) {
   return __fdividef(1.0F, x);
 }

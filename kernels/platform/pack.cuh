@@ -1,6 +1,8 @@
 // 16 bytes of numbers at a time, computed with as floats.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/platform/platform.cuh"
 
 namespace dtfm::kernels {
@@ -32,7 +34,16 @@ __device__ inline std::uint32_t bits_of_float(float value) {
 /// Two neighbours of a fragment or of a pack.
 template <class T>
 __device__ inline Pair<T> make_pair_of(float x, float y) {
-  if constexpr (sizeof(T) == 4)
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, Half>) {
+    const __half2 pair = __floats2half2_rn(x, y);  // one instruction
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  } else if constexpr (std::is_same_v<T, Bfloat16>) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  } else
+#endif
+      if constexpr (sizeof(T) == 4)
     return {x, y};
   else
     return from_float<T>(x).bits | static_cast<std::uint32_t>(from_float<T>(y).bits) << 16;

@@ -9,6 +9,7 @@
 //   shared memory load_matrices, load_matrices_transposed                   ldmatrix .x4, .trans
 //   multiply_fragments                                        mma.sync m16n8k16, or its like for float
 //   fast_exp2, fast_reciprocal                                one instruction each on a GPU
+//   opaque(x)                                                 x, but the compiler does not know it
 #pragma once
 
 #include "kernels/device.hpp"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention.hpp"
 #include "tests/kernels/check.hpp"
 
 namespace dtfm::kernels::reference {
@@ -140,6 +141,51 @@ inline Numbers product(bool transpose_a, bool transpose_b, int m, int n, int k, 
             left * (transpose_b ? b[count(j, k) + count(l, 1)] : b[count(l, n) + count(j, 1)]);
     }
   return c;
+}
+
+struct AttentionResult {
+  Numbers out, log_sum_exp, dq, dk, dv;
+};
+
+/// q is batch·sequence × heads·head_size, k and v × kv_heads·head_size; gradients of Σ dout · out.
+inline AttentionResult attention(const AttentionShape& a, const Numbers& q, const Numbers& k,
+                                 const Numbers& v, const Numbers& dout) {
+  AttentionResult r{Numbers(q.size()), Numbers(count(a.batch * a.heads, a.sequence)), Numbers(q.size()),
+                    Numbers(k.size()), Numbers(v.size())};
+  const auto n = count(a.sequence, 1), size = count(a.head_size, 1), heads = count(a.heads, 1),
+             kv = count(a.kv_heads, 1);
+  const double scale = 1 / std::sqrt(static_cast<double>(a.head_size));
+  for (std::size_t b = 0; b < count(a.batch, 1); ++b)
+    for (std::size_t h = 0; h < heads; ++h)
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::size_t at = ((b * n + i) * heads + h) * size;
+        const auto kv_at = [&](std::size_t j) { return ((b * n + j) * kv + h / (heads / kv)) * size; };
+        const std::size_t end = a.causal ? i + 1 : n;
+        Numbers p(end), dp(end);
+        double maximum = -1e300, total = 0, delta = 0;
+        for (std::size_t j = 0; j < end; ++j) {
+          for (std::size_t d = 0; d < size; ++d) p[j] += q[at + d] * k[kv_at(j) + d] * scale;
+          maximum = std::max(maximum, p[j]);
+        }
+        for (double& value : p) total += value = std::exp(value - maximum);
+        r.log_sum_exp[(b * heads + h) * n + i] = maximum + std::log(total);
+        for (std::size_t j = 0; j < end; ++j) {
+          p[j] /= total;
+          for (std::size_t d = 0; d < size; ++d) {
+            r.out[at + d] += p[j] * v[kv_at(j) + d];
+            dp[j] += dout[at + d] * v[kv_at(j) + d];
+            r.dv[kv_at(j) + d] += p[j] * dout[at + d];
+          }
+          delta += p[j] * dp[j];
+        }
+        for (std::size_t j = 0; j < end; ++j)
+          for (std::size_t d = 0; d < size; ++d) {
+            const double ds = p[j] * (dp[j] - delta) * scale;
+            r.dq[at + d] += ds * k[kv_at(j) + d];
+            r.dk[kv_at(j) + d] += ds * q[at + d];
+          }
+      }
+  return r;
 }
 
 }  // namespace dtfm::kernels::reference
