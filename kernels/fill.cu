@@ -28,7 +28,9 @@ __global__ void fill_integers_kernel(int* to, std::int64_t size, std::uint64_t s
   if (i < size) to[i] = static_cast<int>((random_bits(seed, i) >> 32) % static_cast<std::uint64_t>(below));
 }
 
-Grid blocks_for(std::int64_t size) { return {static_cast<unsigned>(divided_up<std::int64_t>(size, threads))}; }
+Grid blocks_for(std::int64_t size) {
+  return {static_cast<unsigned>(divided_up<std::int64_t>(size, threads))};
+}
 
 }  // namespace
 

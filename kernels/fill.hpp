@@ -5,7 +5,8 @@
 
 namespace dtfm::kernels {
 
-/// Uniform, of the given mean and standard deviation; the same for the same seed in every format, but for rounding.
+/// Uniform, of the given mean and standard deviation; the same for the same seed in every format, but for
+/// rounding.
 template <class T>
 void fill_random(T* to, std::int64_t size, std::uint64_t seed, float mean, float deviation);
 

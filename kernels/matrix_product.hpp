@@ -3,8 +3,8 @@
 
 namespace dtfm::kernels {
 
-/// c = op(a) · op(b) + beta · c: c is m × n, op(a) m × k, op(b) k × n, where op transposes if asked. Matrices lie row by
-/// row without gaps; a batch of them one after another.
+/// c = op(a) · op(b) + beta · c: c is m × n, op(a) m × k, op(b) k × n, where op transposes if asked. Matrices
+/// lie row by row without gaps; a batch of them one after another.
 struct ProductShape {
   int m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;

@@ -68,6 +68,18 @@ __device__ inline Floats<T> bias_at(const T* bias, int column) {
 }
 
 template <class T>
+__device__ inline Floats<T> bias_beyond(const T* bias, int column, int columns) {
+  return bias == nullptr ? Floats<T>{} : load_pack(bias + columns + column);
+}
+
+template <class T>
+__device__ inline Floats<T> sum_of(Floats<T> a, const Floats<T>& b) {
+#pragma unroll
+  for (int i = 0; i < pack_size<T>; ++i) a.v[i] += b.v[i];
+  return a;
+}
+
+template <class T>
 __global__ void add_residual_kernel(int rows, int columns, const T* x, const T* residual, const T* bias,
                                     T* y) {
   const Place<T> at = place_of_thread<T>(rows, columns);
@@ -132,7 +144,7 @@ __device__ inline std::int64_t gate_offset(const Place<T>& at, int j) {
 }
 
 template <class T>
-__global__ void gated_silu_forward_kernel(int rows, int columns, const T* x, T* y) {
+__global__ void gated_silu_forward_kernel(int rows, int columns, const T* x, const T* bias, T* y) {
   const Place<T> at = place_of_thread<T>(rows, columns);
   RawPack gate[2], up[2];
 #pragma unroll
@@ -143,8 +155,8 @@ __global__ void gated_silu_forward_kernel(int rows, int columns, const T* x, T* 
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     if (!at.inside[j]) continue;
-    const Floats<T> g = unpack<T>(gate[j]);
-    Floats<T> u = unpack<T>(up[j]);
+    const Floats<T> g = sum_of(unpack<T>(gate[j]), bias_at(bias, at.column[j]));
+    Floats<T> u = sum_of(unpack<T>(up[j]), bias_beyond(bias, at.column[j], columns));
 #pragma unroll
     for (int i = 0; i < pack_size<T>; ++i) u.v[i] *= g.v[i] * sigmoid(g.v[i]);
     store_pack(y + at.offset[j], u);
@@ -152,7 +164,8 @@ __global__ void gated_silu_forward_kernel(int rows, int columns, const T* x, T* 
 }
 
 template <class T>
-__global__ void gated_silu_backward_kernel(int rows, int columns, const T* x, const T* dy, T* dx) {
+__global__ void gated_silu_backward_kernel(int rows, int columns, const T* x, const T* bias, const T* dy,
+                                           T* dx) {
   const Place<T> at = place_of_thread<T>(rows, columns);
   RawPack gate[2], up[2], gradient[2];
 #pragma unroll
@@ -164,7 +177,9 @@ __global__ void gated_silu_backward_kernel(int rows, int columns, const T* x, co
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     if (!at.inside[j]) continue;
-    const Floats<T> g = unpack<T>(gate[j]), u = unpack<T>(up[j]), d = unpack<T>(gradient[j]);
+    const Floats<T> g = sum_of(unpack<T>(gate[j]), bias_at(bias, at.column[j]));
+    const Floats<T> u = sum_of(unpack<T>(up[j]), bias_beyond(bias, at.column[j], columns)),
+                    d = unpack<T>(gradient[j]);
     Floats<T> dg, du;
 #pragma unroll
     for (int i = 0; i < pack_size<T>; ++i) {
@@ -246,13 +261,14 @@ void gelu_backward(int rows, int columns, const T* x, const T* bias, const T* dy
 }
 
 template <class T>
-void gated_silu_forward(int rows, int columns, const T* x, T* y) {
-  launch(gated_silu_forward_kernel<T>, {blocks_for<T>(rows, columns)}, threads, 0, rows, columns, x, y);
+void gated_silu_forward(int rows, int columns, const T* x, const T* bias, T* y) {
+  launch(gated_silu_forward_kernel<T>, {blocks_for<T>(rows, columns)}, threads, 0, rows, columns, x, bias, y);
 }
 
 template <class T>
-void gated_silu_backward(int rows, int columns, const T* x, const T* dy, T* dx) {
-  launch(gated_silu_backward_kernel<T>, {blocks_for<T>(rows, columns)}, threads, 0, rows, columns, x, dy, dx);
+void gated_silu_backward(int rows, int columns, const T* x, const T* bias, const T* dy, T* dx) {
+  launch(gated_silu_backward_kernel<T>, {blocks_for<T>(rows, columns)}, threads, 0, rows, columns, x, bias,
+         dy, dx);
 }
 
 template <class T>
@@ -265,12 +281,12 @@ void bias_rotary(int rows, int columns, int sequence, int head_size, int rotary_
          inverse, bias, x);
 }
 
-#define DTFM_INSTANTIATE(T)                                                   \
-  template void add_residual<T>(int, int, const T*, const T*, const T*, T*);  \
-  template void gelu_forward<T>(int, int, const T*, const T*, T*);            \
-  template void gelu_backward<T>(int, int, const T*, const T*, const T*, T*); \
-  template void gated_silu_forward<T>(int, int, const T*, T*);                \
-  template void gated_silu_backward<T>(int, int, const T*, const T*, T*);     \
+#define DTFM_INSTANTIATE(T)                                                         \
+  template void add_residual<T>(int, int, const T*, const T*, const T*, T*);        \
+  template void gelu_forward<T>(int, int, const T*, const T*, T*);                  \
+  template void gelu_backward<T>(int, int, const T*, const T*, const T*, T*);       \
+  template void gated_silu_forward<T>(int, int, const T*, const T*, T*);            \
+  template void gated_silu_backward<T>(int, int, const T*, const T*, const T*, T*); \
   template void bias_rotary<T>(int, int, int, int, int, bool, const T*, T*);
 DTFM_INSTANTIATE(float)
 DTFM_INSTANTIATE(Half)

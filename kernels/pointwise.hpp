@@ -17,13 +17,14 @@ void gelu_forward(int rows, int columns, const T* x, const T* bias, T* y);
 template <class T>
 void gelu_backward(int rows, int columns, const T* x, const T* bias, const T* dy, T* dx);
 
-/// x is rows × 2·columns, the gate first: y = silu(gate) · up, with silu(g) = g / (1 + e⁻ᵍ).
+/// x is rows × 2·columns, the gate first, and so is `bias` (may be null), which is added: y = silu(gate) ·
+/// up, with silu(g) = g / (1 + e⁻ᵍ).
 template <class T>
-void gated_silu_forward(int rows, int columns, const T* x, T* y);
+void gated_silu_forward(int rows, int columns, const T* x, const T* bias, T* y);
 
 /// dx is rows × 2·columns, in the layout of x, and may be x.
 template <class T>
-void gated_silu_backward(int rows, int columns, const T* x, const T* dy, T* dx);
+void gated_silu_backward(int rows, int columns, const T* x, const T* bias, const T* dy, T* dx);
 
 /// Adds `bias` (of `columns`, may be null) to x in place and, where rotary_heads > 0, turns its first
 /// rotary_heads · head_size columns by the angles position · 10000^(−2i / head_size), pairing number i of a

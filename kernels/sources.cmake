@@ -6,7 +6,22 @@ set(DTFM_KERNEL_SOURCES
   column_sum.cu
   cross_entropy.cu
   embedding.cu
+  fill.cu
   norm.cu
   pointwise.cu)
-list(TRANSFORM DTFM_KERNEL_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
-set(DTFM_EMULATION_SOURCES ${CMAKE_CURRENT_LIST_DIR}/platform/emulation.cpp ${CMAKE_CURRENT_LIST_DIR}/platform/device_emulated.cpp)
+# Host code, the same for both.
+set(DTFM_LAYER_SOURCES
+  block_layer.cpp
+  end_layers.cpp
+  transformer.cpp)
+set(DTFM_GPU_SOURCES
+  device_info.cu
+  platform/device_cuda.cu
+  platform/matrix_product_cublas.cu)
+set(DTFM_EMULATION_SOURCES
+  platform/device_emulated.cpp
+  platform/emulation.cpp
+  platform/matrix_product_emulated.cpp)
+foreach(sources DTFM_KERNEL_SOURCES DTFM_LAYER_SOURCES DTFM_GPU_SOURCES DTFM_EMULATION_SOURCES)
+  list(TRANSFORM ${sources} PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+endforeach()

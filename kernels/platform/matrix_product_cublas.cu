@@ -20,7 +20,8 @@ struct Cublas {
 void* open_library() {
   const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) library = dlopen((std::string(DTFM_CUDA_LIBRARIES "/") + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    library = dlopen((std::string(DTFM_CUDA_LIBRARIES "/") + name).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw DeviceError(name + " was not found: put its folder into LD_LIBRARY_PATH");
   return library;
 }
@@ -36,8 +37,10 @@ Cublas open_cublas() {
   void* library = open_library();
   Cublas cublas;
   cublas.product = function<decltype(cublasGemmStridedBatchedEx)>(library, "cublasGemmStridedBatchedEx");
-  const cublasStatus_t status = function<decltype(cublasCreate_v2)>(library, "cublasCreate_v2")(&cublas.handle);
-  if (status != CUBLAS_STATUS_SUCCESS) throw DeviceError("cuBLAS does not start: status " + std::to_string(status));
+  const cublasStatus_t status =
+      function<decltype(cublasCreate_v2)>(library, "cublasCreate_v2")(&cublas.handle);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError("cuBLAS does not start: status " + std::to_string(status));
   return cublas;
 }
 
@@ -58,13 +61,14 @@ void matrix_product(const ProductShape& s, const T* a, const T* b, T* c, float b
   const long long m = s.m, n = s.n, k = s.k;
   const cublasStatus_t status = cublas.product(
       cublas.handle, operation(s.transpose_b), operation(s.transpose_a), s.n, s.m, s.k, &one, b, type_of<T>(),
-      s.transpose_b ? s.k : s.n, k * n, a, type_of<T>(), s.transpose_a ? s.m : s.k, m * k, &beta, c, type_of<T>(), s.n,
-      m * n, s.batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+      s.transpose_b ? s.k : s.n, k * n, a, type_of<T>(), s.transpose_a ? s.m : s.k, m * k, &beta, c,
+      type_of<T>(), s.n, m * n, s.batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   if (status != CUBLAS_STATUS_SUCCESS) throw DeviceError("cuBLAS: status " + std::to_string(status));
 }
 
 template void matrix_product<float>(const ProductShape&, const float*, const float*, float*, float);
 template void matrix_product<Half>(const ProductShape&, const Half*, const Half*, Half*, float);
-template void matrix_product<Bfloat16>(const ProductShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, float);
+template void matrix_product<Bfloat16>(const ProductShape&, const Bfloat16*, const Bfloat16*, Bfloat16*,
+                                       float);
 
 }  // namespace dtfm::kernels

@@ -23,6 +23,7 @@ void matrix_product(const ProductShape& shape, const T* a, const T* b, T* c, flo
 
 template void matrix_product<float>(const ProductShape&, const float*, const float*, float*, float);
 template void matrix_product<Half>(const ProductShape&, const Half*, const Half*, Half*, float);
-template void matrix_product<Bfloat16>(const ProductShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, float);
+template void matrix_product<Bfloat16>(const ProductShape&, const Bfloat16*, const Bfloat16*, Bfloat16*,
+                                       float);
 
 }  // namespace dtfm::kernels

@@ -23,9 +23,10 @@ void check_activations(Checks& checks, int rows, int columns) {
   const auto size = count(rows, columns);
   const Numbers x = rounded<T>(random_numbers(size, 1)),
                 bias = rounded<T>(random_numbers(count(columns, 1), 2)),
-                dy = rounded<T>(random_numbers(size, 3)), gate_up = rounded<T>(random_numbers(2 * size, 4));
+                dy = rounded<T>(random_numbers(size, 3)), gate_up = rounded<T>(random_numbers(2 * size, 4)),
+                gate_bias = rounded<T>(random_numbers(count(2, columns), 11));
   const auto x_device = on_device<T>(x), bias_device = on_device<T>(bias), dy_device = on_device<T>(dy);
-  const auto gate_up_device = on_device<T>(gate_up);
+  const auto gate_up_device = on_device<T>(gate_up), gate_bias_device = on_device<T>(gate_bias);
   const DeviceArray<T> y(size);
   Numbers expected = reference::with_bias(x, bias), slope = expected;
 
@@ -44,16 +45,17 @@ void check_activations(Checks& checks, int rows, int columns) {
   checks.near("gelu dx", y, slope);
 
   Numbers gated(size), dgated(2 * size);
+  const Numbers pre = reference::with_bias(gate_up, gate_bias);
   const auto width = count(columns, 1);
   for (std::size_t i = 0; i < size; ++i) {
     const std::size_t g = 2 * (i / width * width) + i % width, u = g + width;
-    gated[i] = reference::silu(gate_up[g]) * gate_up[u];
-    dgated[g] = dy[i] * gate_up[u] * reference::silu_slope(gate_up[g]);
-    dgated[u] = dy[i] * reference::silu(gate_up[g]);
+    gated[i] = reference::silu(pre[g]) * pre[u];
+    dgated[g] = dy[i] * pre[u] * reference::silu_slope(pre[g]);
+    dgated[u] = dy[i] * reference::silu(pre[g]);
   }
-  gated_silu_forward<T>(rows, columns, gate_up_device.data(), y.data());
+  gated_silu_forward<T>(rows, columns, gate_up_device.data(), gate_bias_device.data(), y.data());
   checks.near("gated silu", y, gated);
-  gated_silu_backward<T>(rows, columns, gate_up_device.data(), dy_device.data(),
+  gated_silu_backward<T>(rows, columns, gate_up_device.data(), gate_bias_device.data(), dy_device.data(),
                          gate_up_device.data());  // in place
   checks.near("gated silu dx", gate_up_device, dgated);
 }
