@@ -19,6 +19,7 @@ class Layer {
   /// first.
   virtual void backward(bool accumulate) = 0;
   virtual void update(const AdamStep& step) = 0;
+  virtual void zero_gradients() = 0;
   /// Held from a layer's forward pass to its backward pass, its input with it.
   virtual std::size_t activation_bytes() const = 0;
   /// All that is allocated: parameters and their state, activations, output, gradients, workspace.
@@ -36,6 +37,7 @@ struct Block final : Layer {
   void forward() override;
   void backward(bool accumulate) override;
   void update(const AdamStep& step) override { parameters.update(step); }
+  void zero_gradients() override { parameters.zero_gradients(); }
   std::size_t activation_bytes() const override;
   std::size_t total_bytes() const override;
 
@@ -64,6 +66,7 @@ struct Embedding final : Layer {
   void forward() override;
   void backward(bool accumulate) override;
   void update(const AdamStep& step) override { parameters.update(step); }
+  void zero_gradients() override { parameters.zero_gradients(); }
   std::size_t activation_bytes() const override { return ids.bytes(); }
   std::size_t total_bytes() const override {
     return parameters.bytes() + ids.bytes() + y.bytes() + dy.bytes();
@@ -84,6 +87,7 @@ struct Head final : Layer {
   void forward() override;
   void backward(bool accumulate) override;
   void update(const AdamStep& step) override { parameters.update(step); }
+  void zero_gradients() override { parameters.zero_gradients(); }
   std::size_t activation_bytes() const override;
   std::size_t total_bytes() const override;
 

@@ -13,10 +13,13 @@ set(DTFM_KERNEL_SOURCES
 set(DTFM_LAYER_SOURCES
   block_layer.cpp
   end_layers.cpp
+  measure.cpp
+  timing.cpp
   transformer.cpp)
 set(DTFM_GPU_SOURCES
   device_info.cu
   platform/device_cuda.cu
+  platform/device_state_cuda.cu
   platform/matrix_product_cublas.cu)
 set(DTFM_EMULATION_SOURCES
   platform/device_emulated.cpp

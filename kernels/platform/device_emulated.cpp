@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/device.hpp"
+#include "kernels/device_state.hpp"
 #include "kernels/platform/emulation.hpp"
 
 namespace dtfm::kernels {
@@ -66,6 +67,12 @@ void copy_to_host(void* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 void device_synchronize() {}
+
+DeviceState device_state() {
+  DeviceState state;
+  state.name = "emulation";
+  return state;
+}
 
 Event::Event() : event_(new Clock::time_point(Clock::now())) {}
 Event::~Event() {

@@ -181,9 +181,9 @@ TransformerShape llama(int batch, int sequence, int hidden, int heads, int kv_he
 
 void check_format(Checks& checks, auto format) {
   using T = decltype(format);
-  check_block<T>(checks, "GPT", gpt(2, 19, 128, 2, 101));
-  check_block<T>(checks, "LLaMA", llama(1, 37, 256, 4, 2, 176, 101));
-  check_head<T>(checks, "GPT", gpt(2, 19, 128, 2, 101));
+  check_block<T>(checks, "GPT", gpt(2, 11, 128, 2, 101));
+  check_block<T>(checks, "LLaMA", llama(1, 37, 128, 2, 1, 88, 101));
+  check_head<T>(checks, "GPT", gpt(2, 11, 128, 2, 101));
   check_head<T>(checks, "LLaMA", llama(1, 11, 128, 2, 1, 176, 301));
   check_embedding<T>(checks, gpt(2, 19, 128, 2, 31));
   if (!emulated) {
@@ -203,7 +203,7 @@ int main() {
     check_reference(checks, llama(1, 3, 8, 2, 1, 6, 11));
     for_each_format([&](auto format) { check_format(checks, format); });
     TransformerShape split =
-        llama(1, 20, 512, 8, 4, 352, 301);  // one of two ranks has half the heads and half the MLP
+        llama(1, 20, 256, 4, 2, 176, 301);  // one of two ranks has half the heads and half the MLP
     split.tensor_parallel = 2;
     check_block<Half>(checks, "rank of two", split);
     split.causal = false;
