@@ -25,6 +25,10 @@ set(DTFM_EMULATION_SOURCES
   platform/device_emulated.cpp
   platform/emulation.cpp
   platform/matrix_product_emulated.cpp)
-foreach(sources DTFM_KERNEL_SOURCES DTFM_LAYER_SOURCES DTFM_GPU_SOURCES DTFM_EMULATION_SOURCES)
+set(DTFM_BENCH_SOURCES
+  bench/main.cpp
+  bench/pointwise_cases.cpp
+  bench/product_cases.cpp)
+foreach(sources DTFM_BENCH_SOURCES DTFM_KERNEL_SOURCES DTFM_LAYER_SOURCES DTFM_GPU_SOURCES DTFM_EMULATION_SOURCES)
   list(TRANSFORM ${sources} PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 endforeach()

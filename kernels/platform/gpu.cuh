@@ -119,32 +119,38 @@ __device__ inline FloatPair floats_of(Pair<T> pair) {
 }
 
 /// What tensor cores do, by shuffles: for float, and for bfloat16 where tensor cores have none (before
-/// sm_80).
-template <class T>
-__device__ inline void multiply_by_shuffles(float (&c)[4], const Pair<T> (&a)[4], const Pair<T> (&b)[2]) {
+/// sm_80). Called and not inlined: a kernel has hundreds of products, and these two formats are there to be
+/// right, not fast.
+template <class Number>
+__device__ __noinline__ float4 multiply_by_shuffles(float4 c, FloatPair upper, FloatPair lower,
+                                                    FloatPair column) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto add = [&](FloatPair upper, FloatPair lower, FloatPair column) {
-    for (int k = 0; k < 4; ++k) {
-      const int row_lane = (lane & ~3) + k, column_lane = (lane % 4) * 8 + k;
-      const auto from = [](float v, int source) { return __shfl_sync(0xffffffffu, v, source); };
-      const FloatPair u{from(upper.x, row_lane), from(upper.y, row_lane)};
-      const FloatPair l{from(lower.x, row_lane), from(lower.y, row_lane)};
-      const FloatPair left{from(column.x, column_lane), from(column.y, column_lane)};
-      const FloatPair right{from(column.x, column_lane + 4), from(column.y, column_lane + 4)};
-      c[0] += u.x * left.x + u.y * left.y;
-      c[1] += u.x * right.x + u.y * right.y;
-      c[2] += l.x * left.x + l.y * left.y;
-      c[3] += l.x * right.x + l.y * right.y;
-    }
-  };
-  add(floats_of<T>(a[0]), floats_of<T>(a[1]), floats_of<T>(b[0]));
-  add(floats_of<T>(a[2]), floats_of<T>(a[3]), floats_of<T>(b[1]));
+  const auto from = [](Number v, int source) { return __shfl_sync(0xffffffffu, v, source); };
+  for (int k = 0; k < 4; ++k) {
+    const int row_lane = (lane & ~3) + k, column_lane = (lane % 4) * 8 + k;
+    const FloatPair u{from(upper.x, row_lane), from(upper.y, row_lane)};
+    const FloatPair l{from(lower.x, row_lane), from(lower.y, row_lane)};
+    const FloatPair left{from(column.x, column_lane), from(column.y, column_lane)};
+    const FloatPair right{from(column.x, column_lane + 4), from(column.y, column_lane + 4)};
+    c.x += u.x * left.x + u.y * left.y;
+    c.y += u.x * right.x + u.y * right.y;
+    c.z += l.x * left.x + l.y * left.y;
+    c.w += l.x * right.x + l.y * right.y;
+  }
+  return c;
 }
 
 /// c += a · b, by a whole warp.
 template <class T>
 __device__ void multiply_fragments(float (&c)[4], const Pair<T> (&a)[4], const Pair<T> (&b)[2]) {
-  multiply_by_shuffles<T>(c, a, b);
+  float4 sum = make_float4(c[0], c[1], c[2], c[3]);
+  for (int k = 0; k < 2; ++k)  // 8 of the 16 deep at a time
+    sum = multiply_by_shuffles<float>(sum, floats_of<T>(a[2 * k]), floats_of<T>(a[2 * k + 1]),
+                                      floats_of<T>(b[k]));
+  c[0] = sum.x;
+  c[1] = sum.y;
+  c[2] = sum.z;
+  c[3] = sum.w;
 }
 
 #if __CUDA_ARCH__ >= 800

@@ -11,8 +11,16 @@
 namespace dtfm::kernels {
 namespace {
 
+/// As cublas_api.h has it, where C++ has an older one of the same name beside it.
+using GemmStridedBatchedEx = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int,
+                                            int, const void* alpha, const void* a, cudaDataType, int,
+                                            long long, const void* b, cudaDataType, int, long long,
+                                            const void* beta, void* c, cudaDataType, int, long long, int,
+                                            cublasComputeType_t, cublasGemmAlgo_t);
+using Create = cublasStatus_t(cublasHandle_t*);
+
 struct Cublas {
-  decltype(&cublasGemmStridedBatchedEx) product = nullptr;
+  GemmStridedBatchedEx* product = nullptr;
   cublasHandle_t handle = nullptr;
 };
 
@@ -36,9 +44,8 @@ Function* function(void* library, const char* name) {
 Cublas open_cublas() {
   void* library = open_library();
   Cublas cublas;
-  cublas.product = function<decltype(cublasGemmStridedBatchedEx)>(library, "cublasGemmStridedBatchedEx");
-  const cublasStatus_t status =
-      function<decltype(cublasCreate_v2)>(library, "cublasCreate_v2")(&cublas.handle);
+  cublas.product = function<GemmStridedBatchedEx>(library, "cublasGemmStridedBatchedEx");
+  const cublasStatus_t status = function<Create>(library, "cublasCreate_v2")(&cublas.handle);
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError("cuBLAS does not start: status " + std::to_string(status));
   return cublas;
