@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/device.hpp"
+#include "kernels/device_state.hpp"
 #include "kernels/types.hpp"
 #ifdef DTFM_EMULATED
 #include "kernels/platform/emulation.hpp"
@@ -163,7 +164,8 @@ template <class F>
 void for_each_format(F body) {
   body(float{});
   body(Half{});
-  body(Bfloat16{});
+  // Tensor cores and cuBLAS know bfloat16 from sm_80 on.
+  if (emulated || device_state().compute_capability >= 80) body(Bfloat16{});
 }
 
 }  // namespace dtfm::kernels

@@ -187,8 +187,8 @@ void check_format(Checks& checks, auto format) {
   check_head<T>(checks, "LLaMA", llama(1, 11, 128, 2, 1, 176, 301));
   check_embedding<T>(checks, gpt(2, 19, 128, 2, 31));
   if (!emulated) {
-    check_block<T>(checks, "large GPT", gpt(1, 300, 1024, 8, 1001));
-    check_block<T>(checks, "large LLaMA", llama(2, 200, 1024, 8, 2, 2816, 1001));
+    check_block<T>(checks, "large GPT", gpt(1, 300, 512, 4, 1001));
+    check_block<T>(checks, "large LLaMA", llama(2, 200, 512, 8, 2, 1408, 1001));
     check_head<T>(checks, "large GPT", gpt(1, 300, 512, 4, 5003));
   }
 }

@@ -118,7 +118,7 @@ int main() {
     check_slope(checks, "silu", reference::silu, reference::silu_slope);
     for_each_format([&]<class T>(T) {
       check_activations<T>(checks, 7, 40);
-      check_activations<T>(checks, emulated ? 5 : 3000, emulated ? 1032 : 11008);
+      check_activations<T>(checks, emulated ? 5 : 1000, emulated ? 1032 : 11008);
       check_rotary<T>(checks, 5, 7, 5, 64);
       check_rotary<T>(checks, emulated ? 70 : 2048, 6, 6, 128);
       check_rotary<T>(checks, 3, 6, 0, 64);  // biases alone
