@@ -47,22 +47,29 @@ __global__ void sum_rows(const T* x, int rows, int columns, int row_stride, floa
   }
 }
 
-/// 32 columns a block, 8 threads a column.
+constexpr int part_groups = 32;
+
+/// 32 columns a block, 32 threads a column: the parts come from cache, and waiting for them is what takes
+/// time.
 template <class T>
-__global__ void sum_parts(const float* parts, int part_count, int columns, T* sums, bool accumulate) {
-  __shared__ float shared[threads / 32][33];
+__global__ void __launch_bounds__(32 * part_groups)
+    sum_parts(const float* parts, int part_count, int columns, T* first, T* second, bool accumulate) {
+  __shared__ float shared[part_groups][33];
   const int lane = thread_index() % 32, group = thread_index() / 32;
   const int column = block_index() * 32 + lane;
+  const bool is_second = blockIdx.y == 1;
+  const float* const mine = is_second ? parts + static_cast<std::int64_t>(part_count) * columns : parts;
   float total = 0;
   if (column < columns) {
-#pragma unroll 4
-    for (int part = group; part < part_count; part += threads / 32)
-      total += parts[static_cast<std::int64_t>(part) * columns + column];
+#pragma unroll 8
+    for (int part = group; part < part_count; part += part_groups)
+      total += mine[static_cast<std::int64_t>(part) * columns + column];
   }
   shared[group][lane] = total;
   __syncthreads();
   if (group != 0 || column >= columns) return;
-  for (int i = 1; i < threads / 32; ++i) total += shared[i][lane];
+  for (int i = 1; i < part_groups; ++i) total += shared[i][lane];
+  T* const sums = is_second ? second : first;
   sums[column] = from_float<T>(accumulate ? to_float(sums[column]) + total : total);
 }
 
@@ -73,9 +80,9 @@ std::size_t column_sum_workspace(int rows, int columns) {
 }
 
 template <class T>
-void add_parts(const float* parts, int part_count, int columns, T* sums, bool accumulate) {
-  launch(sum_parts<T>, {static_cast<unsigned>(divided_up(columns, 32))}, threads, 0, parts, part_count,
-         columns, sums, accumulate);
+void add_parts(const float* parts, int part_count, int columns, T* first, T* second, bool accumulate) {
+  launch(sum_parts<T>, {static_cast<unsigned>(divided_up(columns, 32)), second != nullptr ? 2u : 1u},
+         32 * part_groups, 0, parts, part_count, columns, first, second, accumulate);
 }
 
 template <class T>
@@ -84,12 +91,12 @@ void column_sum(const T* x, int rows, int columns, int row_stride, T* sums, bool
   const int blocks = divided_up(columns, columns_of_block * pack_size<T>);
   launch(sum_rows<T>, {static_cast<unsigned>(blocks), static_cast<unsigned>(part_count(rows))}, threads, 0, x,
          rows, columns, row_stride, workspace);
-  add_parts(workspace, part_count(rows), columns, sums, accumulate);
+  add_parts<T>(workspace, part_count(rows), columns, sums, nullptr, accumulate);
 }
 
 #define DTFM_INSTANTIATE(T)                                               \
   template void column_sum<T>(const T*, int, int, int, T*, bool, float*); \
-  template void add_parts<T>(const float*, int, int, T*, bool);
+  template void add_parts<T>(const float*, int, int, T*, T*, bool);
 DTFM_INSTANTIATE(float)
 DTFM_INSTANTIATE(Half)
 DTFM_INSTANTIATE(Bfloat16)

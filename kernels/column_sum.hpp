@@ -14,8 +14,9 @@ void column_sum(const T* x, int rows, int columns, int row_stride, T* sums, bool
 
 std::size_t column_sum_workspace(int rows, int columns);
 
-/// The second step: sums[c] (+)= Σ_p parts[p][c].
+/// The second step: first[c] (+)= Σ_p parts[p][c] over the first part_count rows of parts, and, if `second`
+/// is not null, second[c] (+)= the same over the next part_count rows.
 template <class T>
-void add_parts(const float* parts, int part_count, int columns, T* sums, bool accumulate);
+void add_parts(const float* parts, int part_count, int columns, T* first, T* second, bool accumulate);
 
 }  // namespace dtfm::kernels

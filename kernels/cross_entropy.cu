@@ -39,48 +39,35 @@ __device__ inline Floats<T> gradient(Floats<T> x, int column, int label, float l
   return x;
 }
 
-/// A block per row; `packs` packs of a thread stay in registers, 0: none do.
-template <class T, int packs>
+/// A block per row. Where it is `kept`, the row lies in shared memory from the sum to the gradient; a thread
+/// reads there only what it copied itself, so no barrier is needed.
+template <class T, bool kept>
 __global__ void __launch_bounds__(max_threads)
     cross_entropy_kernel(int classes, int row_stride, T* logits, const int* labels, float scale,
                          float* loss) {
-  constexpr int n = pack_size<T>;
-  constexpr int kept = packs == 0 ? 1 : packs;
   T* const row = logits + static_cast<std::int64_t>(block_index()) * row_stride;
-  const int given = labels[block_index()], label = given < classes ? given : -1, step = thread_count() * n,
-            first = thread_index() * n;
+  const int given = labels[block_index()], label = given < classes ? given : -1;
+  const int step = thread_count() * pack_size<T>, first = thread_index() * pack_size<T>;
   const float target = label >= 0 ? to_float(row[label]) : 0.0F;
-  RawPack held[kept];
-  ExponentSum total{-INFINITY, 0};
-  if constexpr (packs == 0) {
-#pragma unroll 4
+  const T* source = row;
+  if constexpr (kept) {
+    T* const shared = shared_memory<T>();
     for (int column = first; column < row_stride; column += step)
-      total = merged(total, sum_of(exponents<T>(load_raw(row + column), column, classes)));
-  } else {
-#pragma unroll
-    for (int p = 0; p < packs; ++p)
-      if (first + p * step < row_stride) held[p] = load_raw(row + first + p * step);
-#pragma unroll
-    for (int p = 0; p < packs; ++p)
-      if (first + p * step < row_stride)
-        total = merged(total, sum_of(exponents<T>(held[p], first + p * step, classes)));
+      copy_async(shared + column, row + column, true);
+    commit_copies();
+    wait_copies<0>();
+    source = shared;
   }
+  ExponentSum total{-INFINITY, 0};
+#pragma unroll 4
+  for (int column = first; column < row_stride; column += step)
+    total = merged(total, sum_of(exponents<T>(load_raw(source + column), column, classes)));
   total = block_exponent_sum(total);  // its barrier stands between the reading of `target` and the gradient
   const float log2_total = total.maximum + log2f(total.sum);
-  if constexpr (packs == 0) {
 #pragma unroll 4
-    for (int column = first; column < row_stride; column += step)
-      store_pack(row + column, gradient<T>(exponents<T>(load_raw(row + column), column, classes), column,
-                                           label, log2_total, scale));
-  } else {
-#pragma unroll
-    for (int p = 0; p < packs; ++p) {
-      const int column = first + p * step;
-      if (column < row_stride)
-        store_pack(row + column,
-                   gradient<T>(exponents<T>(held[p], column, classes), column, label, log2_total, scale));
-    }
-  }
+  for (int column = first; column < row_stride; column += step)
+    store_pack(row + column, gradient<T>(exponents<T>(load_raw(source + column), column, classes), column,
+                                         label, log2_total, scale));
   if (thread_index() == 0) loss[block_index()] = log2_total * ln_2 - target;
 }
 
@@ -89,15 +76,15 @@ __global__ void __launch_bounds__(max_threads)
 template <class T>
 void cross_entropy(int rows, int classes, int row_stride, T* logits, const int* labels, float scale,
                    float* loss) {
-  const auto run = [&](auto packs, int threads) {
-    launch(cross_entropy_kernel<T, packs.value>, {static_cast<unsigned>(rows)}, threads, 0, classes,
+  const Grid grid{static_cast<unsigned>(rows)};
+  const std::size_t bytes = static_cast<std::size_t>(row_stride) * sizeof(T);
+  constexpr std::size_t other_shared = 1024;  // for the sums of the block
+  if (bytes + other_shared > device_limits().shared_bytes)
+    launch(cross_entropy_kernel<T, false>, grid, max_threads, 0, classes, row_stride, logits, labels, scale,
+           loss);
+  else  // half a block's threads: two rows of a large vocabulary are then under way in a multiprocessor
+    launch(cross_entropy_kernel<T, true>, grid, bytes < 8192 ? 128 : max_threads / 2, bytes, classes,
            row_stride, logits, labels, scale, loss);
-  };
-  const int packs = row_stride / pack_size<T>;
-  if (packs <= 256) return run(std::integral_constant<int, 2>{}, 128);
-  if (packs <= 2048) return run(std::integral_constant<int, 4>{}, 512);
-  if (packs <= 8 * max_threads) return run(std::integral_constant<int, 8>{}, max_threads);
-  run(std::integral_constant<int, 0>{}, max_threads);
 }
 
 #define DTFM_INSTANTIATE(T) template void cross_entropy<T>(int, int, int, T*, const int*, float, float*);

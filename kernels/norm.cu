@@ -16,7 +16,7 @@ template <class T, int packs>
 __global__ void __launch_bounds__(max_threads) forward(NormForward<T> in) {
   constexpr int n = pack_size<T>;
   const std::int64_t row = static_cast<std::int64_t>(block_index()) * in.columns;
-  Floats<T> x[packs];
+  Floats<T> x[packs] = {};
 #pragma unroll
   for (int p = 0; p < packs; ++p) {
     const int column = (p * thread_count() + thread_index()) * n;
@@ -134,8 +134,10 @@ __global__ void __launch_bounds__(max_threads) backward(NormBackward<T> in) {
   }
 }
 
-int backward_blocks(int rows) {
-  return std::min(rows, 3 * device_limits().multiprocessors);
+/// Enough threads in a multiprocessor that bytes are on their way while some wait at a barrier, and not more:
+/// each block writes a row of sums.
+int backward_blocks(int rows, int threads) {
+  return std::min(rows, device_limits().multiprocessors * std::clamp(768 / threads, 2, 6));
 }
 
 /// Calls f with the packs a thread holds, as a constant, and the threads of a block.
@@ -162,18 +164,17 @@ void norm_forward(const NormForward<T>& in) {
 }
 
 std::size_t norm_workspace(int rows, int columns) {
-  return 2 * static_cast<std::size_t>(backward_blocks(rows)) * static_cast<std::size_t>(columns);
+  return 2 * static_cast<std::size_t>(backward_blocks(rows, warp_size)) * static_cast<std::size_t>(columns);
 }
 
 template <class T>
 void norm_backward(const NormBackward<T>& in) {
-  const int blocks = backward_blocks(in.rows);
+  int blocks = 0;
   for_row_of<T>(in.columns, [&](auto packs, int threads) {
+    blocks = backward_blocks(in.rows, threads);
     launch(backward<T, packs.value>, {static_cast<unsigned>(blocks)}, threads, 0, in);
   });
-  add_parts(in.workspace, blocks, in.columns, in.weight_gradient, in.accumulate);
-  const float* bias_parts = in.workspace + static_cast<std::int64_t>(blocks) * in.columns;
-  if (in.bias_gradient != nullptr) add_parts(bias_parts, blocks, in.columns, in.bias_gradient, in.accumulate);
+  add_parts(in.workspace, blocks, in.columns, in.weight_gradient, in.bias_gradient, in.accumulate);
 }
 
 #define DTFM_INSTANTIATE(T)                             \

@@ -74,10 +74,10 @@ int main() {
   return run_checks([](Checks& checks) {
     check_reference(checks);
     for_each_format([&]<class T>(T) {
-      check_loss<T>(checks, 3, 101, 104);      // two packs a thread stay in registers
-      check_loss<T>(checks, 2, 5003, 5120);    // four
-      check_loss<T>(checks, 2, 20011, 20096);  // eight
-      check_loss<T>(checks, 2, 66001, 66048);  // none: read again
+      check_loss<T>(checks, 3, 101, 104);    // a small block
+      check_loss<T>(checks, 2, 5003, 5120);  // the row stays in shared memory
+      check_loss<T>(checks, 2, 20011, 20096);
+      check_loss<T>(checks, 2, 66001, 66048);  // as floats too long for that: read again
       if (!emulated) check_loss<T>(checks, 512, 50257, 50304);
       check_adam<T, T>(checks, 2056);
       check_adam<T, float>(checks, emulated ? 1024 : 5'000'000);
