@@ -56,12 +56,12 @@ class Report {
 
   void line(const std::string& what, const Times& times, double rate, const char* unit, double share,
             double bar) {
-    char text[32] = "";
-    if (share > 0) std::snprintf(text, sizeof text, "%.1f %%", share * 100);
-    char goal[32];
+    std::printf("%-34s %8.4f ms %5.1f %%", what.c_str(), times.seconds * 1e3, times.spread * 100);
+    if (rate > 0) std::printf(" %8.1f %-7s", rate, unit);
+    if (share > 0) std::printf(" %6.1f %%", share * 100);
+    char goal[16];
     std::snprintf(goal, sizeof goal, "%.0f %%", bar * 100);
-    std::printf("%-34s %8.4f ms %5.1f %% %7.1f %-7s %6s  %s\n", what.c_str(), times.seconds * 1e3,
-                times.spread * 100, rate, unit, text, bar > 0 ? verdict(share >= bar, goal).c_str() : "");
+    std::printf("  %s\n", bar > 0 ? verdict(share >= bar, goal).c_str() : "");
     std::fflush(stdout);
   }
 
