@@ -154,7 +154,7 @@ void benchmark_loss_and_update(const Bench<T>& b) {
 
 double copy_bandwidth(Report& report, int runs) {
   const std::int64_t size =
-      device_limits().cache_bytes < (4u << 20) ? 1 << 18 : 1 << 28;  // half a GB each on a GPU
+      device_limits().cache_bytes < (4u << 20) ? 1 << 16 : 1 << 28;  // half a GB each on a GPU
   const DeviceArray<Half> from(static_cast<std::size_t>(size)), to(static_cast<std::size_t>(size));
   fill_random(from.data(), size, 1, 0, 1);
   const Times times = time_of(runs, [&](int) { copy_on_device(to.data(), from.data(), from.bytes()); });

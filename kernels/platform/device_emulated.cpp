@@ -31,7 +31,7 @@ bool device_available() {
 }
 
 const DeviceLimits& device_limits() {
-  static const DeviceLimits limits{4, 163 * 1024, 1024 * 1024};  // few multiprocessors: grids stay small
+  static const DeviceLimits limits{4, 163 * 1024, 16 * 1024};  // few and small: so are grids and buffers
   return limits;
 }
 

@@ -60,7 +60,10 @@ __device__ inline void store_raw(void* to, const RawPack& v) {
 /// to[0] += x, to[1] += y, each atomically; `to` is 8-byte aligned.
 __device__ inline void atomic_add_pair(float* to, float x, float y) {
 #if __CUDA_ARCH__ >= 900
-  atomicAdd(reinterpret_cast<float2*>(to), make_float2(x, y));
+  // atomicAdd of a float2 would fetch what was there before.
+  asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)),
+               "f"(x), "f"(y)
+               : "memory");
 #else
   atomicAdd(to, x);
   atomicAdd(to + 1, y);
