@@ -222,35 +222,35 @@ constexpr int pointwise_threads = 256;
 
 /// delta = Σ dout · out over each head of each token, by head_size / pack neighbouring lanes.
 template <class T, int D>
-__global__ void delta_kernel(std::int64_t rows, int sequence, int heads, const T* out, const T* dout,
-                             float* delta) {
+__global__ void delta_kernel(int rows, int sequence, int heads, const T* out, const T* dout, float* delta) {
   constexpr int lanes = D / pack_size<T>;
-  const std::int64_t index = static_cast<std::int64_t>(block_index()) * pointwise_threads + thread_index();
-  const std::int64_t row = index / lanes;  // token · heads + head
+  const std::int64_t offset = static_cast<std::int64_t>(launch_thread()) * pack_size<T>;
+  const int row = static_cast<int>(launch_thread() / static_cast<unsigned>(lanes));  // token · heads + head
   float sum = 0;
   if (row < rows) {
-    const Floats<T> a = load_pack(out + index * pack_size<T>), b = load_pack(dout + index * pack_size<T>);
+    const Floats<T> a = load_pack(out + offset), b = load_pack(dout + offset);
 #pragma unroll
     for (int i = 0; i < pack_size<T>; ++i) sum += a.v[i] * b.v[i];
   }
 #pragma unroll
   for (int flip = lanes / 2; flip > 0; flip /= 2) sum += __shfl_xor_sync(whole_warp, sum, flip);
-  if (row >= rows || index % lanes != 0) return;
-  const std::int64_t token = row / heads;
-  delta[(token / sequence * heads + row % heads) * sequence + token % sequence] = sum;
+  if (row >= rows || thread_index() % lanes != 0) return;
+  const int token = row / heads;
+  delta[static_cast<std::int64_t>(token / sequence * heads + row % heads) * sequence + token % sequence] =
+      sum;
 }
 
 /// dq = scale · sums, rounded; rows of `width` to rows of `stride`.
 template <class T>
-__global__ void round_kernel(std::int64_t size, int width, int stride, float scale, const float* sums,
-                             T* dq) {
-  const std::int64_t offset =
-      (static_cast<std::int64_t>(block_index()) * pointwise_threads + thread_index()) * pack_size<T>;
-  if (offset >= size) return;
-  Floats<T> value = load_floats<T>(sums + offset);
+__global__ void round_kernel(int rows, int width, int stride, float scale, const float* sums, T* dq) {
+  const unsigned packs_of_row = static_cast<unsigned>(width / pack_size<T>);
+  const int row = static_cast<int>(launch_thread() / packs_of_row);
+  const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
+  if (row >= rows) return;
+  Floats<T> value = load_floats<T>(sums + static_cast<std::int64_t>(row) * width + column);
 #pragma unroll
   for (float& v : value.v) v *= scale;
-  store_pack(dq + offset / width * stride + offset % width, value);
+  store_pack(dq + static_cast<std::int64_t>(row) * stride + column, value);
 }
 
 template <class T, int D, int warps, int queries>
@@ -283,8 +283,8 @@ void launch_backward(const AttentionBackward<T>& in, std::size_t shared_bytes) {
                launch_tiles<T, D, 4, 64>(arguments, shared_bytes) ||
                launch_tiles<T, D, 4, 32>(arguments, shared_bytes);
   if (!launched) throw DeviceError("attention: too little shared memory");
-  launch(round_kernel<T>, {blocks}, pointwise_threads, 0, rows * D, s.heads * D, in.forward.row_stride,
-         arguments.scale, arguments.dq_sum, in.dq);
+  launch(round_kernel<T>, {blocks}, pointwise_threads, 0, s.batch * s.sequence, s.heads * D,
+         in.forward.row_stride, arguments.scale, arguments.dq_sum, in.dq);
 }
 
 }  // namespace

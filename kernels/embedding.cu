@@ -10,27 +10,29 @@ constexpr int threads = 256;
 template <class T>
 __global__ void forward(int rows, int columns, int sequence, const int* ids, const T* tokens,
                         const T* positions, T* y) {
-  const std::int64_t offset =
-      (static_cast<std::int64_t>(block_index()) * threads + thread_index()) * pack_size<T>;
-  if (offset >= static_cast<std::int64_t>(rows) * columns) return;
-  const std::int64_t row = offset / columns, column = offset % columns;
+  const unsigned packs_of_row = static_cast<unsigned>(columns / pack_size<T>);
+  const int row = static_cast<int>(launch_thread() / packs_of_row);
+  const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
+  if (row >= rows) return;
   Floats<T> sum = load_pack(tokens + static_cast<std::int64_t>(ids[row]) * columns + column);
   if (positions != nullptr) {
-    const Floats<T> position = load_pack(positions + row % sequence * columns + column);
+    const Floats<T> position =
+        load_pack(positions + static_cast<std::int64_t>(row % sequence) * columns + column);
 #pragma unroll
     for (int i = 0; i < pack_size<T>; ++i) sum.v[i] += position.v[i];
   }
-  store_pack(y + offset, sum);
+  store_pack(y + static_cast<std::int64_t>(row) * columns + column, sum);
 }
 
 /// A thread takes one pack of one position, for all sequences of the batch.
 template <class T>
 __global__ void backward(int rows, int columns, int sequence, const int* ids, const T* dy,
                          float* token_gradient, float* position_gradient, bool accumulate_positions) {
-  const std::int64_t place =
-      (static_cast<std::int64_t>(block_index()) * threads + thread_index()) * pack_size<T>;
-  if (place >= static_cast<std::int64_t>(sequence) * columns) return;
-  const int position = static_cast<int>(place / columns), column = static_cast<int>(place % columns);
+  const unsigned packs_of_row = static_cast<unsigned>(columns / pack_size<T>);
+  const int position = static_cast<int>(launch_thread() / packs_of_row);
+  const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
+  if (position >= sequence) return;
+  const std::int64_t place = static_cast<std::int64_t>(position) * columns + column;
   Floats<T> sum{};
   for (int row = position; row < rows; row += sequence) {
     const Floats<T> gradient = load_pack(dy + static_cast<std::int64_t>(row) * columns + column);

@@ -43,10 +43,10 @@ __device__ inline Place<T> place_of_thread(int rows, int columns) {
   Place<T> place;
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
-    place.offset[j] =
-        ((static_cast<std::int64_t>(block_index()) * 2 + j) * threads + thread_index()) * pack_size<T>;
+    const unsigned pack = (blockIdx.x * 2 + static_cast<unsigned>(j)) * threads + threadIdx.x;
+    place.offset[j] = static_cast<std::int64_t>(pack) * pack_size<T>;
     place.inside[j] = place.offset[j] < size;
-    place.column[j] = static_cast<int>(place.offset[j] % columns);
+    place.column[j] = static_cast<int>(pack % static_cast<unsigned>(columns / pack_size<T>)) * pack_size<T>;
   }
   return place;
 }
@@ -201,12 +201,11 @@ __global__ void bias_rotary_kernel(int rows, int columns, int sequence, int head
   constexpr int n = pack_size<T>;
   const int half = head_size / 2, heads = columns / head_size;
   const int groups = divided_up(heads, heads_of_thread), threads_of_row = groups * (half / n);
-  const std::int64_t index = static_cast<std::int64_t>(block_index()) * threads + thread_index();
-  const std::int64_t row = index / threads_of_row;
+  const int row = static_cast<int>(launch_thread() / static_cast<unsigned>(threads_of_row));
+  const int in_row = static_cast<int>(launch_thread() % static_cast<unsigned>(threads_of_row));
   if (row >= rows) return;
-  const int in_row = static_cast<int>(index % threads_of_row);
   const int first_head = in_row / (half / n) * heads_of_thread, i0 = in_row % (half / n) * n;
-  T* const place = x + row * columns + first_head * head_size + i0;
+  T* const place = x + static_cast<std::int64_t>(row) * columns + first_head * head_size + i0;
   RawPack first[heads_of_thread], second[heads_of_thread];
 #pragma unroll
   for (int h = 0; h < heads_of_thread; ++h) {

@@ -29,6 +29,11 @@ __device__ inline int thread_index() {
 __device__ inline int thread_count() {
   return static_cast<int>(blockDim.x);
 }
+/// This thread's number in the launch. In 32 bits, for 64-bit divisions take longer than the memory they are
+/// for.
+__device__ inline unsigned launch_thread() {
+  return blockIdx.x * blockDim.x + threadIdx.x;
+}
 __device__ inline int block_index() {
   return static_cast<int>(blockIdx.x);
 }
