@@ -1,6 +1,7 @@
 #include "kernels/platform/emulation.hpp"
 
-#include <limits>
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,18 +40,22 @@ struct Flow {
 #endif
 };
 
-struct Fiber {
-  Flow flow;
-  std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(stack_bytes);
-  bool done = false;
-  std::vector<std::vector<Copy>> copies{1};  // groups, oldest first; the last is still open
-};
-
 /// A place where `expected` threads meet.
 struct Meeting {
   int expected = 0;
   int arrived = 0;
   unsigned generation = 0;
+};
+
+struct Fiber {
+  Flow flow;
+  std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(stack_bytes);
+  bool done = false;
+  const Meeting* waits_at = nullptr;  // until it is no longer of this generation
+  unsigned generation = 0;
+  std::vector<std::vector<Copy>> copies{1};  // groups, oldest first; the last is still open
+
+  bool ready() const { return !done && (waits_at == nullptr || waits_at->generation != generation); }
 };
 
 struct Warp {
@@ -68,9 +73,8 @@ struct Block {
   std::size_t current = 0;
   std::size_t threads = 0;
   std::size_t alive = 0;
-  std::size_t turns_without_progress = 0;
   std::string error;
-  bool backward = false;
+  Schedule schedule = Schedule::late_copies;
 };
 
 Block block;  // the one that runs: launches neither nest nor run side by side
@@ -96,42 +100,58 @@ void switch_flow(Flow& from, Flow& to, [[maybe_unused]] bool forever) {
   arrive(from, nullptr);
 }
 
+void land(const Copy& copy) {
+  if (copy.from == nullptr)
+    std::memset(copy.to, 0, 16);
+  else
+    std::memcpy(copy.to, copy.from, 16);
+}
+
+bool backward() {
+  return block.schedule == Schedule::early_copies;
+}
+
 Fiber& current() {
   return *block.fibers[block.current];
 }
 
-std::size_t next_alive() {
-  std::size_t next = block.current;
-  do {
-    next = (next + (block.backward ? block.threads - 1 : 1)) % block.threads;
-  } while (block.fibers[next]->done);
-  return next;
-}
-
-void progress() {
-  block.turns_without_progress = 0;
+/// The thread that is to run next: of the same warp as long as one can, so that a warp runs ahead of the
+/// others as far as barriers let it, and a missing one shows. `threads` if all wait.
+std::size_t next_ready() {
+  const std::size_t first = block.current / lanes * lanes, size = std::min(lanes, block.threads - first);
+  const auto find = [](std::size_t from, std::size_t begin, std::size_t count) {
+    for (std::size_t i = 1; i <= count; ++i) {
+      const std::size_t step = backward() ? count - i : i;
+      const std::size_t candidate = begin + (from - begin + step) % count;
+      if (block.fibers[candidate]->ready()) return candidate;
+    }
+    return block.threads;
+  };
+  const std::size_t in_warp = find(block.current, first, size);
+  return in_warp < block.threads ? in_warp : find(block.current, 0, block.threads);
 }
 
 void give_way(bool forever) {
   Fiber& self = current();
   if (block.alive == 0) return switch_flow(self.flow, block.main, forever);
-  block.current = next_alive();
-  threadIdx.x = static_cast<unsigned>(block.current);
+  const std::size_t next = next_ready();
+  if (next == block.threads) fail("not all threads reach a barrier");
+  block.current = next;
+  threadIdx.x = static_cast<unsigned>(next);
   if (&current() != &self) switch_flow(self.flow, current().flow, forever);
 }
 
 void meet(Meeting& meeting) {
-  progress();
   if (++meeting.arrived == meeting.expected) {
     meeting.arrived = 0;
     ++meeting.generation;
     return;
   }
-  const unsigned mine = meeting.generation;
-  while (meeting.generation == mine) {
-    if (++block.turns_without_progress > block.threads) fail("not all threads reach a barrier");
-    give_way(false);
-  }
+  Fiber& self = current();
+  self.waits_at = &meeting;
+  self.generation = meeting.generation;
+  give_way(false);
+  self.waits_at = nullptr;
 }
 
 /// A thread that ends no longer counts where others wait.
@@ -148,7 +168,6 @@ void fiber_main() {
   Fiber& self = current();
   self.done = true;
   --block.alive;
-  progress();
   leave(block.barrier);
   leave(block.warps[block.current / lanes].meeting);
   give_way(true);
@@ -158,6 +177,7 @@ void prepare_fiber(std::size_t index) {
   if (index >= block.fibers.size()) block.fibers.push_back(std::make_unique<Fiber>());
   Fiber& fiber = *block.fibers[index];
   fiber.done = false;
+  fiber.waits_at = nullptr;
   fiber.copies.assign(1, {});
   fiber.flow = Flow{};
   getcontext(&fiber.flow.context);
@@ -178,17 +198,16 @@ void run_block(std::size_t shared_bytes) {
     ++block.warps[i / lanes].meeting.expected;
   }
   block.alive = block.threads;
-  block.current = block.backward ? block.threads - 1 : 0;
+  block.current = backward() ? block.threads - 1 : 0;
   threadIdx = {static_cast<unsigned>(block.current), 0, 0};
-  progress();
   switch_flow(block.main, current().flow, false);
   if (!block.error.empty()) throw DeviceError(block.error);
 }
 
 }  // namespace
 
-void run_threads_backward(bool backward) {
-  block.backward = backward;
+void set_schedule(Schedule schedule) {
+  block.schedule = schedule;
 }
 
 void run_grid(Grid grid, unsigned threads, std::size_t shared_bytes, const std::function<void()>& kernel) {
@@ -235,6 +254,7 @@ const std::byte* exchange(const void* mine, std::size_t bytes) {
 }
 
 void copy_later(void* to, const void* from) {
+  if (block.schedule == Schedule::early_copies) return land({to, from});
   current().copies.back().push_back({to, from});
 }
 
@@ -245,12 +265,7 @@ void commit_copies() {
 void wait_copies(int groups) {
   auto& copies = current().copies;
   while (copies.size() > static_cast<std::size_t>(groups) + 1) {
-    for (const Copy& copy : copies.front()) {
-      if (copy.from == nullptr)
-        std::memset(copy.to, 0, 16);
-      else
-        std::memcpy(copy.to, copy.from, 16);
-    }
+    for (const Copy& copy : copies.front()) land(copy);
     copies.erase(copies.begin());
   }
 }

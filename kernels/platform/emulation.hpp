@@ -30,9 +30,13 @@ inline Index3 threadIdx, blockIdx, blockDim, gridDim;  // of the fiber that runs
 
 namespace emulation {
 
-/// The order in which threads take their turns; a kernel with its barriers in place gives the same bits in
-/// both.
-void run_threads_backward(bool backward);
+/// What a GPU leaves open: the order in which warps and their threads take turns, and when asynchronous
+/// copies land. A kernel with its barriers in place gives the same bits in both extremes.
+enum class Schedule {
+  late_copies,   // first threads first; copies land when they are waited for
+  early_copies,  // last threads first; copies land at once
+};
+void set_schedule(Schedule schedule);
 /// device_allocate throws once more than this is held.
 void set_memory_limit(std::size_t bytes);
 std::size_t memory_held();

@@ -139,6 +139,7 @@ void check_mistakes(Checks& checks) {
   checks.that("too much shared memory", error_of([] { launch(waits_for_the_gone, {1}, 32, 1 << 20); }) != "");
   launch(shared_value, {1}, 1, 64, one.data());
   checks.that("shared memory holds NaN at first", std::isnan(*one.data()));
+  emulation::set_schedule(emulation::Schedule::late_copies);
   launch(copy_without_waiting, {1}, 1, 64, halves.data(), two.data());
   checks.that("copies land when they are waited for",
               std::isnan(to_float(two.data()[0])) && to_float(two.data()[1]) == 2);
@@ -146,8 +147,8 @@ void check_mistakes(Checks& checks) {
 
 /// A kernel whose barriers are in place gives the same bits in whatever order threads take their turns.
 void check_order(Checks& checks) {
-  const auto run = [](bool backward) {
-    emulation::run_threads_backward(backward);
+  const auto run = [](emulation::Schedule schedule) {
+    emulation::set_schedule(schedule);
     const auto x = on_device<float>(random_numbers(8 * 1024, 1)),
                weight = on_device<float>(random_numbers(1024, 2));
     const DeviceArray<float> y(8 * 1024), mean(8), rstd(8);
@@ -158,10 +159,11 @@ void check_order(Checks& checks) {
     in.mean = mean.data();
     in.rstd = rstd.data();
     norm_forward(in);
-    emulation::run_threads_backward(false);
+    emulation::set_schedule(emulation::Schedule::late_copies);
     return y.to_host();
   };
-  checks.that("the order of threads does not matter", run(false) == run(true));
+  checks.that("the order of threads does not matter",
+              run(emulation::Schedule::late_copies) == run(emulation::Schedule::early_copies));
 }
 
 }  // namespace
