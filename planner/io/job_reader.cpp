@@ -1,7 +1,6 @@
 #include "planner/io/job_reader.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -22,8 +21,6 @@ namespace dtfm {
 extern const std::string_view gpt3_xl_yaml, v100_json;  // the texts of configs/gpt3-xl.yaml and its profile
 
 namespace {
-
-using FileReader = std::function<NamedFile(const YamlValue& name)>;
 
 constexpr int most_count = 1'000'000'000;
 constexpr std::size_t most_profiles = 64;
@@ -157,8 +154,8 @@ Job parse_job(std::string text, std::string file, const FileReader& open) {
       {"version", "name", "model", "training", "parallelism", "compression", "profile", "comm_cost"});
   Job job;
   job.name = map.required("name").text();
-  job.model = read_model(map.required("model"));
   job.training = read_training(map.required("training"));
+  job.model = read_model(map.required("model"), bytes_per_number(job.training), open);
   if (const auto parallelism = map.optional("parallelism")) job.parallelism = read_parallelism(*parallelism);
   if (const auto compression = map.optional("compression")) job.compression = read_compression(*compression);
   if (const auto profile = map.optional("profile")) read_profiles(*profile, open, job);

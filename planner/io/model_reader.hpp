@@ -4,18 +4,17 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "planner/core/model.hpp"
+#include "planner/io/named_file.hpp"
+#include "planner/io/transformer_reader.hpp"
 #include "planner/io/yaml_reader.hpp"
 
 namespace dtfm {
 
-/// The `model:` of a job. Throws Error at its position.
-Model read_model(const YamlValue& value);
+/// The `model:` of a job. `number_bytes` is that of an activation, 2 or 4; `open` opens the file of an
+/// operator graph, which becomes a chain of layers. Throws Error at its position.
+Model read_model(const YamlValue& value, double number_bytes, const FileReader& open);
 
 /// Reads back as the same model.
 nlohmann::ordered_json model_json(const Model& model);
-
-/// A transformer but for its number of layers, in the words of a job's model.
-Transformer read_shape(const YamlValue& value);
-nlohmann::ordered_json shape_json(const Transformer& shape);
 
 }  // namespace dtfm

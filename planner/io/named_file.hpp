@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ namespace dtfm {
 struct NamedFile {
   std::string path, text;
 };
+
+/// The file that a value names.
+using FileReader = std::function<NamedFile(const YamlValue& name)>;
 
 /// The file that `value` names. It must lie below `folder`, that of the YAML file, and have at most `limit`
 /// bytes. Throws Error at `value`.

@@ -45,7 +45,7 @@ std::string list_of(const std::vector<std::string_view>& known) {
 
 }  // namespace
 
-std::string suggestion(std::string_view word, const std::vector<std::string_view>& known) {
+std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& known) {
   std::string_view nearest;
   std::size_t smallest =
       std::max<std::size_t>(2, word.size() / 3 + 1);  // one above what still counts as near
@@ -57,6 +57,11 @@ std::string suggestion(std::string_view word, const std::vector<std::string_view
       smallest = distance;
       nearest = name;
     }
+  return nearest;
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string_view>& known) {
+  const std::string_view nearest = nearest_name(word, known);
   return nearest.empty() ? list_of(known) : fmt::format("did you mean {}?", in_quotes(nearest));
 }
 

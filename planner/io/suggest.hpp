@@ -7,8 +7,11 @@
 
 namespace dtfm {
 
-/// "did you mean `bandwidth`?" where a known name is near `word` (edit distance with swaps of neighbours,
-/// case ignored), else "known: `a`, `b` and 3 more". Ties go to the name that comes first in `known`.
+/// The known name that is near `word` (edit distance with swaps of neighbours, case ignored); empty: none is.
+/// Ties go to the name that comes first in `known`.
+std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& known);
+
+/// "did you mean `bandwidth`?" where a known name is near `word`, else "known: `a`, `b` and 3 more".
 std::string suggestion(std::string_view word, const std::vector<std::string_view>& known);
 
 /// `text` in back quotes, cut to a length that fits a line, control characters made visible.

@@ -223,6 +223,12 @@ Unit time_unit(std::string_view name) {
 Unit rate_unit(std::string_view name) {
   return unit_of(rate_dimension, name);
 }
+Unit size_unit(std::string_view name) {
+  return unit_of(size_dimension, name);
+}
+Unit flop_unit(std::string_view name) {
+  return unit_of(flop_dimension, name);
+}
 
 Seconds parse_seconds(std::string_view text) {
   return Seconds(parse_quantity(time_dimension, text));

@@ -42,6 +42,8 @@ struct Unit {
 /// Throw Error (without a position) for a unit that does not exist.
 Unit time_unit(std::string_view name);
 Unit rate_unit(std::string_view name);
+Unit size_unit(std::string_view name);
+Unit flop_unit(std::string_view name);
 /// The value in base units of a plain decimal number of `unit`; errors as those of `parse_decimal`, and for
 /// one beyond the limits of `unit`.
 double parse_in_unit(std::string_view text, const Unit& unit);

@@ -201,13 +201,16 @@ std::vector<std::pair<YamlValue, YamlValue>> YamlValue::entries() const {
 }
 
 YamlMap YamlValue::map(std::initializer_list<std::string_view> keys) const {
+  return map(std::vector(keys));
+}
+
+YamlMap YamlValue::map(const std::vector<std::string_view>& keys) const {
   if (!is_map()) throw value_error(fmt::format("expected a map; found {}", found()));
   for (std::size_t i = 0; i < node().children.size(); i += 2) {
     const YamlValue key(*document_, node().children[i], "");
     const std::string& name = key.node().text;
     if (std::find(keys.begin(), keys.end(), name) == keys.end())
-      throw key.error(
-          fmt::format("unknown key {}; {}", in_quotes(name), suggestion(name, std::vector(keys))));
+      throw key.error(fmt::format("unknown key {}; {}", in_quotes(name), suggestion(name, keys)));
   }
   return YamlMap(*this);
 }

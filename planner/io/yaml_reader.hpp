@@ -94,6 +94,7 @@ class YamlValue {
   std::vector<YamlValue> list() const;
   /// A map which has no key but these.
   YamlMap map(std::initializer_list<std::string_view> keys) const;
+  YamlMap map(const std::vector<std::string_view>& keys) const;
   /// A map whose keys are names that the user gives; {key, value} in file order.
   std::vector<std::pair<YamlValue, YamlValue>> entries() const;
 

@@ -184,8 +184,29 @@ TEST_CASE("a job that is wrong is told where and why") {
   for (const auto& [text, message] : cases) CHECK(error_in(text) == message);
 }
 
-TEST_CASE("kinds of model that this version cannot plan are named") {
-  CHECK(
-      error_in("version: 1\nname: g\nmodel: {kind: graph, file: ops.json}\ntraining: {global_batch: 1}\n") ==
-      "job.yaml:3:15: `kind`: `graph` is not supported yet by this version; `transformer` and `layers` are");
+// Attention is what selective recomputation does again, head what none does: parts of the forward, apart.
+TEST_CASE("layers of a chain may say what recomputation does") {
+  const auto layer = [](const std::string& more) {
+    return job_of(
+        "version: 1\nname: n\nmodel: {kind: layers, layers: [{parameters: 1, forward_flops: 10 FLOP, output: "
+        "1 B, "
+        "activation_memory: 8 B" +
+        more + "}]}\ntraining: {global_batch: 1}\n");
+  };
+  const Job job = layer(", attention_flops: 3 FLOP, head_flops: 7 FLOP, attention_memory: 5 B");
+  const Layer only = layer_chain(job).front();
+  CHECK(only.attention.value() == 3);
+  CHECK(only.head.value() == 7);
+  CHECK(only.attention_memory.value() == 5);
+  CHECK(layer_chain(job_of(job_json(job).dump())).front() == only);
+  CHECK(layer_chain(layer("")).front().head.value() == 0);
+  CHECK_THAT(error_of([&] { layer(", attention_flops: 4 FLOP, head_flops: 7 FLOP"); }),
+             contains("`attention_flops`: is more than that of which it is a part"));
+  CHECK_THAT(error_of([&] { layer(", attention_memory: 9 B"); }),
+             contains("`attention_memory`: is more than that of which it is a part"));
+}
+
+TEST_CASE("a model says what it is") {
+  CHECK(error_in("version: 1\nname: g\nmodel: {layers: 3}\ntraining: {global_batch: 1}\n") ==
+        "job.yaml:3:8: `kind` (transformer, layers or graph) or `preset` is missing");
 }

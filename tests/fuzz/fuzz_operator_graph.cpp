@@ -1,0 +1,61 @@
+// Any bytes as a graph of operators give a graph or an Error; what a graph is cut into has its parameters and
+// operations, and a job made of it reads back as itself.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/operator_graph_reader.hpp"
+#include "planner/io/plan_json.hpp"
+
+namespace {
+
+struct Sums {
+  double parameters = 0, forward = 0, backward = 0;
+};
+
+/// Of operators or of layers.
+template <class Parts>
+Sums sums_of(const Parts& parts) {
+  Sums sums;
+  for (const auto& part : parts) {
+    sums.parameters += part.parameters;
+    sums.forward += part.forward.value();
+    sums.backward += part.backward.value();
+  }
+  return sums;
+}
+
+bool near(double a, double b) {
+  return std::abs(a - b) <= 1e-9 * (a + b);
+}
+
+void check(const dtfm::OperatorGraph& graph, int most_live) {
+  dtfm::Job job;
+  job.name = "graph";
+  job.training.global_batch = 1;
+  job.model = dtfm::LayerChain{1, dtfm::tasklets(graph, most_live)};
+  const Sums given = sums_of(graph.operators), cut = sums_of(dtfm::layer_chain(job));
+  if (!near(given.parameters, cut.parameters) || !near(given.forward, cut.forward) ||
+      !near(given.backward, cut.backward))
+    std::abort();
+  const std::string json = dtfm::job_json(job).dump();
+  if (dtfm::job_json(dtfm::parse_job(json, "written.json")).dump() != json) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  try {
+    const dtfm::OperatorGraph graph = dtfm::parse_operator_graph(text, "ops.json");
+    for (const int most_live : {1, 2, 1000}) check(graph, most_live);
+  } catch (const dtfm::Error& error) {
+    if (error.where().starts_with("written.json")) std::abort();
+  }
+  return 0;
+}
