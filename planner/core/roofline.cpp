@@ -51,8 +51,9 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
                traffic_s = work.bytes / bytes_per_second;
   const double forward =
       roofline.compute * work.forward_flops / peak + roofline.memory_forward * traffic_s + roofline.launch_s;
-  const double backward = roofline.compute * work.backward_flops / peak +
-                          roofline.memory_backward * traffic_s + roofline.launch_s;
+  const double memory_backward = kind.head.value() > 0 ? roofline.memory_forward : roofline.memory_backward;
+  const double backward =
+      roofline.compute * work.backward_flops / peak + memory_backward * traffic_s + roofline.launch_s;
   const double update = roofline.update * work.state_bytes / bytes_per_second;
   return {kind.name, micro_batch, tensor, {forward}, {backward}, {update}, {}, {}};
 }

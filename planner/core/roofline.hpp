@@ -12,7 +12,8 @@ namespace dtfm {
 
 /// A smooth roofline. Of FLOPs F, as many as the forward or the backward has, and bytes M of memory traffic
 ///   seconds = compute · F ÷ peak + memory · M ÷ bandwidth + launch,
-/// with a constant `memory` of either direction. M is what the forward keeps for the backward, and the
+/// with a constant `memory` of either direction; a head has that of the forward in both, for the gradient of
+/// a loss is written over what it is of, in one pass. M is what the forward keeps for the backward, and the
 /// weights once; where nothing is computed (a table is looked up) without them. So the share of the peak
 /// grows with the arithmetic intensity F ÷ M, from nothing towards 1 ÷ compute. The update moves `update`
 /// times the bytes that the optimizer holds. Fitted to measured profiles: configs/roofline.yaml.

@@ -90,6 +90,10 @@ TEST_CASE("without a profile, times are those of the roofline") {
   // The embedding reads rows of its table: 8 s + s h bytes of a sequence, no weights.
   CHECK(times.of(0, 0, 1).forward_s - times.of(1, 0, 1).forward_s ==
         Approx(3.0 * 2 * (8 * 16 + 16 * 8) / 100e9 + 1e-6));
+  // The head's 4 s h + 4 s V bytes of a sequence and V h + 2 h weights move as in the forward.
+  const double head_traffic = (2 * (4 * 16 * 8 + 4 * 16 * 100) + 2 * 816) / 100e9;
+  CHECK(times.of(2, 0, 1).backward_s - times.of(1, 0, 1).backward_s ==
+        Approx(1.5 * 2 * 2 * head_flops / 1e12 + 3 * head_traffic + 1e-6));
   CHECK(times.notes() ==
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
 }

@@ -51,6 +51,7 @@ void add_profile(const std::filesystem::path& file, std::vector<LayerSample>& sa
   sample.training.precision = profile.precision;
   const std::vector<Layer> kinds = layer_kinds(shape, bytes_per_number(sample.training)).kinds;
   for (const ProfileRow& row : profile.rows) {
+    if (profile.source == LayerProfile::Source::imported && row.kind != "block") continue;
     sample.layer = kind_named(kinds, row.kind);
     sample.micro_batch = row.micro_batch;
     sample.tensor = row.tensor;

@@ -24,7 +24,7 @@ struct LayerSample {
 
 /// Of the profiles in configs/profiles that are not estimates, and of Sailor's in `data` (the project's
 /// shared data; none where it is absent): blocks, heads and embeddings at every size and tensor degree, and
-/// updates.
+/// updates. Of the imported profiles here blocks alone: nobody measured the other layers of a V100's.
 ///
 /// Sailor's precision is not stated. The forwards of blocks reach 0.85 of a V100's fp32 peak, and on an A100
 /// 0.48 of its TF32 peak, which is 3.8 of its fp32 peak: so TF32 it is, or fp32 where there is none. A file

@@ -68,7 +68,8 @@ void print(const std::string& what, const ErrorSummary& errors) {
 void print_others(const std::vector<LayerSample>& samples, const Roofline& roofline) {
   using What = LayerSample::What;
   const auto print_where = [&](const std::string& what, const auto& holds) {
-    print(what, summary(samples_where(samples, holds), roofline));
+    const ErrorSummary errors = summary(samples_where(samples, holds), roofline);
+    if (errors.count > 0) print(what, errors);
   };
   for (const char* kind : {"embedding", "head"})
     for (const What what : {What::forward, What::backward})
