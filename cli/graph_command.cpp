@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/output_check.hpp"
 #include "cli/print_result.hpp"
@@ -35,44 +36,64 @@ std::string tasks_csv(const TaskGraph& graph, const Replay& replay) {
   return text;
 }
 
+bool is_interrupted(const Replay& replay) {
+  return replay.ended == ReplayEnd::stopped;
+}
+
 std::string summary_json(const Replay& replay) {
   const Counts counts = counts_of(replay);
   return fmt::format(
       "{{\n  \"schema\": \"dtfm-sim-graph/1\",\n  \"makespan_s\": {:.17g},\n"
-      "  \"tasks\": {{\"done\": {}, \"failed\": {}, \"blocked\": {}}},\n"
+      "  \"stopped\": {},\n"
+      "  \"tasks\": {{\"done\": {}, \"failed\": {}, \"blocked\": {}, \"cut\": {}}},\n"
       "  \"simulator\": {{\"events\": {}, \"flows\": {}}}\n}}\n",
-      replay.makespan, counts[0], counts[1], counts[2], replay.events, replay.flows);
+      replay.makespan, is_interrupted(replay) ? "\"interrupted\"" : "null", counts[0], counts[1], counts[2],
+      counts[3], replay.events, replay.flows);
 }
 
 std::string summary_text(const GraphOptions& options, const Replay& replay) {
   const Counts counts = counts_of(replay);
+  const std::string stopped =
+      is_interrupted(replay) ? fmt::format("stopped early: interrupted at {:.10g} s\n", replay.reached) : "";
+  const std::string cut = counts[3] > 0 ? fmt::format(", {} cut", with_thousands(counts[3])) : "";
   return fmt::format(
       "{}: {}, {} events, {} started\n"
-      "makespan  {:.10g} s\n"
-      "tasks     {} done, {} failed, {} blocked\n",
+      "{}makespan  {:.10g} s\n"
+      "tasks     {} done, {} failed, {} blocked{}\n",
       options.graph, counted(static_cast<long long>(replay.tasks.size()), "task"),
-      with_thousands(replay.events), counted(replay.flows, "flow"), replay.makespan,
-      with_thousands(counts[0]), with_thousands(counts[1]), with_thousands(counts[2]));
+      with_thousands(replay.events), counted(replay.flows, "flow"), stopped, replay.makespan,
+      with_thousands(counts[0]), with_thousands(counts[1]), with_thousands(counts[2]), cut);
+}
+
+void put_out(const GraphOptions& options, const TaskGraph& graph, const Replay& result) {
+  {
+    const InterruptHold hold;
+    if (!options.tasks.empty()) write_whole_file(options.tasks, tasks_csv(graph, result));
+    if (!options.output.empty()) write_whole_file(options.output, summary_json(result));
+  }
+  const bool is_taken = is_stdout(options.tasks) || is_stdout(options.output);
+  if (!options.quiet && !is_taken) print_result(summary_text(options, result));
 }
 
 }  // namespace
 
 int run_graph_command(const GraphOptions& options) {
+  InterruptWatch watch("a result");
   check_outputs(std::array{options.graph}, std::array{options.output, options.tasks});
   const double begin = cpu_seconds();
   const TaskGraph graph = parse_task_graph(read_file(options.graph, largest_graph_file), options.graph);
   const double read = cpu_seconds();
-  const Replay result = replay(graph);
+  watch.keep_result();
+  ReplayOptions replay_options;
+  replay_options.stop = watch.stop();
+  const Replay result = replay(graph, replay_options);
   const double ran = cpu_seconds();
-  if (!options.tasks.empty()) write_whole_file(options.tasks, tasks_csv(graph, result));
-  if (!options.output.empty()) write_whole_file(options.output, summary_json(result));
-  const bool is_taken = is_stdout(options.tasks) || is_stdout(options.output);
-  if (!options.quiet && !is_taken) print_result(summary_text(options, result));
+  put_out(options, graph, result);
   if (options.stats)
     fmt::print(stderr, "{}",
                stats_json({static_cast<long long>(result.tasks.size()), result.flows, result.events,
                            read - begin, ran - read}));
-  return exit_code::done;
+  return watch.interrupted() ? exit_code::interrupted : exit_code::done;
 }
 
 }  // namespace dtfm

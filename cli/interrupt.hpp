@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 
 #include <signal.h>
 
@@ -20,6 +21,10 @@ class InterruptWatch {
   /// From now on the first signal sets the flag: work has begun that gives a result whenever it ends.
   void keep_result();
   const std::atomic<bool>& interrupted() const;
+  /// Tells whether it is set; must not outlive this.
+  std::function<bool()> stop() const {
+    return [this] { return interrupted().load(std::memory_order_relaxed); };
+  }
 
  private:
   struct sigaction before_interrupt_ {

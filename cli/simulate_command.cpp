@@ -131,7 +131,7 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   SimOptions sim_options;
   sim_options.iterations = options.iterations;
   sim_options.seed = options.seed;
-  sim_options.stop = [&] { return watch.interrupted().load(); };
+  sim_options.stop = watch.stop();
   if (options.samples) {
     const int samples = is_random(input.scenario) ? *options.samples : 1;
     std::vector<SimReport> runs =
@@ -208,7 +208,7 @@ int run_simulate_command(const SimulateOptions& options) {
   watch.keep_result();
   Outcome outcome = simulated(options, input, watch);
   // Who interrupts does not wait for what was not asked for.
-  if (!watch.interrupted()) outcome.fairness = compare_fairness(input.problem, input.plan);
+  if (!watch.interrupted()) outcome.fairness = compare_fairness(input.problem, input.plan, watch.stop());
   outcome.stats.read_cpu_s = read - begin;
   outcome.stats.run_cpu_s = cpu_seconds() - read;
   put_out(options, input, outcome);

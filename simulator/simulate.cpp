@@ -86,13 +86,17 @@ SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& 
   return report;
 }
 
-FairnessComparison compare_fairness(const SimProblem& problem, const Plan& plan) {
+std::optional<FairnessComparison> compare_fairness(const SimProblem& problem, const Plan& plan,
+                                                   const std::function<bool()>& stop) {
   TaskGraph graph = iteration_graph(problem, plan).graph;
-  const auto makespan = [&](bool weigh_by_latency) {
-    graph.model.weigh_by_latency = weigh_by_latency;
-    return replay(graph).makespan;
-  };
-  return {makespan(false), makespan(true)};
+  ReplayOptions options;
+  options.stop = stop;
+  graph.model.weigh_by_latency = false;
+  const Replay equal = replay(graph, options);
+  graph.model.weigh_by_latency = true;
+  const Replay rtt = replay(graph, options);
+  if (equal.ended == ReplayEnd::stopped || rtt.ended == ReplayEnd::stopped) return std::nullopt;
+  return FairnessComparison{equal.makespan, rtt.makespan};
 }
 
 std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "planner/core/plan.hpp"
@@ -15,7 +16,7 @@ namespace dtfm {
 struct SimOptions {
   int iterations = 3;                   // the first is reported apart; a scenario's horizon takes their place
   std::uint64_t seed = 0;               // with the scenario's: of the jitter
-  std::function<bool()> stop;           // asked between stretches; nothing: never
+  std::function<bool()> stop;           // asked now and then, by many threads; nothing: never
   std::vector<RunObserver*> observers;  // beside the report's own
 };
 
@@ -33,7 +34,9 @@ struct FairnessComparison {
   double equal_s = 0;  // alike
   double rtt_s = 0;    // inversely to their round-trip times, as those of TCP do
 };
-FairnessComparison compare_fairness(const SimProblem& problem, const Plan& plan);
+/// Nothing if `stop`, which is asked now and then, says so.
+std::optional<FairnessComparison> compare_fairness(const SimProblem& problem, const Plan& plan,
+                                                   const std::function<bool()>& stop = {});
 
 /// Replicas of a run that chance makes different: sample i is `simulate` with seed `options.seed` + i,
 /// without observers. The same reports for any number of threads. simulator/report/samples.hpp sums them up.

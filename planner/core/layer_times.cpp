@@ -65,7 +65,7 @@ LayerTimes::LayerTimes(const Job& job, const Topology& topology, const Roofline&
             "times on GPU {} are extrapolated: its profile is not of micro-batch {} at tensor degree {}",
             topology.gpus[gpu].name, job.training.micro_batch, tensor));
     }
-    if (!profile_of(job, topology.gpus[gpu]))
+    if (!profile_of(job, topology.gpus[gpu]) && !job.efficiency)
       notes_.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it",
                                    topology.gpus[gpu].name));
   }

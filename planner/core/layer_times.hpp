@@ -29,8 +29,8 @@ class LayerTimes {
   /// it and no peak, or a profile without the layer.
   LayerTime of(int layer, int device, int tensor) const;
 
-  /// What a reader of the numbers should know: GPUs without a profile, micro-batch sizes outside the measured
-  /// ones.
+  /// What a reader of the numbers should know: GPUs with neither profile nor efficiency, micro-batch sizes
+  /// outside the measured ones.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:

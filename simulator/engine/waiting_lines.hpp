@@ -1,11 +1,11 @@
 // Places where tasks are served one at a time: named queues and fifo hosts.
 #pragma once
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "planner/core/index.hpp"
+#include "simulator/engine/lazy_queue.hpp"
 
 namespace dtfm {
 
@@ -20,9 +20,15 @@ class WaitingLines {
  public:
   explicit WaitingLines(int lines) : lines_(at(lines)) {}
 
-  void join(int line, const Waiting& waiting) {
-    lines_[at(line)].join(waiting);
-    notice(line);
+  /// `waiting_of(task)` tells what is asked of tasks that meet others.
+  template <class WaitingOf>
+  void join(int number, int task, const WaitingOf& waiting_of) {
+    Line& line = lines_[at(number)];
+    if (line.first == nobody)
+      line.first = task;
+    else
+      add(line, waiting_of(line.first), waiting_of(task));
+    notice(number);
   }
   /// The task that was served has ended.
   void leave(int line) {
@@ -30,50 +36,55 @@ class WaitingLines {
     notice(line);
   }
   bool has_news() const { return !news_.empty(); }
-  /// Serves the next of every line that is free, in the order in which the lines had news.
-  template <class Serve>
-  void serve(const Serve& serve_task) {
+  /// Serves the next of every line that is free, in the order in which the lines had news. Before that,
+  /// `announce` is told who is now first in that line, if anybody is.
+  template <class Serve, class Announce>
+  void serve(const Serve& serve_task, const Announce& announce) {
     serving_.swap(news_);
     for (const int number : serving_) {
       Line& line = lines_[at(number)];
       line.noticed = false;
-      if (line.busy || line.first.task == nobody) continue;
+      if (line.busy || line.first == nobody) continue;
       line.busy = true;
-      serve_task(line.take_first());
+      const int task = take_first(line);
+      if (line.first != nobody) announce(line.first);
+      serve_task(task);
     }
     serving_.clear();
   }
 
  private:
-  static constexpr int nobody = -1;
+  static constexpr int nobody = -1, none = -1;
 
-  static bool comes_later(const Waiting& a, const Waiting& b) {
-    if (a.priority != b.priority) return a.priority < b.priority;
-    if (a.ready != b.ready) return a.ready > b.ready;
-    return a.task > b.task;
-  }
-  /// Lines are short: most have nobody but a first.
-  struct Line {
-    Waiting first{0, 0, nobody};
-    std::vector<Waiting> others;  // a heap
-    bool busy = false, noticed = false;
-
-    void join(Waiting waiting) {
-      if (first.task == nobody || comes_later(first, waiting)) std::swap(first, waiting);
-      if (waiting.task == nobody) return;
-      others.push_back(waiting);
-      std::push_heap(others.begin(), others.end(), comes_later);
-    }
-    int take_first() {
-      const int task = first.task;
-      first.task = nobody;
-      if (others.empty()) return task;
-      std::pop_heap(others.begin(), others.end(), comes_later);
-      first = others.back();
-      others.pop_back();
-      return task;
+  struct IsBefore {
+    bool operator()(const Waiting& a, const Waiting& b) const {
+      if (a.priority != b.priority) return a.priority > b.priority;
+      if (a.ready != b.ready) return a.ready < b.ready;
+      return a.task < b.task;
     }
   };
+  /// Most have nobody but a first: only the others need memory of their own.
+  struct Line {
+    int first = nobody;
+    int others = none;  // a number in `others_`
+    bool busy = false, noticed = false;
+  };
+
+  void add(Line& line, Waiting first, Waiting other) {
+    if (IsBefore()(other, first)) std::swap(first, other);
+    line.first = first.task;
+    if (line.others == none) {
+      line.others = static_cast<int>(others_.size());
+      others_.emplace_back();
+    }
+    others_[at(line.others)].push(other);
+  }
+  int take_first(Line& line) {
+    const int task = line.first;
+    const bool has_others = line.others != none && !others_[at(line.others)].empty();
+    line.first = has_others ? others_[at(line.others)].pop().task : nobody;
+    return task;
+  }
   void notice(int line) {
     if (lines_[at(line)].noticed) return;
     lines_[at(line)].noticed = true;
@@ -81,6 +92,7 @@ class WaitingLines {
   }
 
   std::vector<Line> lines_;
+  std::vector<LazyQueue<Waiting, IsBefore>> others_;  // of the lines that have had some
   std::vector<int> news_, serving_;
 };
 

@@ -117,6 +117,7 @@ void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
 
 void GraphNetwork::set_down(const Failure& failure, bool down) {
   const int change = down ? 1 : -1;
+  down_in_all_ += change;
   if (failure.host != no_index) {
     hosts_down_[at(failure.host)] += change;
   } else {

@@ -41,6 +41,7 @@ class GraphNetwork {
   void set(Profile::Quantity quantity, int index, double value);
 
   void set_down(const Failure& failure, bool down);
+  bool has_failures() const { return down_in_all_ > 0; }
   /// Whether something that the task uses is down.
   bool is_down(const Task& task) const;
 
@@ -53,7 +54,7 @@ class GraphNetwork {
   std::vector<int> first_use_;   // of each route, then of each host
   std::vector<LinkUse> uses_;
   std::vector<int> links_down_, hosts_down_;  // how many failures there are at once
-  int links_down_in_all_ = 0;
+  int links_down_in_all_ = 0, down_in_all_ = 0;
   FluidNetwork fluid_;
 };
 

@@ -10,6 +10,7 @@
 #include "simulator/engine/waiting_lines.hpp"
 #include "simulator/graph/graph_network.hpp"
 #include "simulator/graph/profile_steps.hpp"
+#include "simulator/graph/task_progress.hpp"
 
 namespace dtfm {
 namespace {
@@ -25,27 +26,14 @@ struct Event {
   int id = 0;  // a task; a failure; a profile
 };
 
-enum class Phase : std::uint8_t {
-  waiting,
-  timed,        // until a date that is known: its end
-  in_overhead,  // flows: before all else,
-  in_latency,   // before the bytes,
-  sharing,      // while they move (or the work of computations on shared or changing hosts is done),
-  arriving,     // and, if streamed, after them
-  ended
-};
+/// So far ahead tasks are fetched from memory: some events take as long as that (any number from 4 to 16
+/// does).
+constexpr std::size_t events_ahead = 8;
 
-struct Progress {
-  Phase phase = Phase::waiting;
-  int awaited = 0;       // how many tasks it still waits for
-  int place = no_index;  // of its terms while in latency; of its flow in the network while sharing
-  int first_successor = 0;
-};
-
-/// A flow or shared computation that the network moves.
+/// A flow or shared computation that the network moves; its end comes `tail` seconds after its last byte.
 struct Moving {
   int task = 0;
-  double tail = 0;  // seconds from its last byte to its end
+  double tail = 0;
 };
 
 class GraphReplay {
@@ -54,10 +42,12 @@ class GraphReplay {
   Replay run();
 
  private:
-  void link_successors();
   void push_failures();
+  void fetch(int task) const;
+  void fetch_ahead() const;
   void link_profiles();
   bool is_over(double next) const;
+  bool is_stopped();
   void close(double next);
   const std::vector<int>& running_tasks();
   void handle(const Event& event);
@@ -75,8 +65,10 @@ class GraphReplay {
   void make_ready(int task);
   void start_ready();
   void go_to_host(int task);
+  void join(WaitingLines& lines, int line, int task);
   void start(int task);
   void start_computation(int task);
+  void start_transfer(int task);
   void start_flow(int task);
   void arrive(int task, double latency);
   void push_end(int task, double duration);
@@ -88,14 +80,16 @@ class GraphReplay {
 
   const TaskGraph& graph_;
   const double until_;
+  const std::function<bool()>& stop_;
+  long long dates_ = 0;
+  bool stopped_ = false;
   double now_;
   GraphNetwork network_;
   EventQueue<Event> queue_;
   Replay replay_;
   std::size_t ended_ = 0, running_ = 0;  // tasks
 
-  std::vector<Progress> progress_;  // of each task, and one more behind the last
-  std::vector<int> successors_;
+  TaskProgress progress_;
   std::vector<FlowTerms> terms_;  // of flows in latency
   std::vector<int> unused_terms_;
   std::vector<int> ready_, starting_;
@@ -113,33 +107,29 @@ class GraphReplay {
 GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
     : graph_(graph),
       until_(options.until),
+      stop_(options.stop),
       now_(on_grid(options.start)),
       network_(graph),
-      progress_(graph.tasks.size() + 1),
+      progress_(graph),
       queues_(graph.queues),
       hosts_(static_cast<int>(graph.hosts.size())),
       steps_(graph.profiles.size()),
       asleep_(graph.profiles.size(), true),
       asleep_in_all_(graph.profiles.size()) {
   replay_.tasks.resize(graph.tasks.size());
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) progress_[i].awaited = graph.tasks[i].after_count;
   replay_.makespan = now_;
-  link_successors();
   link_profiles();
 }
 
-/// The successors of a task in the order of the graph. Filled from the back: the end of each part, up to
-/// which they are counted first, becomes its begin.
-void GraphReplay::link_successors() {
-  for (const int before : graph_.after) ++progress_[at(before)].first_successor;
-  int end = 0;
-  for (Progress& progress : progress_) end = progress.first_successor += end;
-  successors_.resize(graph_.after.size());
-  for (std::size_t i = graph_.tasks.size(); i-- > 0;)
-    for (int k = 0; k < graph_.tasks[i].after_count; ++k) {
-      const int before = graph_.after[at(graph_.tasks[i].first_after + k)];
-      successors_[at(--progress_[at(before)].first_successor)] = static_cast<int>(i);
-    }
+/// The result is the same without.
+void GraphReplay::fetch(int task) const {
+  progress_.fetch(task);
+  __builtin_prefetch(&replay_.tasks[at(task)], 1);
+}
+
+void GraphReplay::fetch_ahead() const {
+  const Event* event = queue_.sorted(events_ahead);
+  if (event && event->kind == Event::Kind::task_end) fetch(event->id);
 }
 
 void GraphReplay::link_profiles() {
@@ -162,12 +152,15 @@ Replay GraphReplay::run() {
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i)
     if (graph_.tasks[i].after_count == 0) make_ready(static_cast<int>(i));
   // What happens at this date comes before the first starts.
-  if (queue_.empty() || queue_.next().date > now_) start_ready();
+  if (queue_.empty() || queue_.next_date() > now_) start_ready();
   double next = 0;
-  while (!is_over(next = next_date())) {
+  while (!is_over(next = next_date()) && !is_stopped()) {
     now_ = next;
     end_flows();
-    while (!queue_.empty() && queue_.next().date == now_) handle(queue_.pop());
+    while (!queue_.empty() && queue_.next_date() == now_) {
+      fetch_ahead();
+      handle(queue_.pop());
+    }
     start_ready();
   }
   close(next);
@@ -176,10 +169,10 @@ Replay GraphReplay::run() {
 
 /// Of the queue or of the ends of flows, which change only when no more happens at this date.
 double GraphReplay::next_date() {
-  if (!queue_.empty() && queue_.next().date == now_) return now_;
+  if (!queue_.empty() && queue_.next_date() == now_) return now_;
   network_.fluid().settle(now_);
   const double end = std::max(now_, on_grid(network_.fluid().ends().next().date));
-  return queue_.empty() ? end : std::min(end, queue_.next().date);
+  return queue_.empty() ? end : std::min(end, queue_.next_date());
 }
 
 bool GraphReplay::is_over(double next) const {
@@ -188,12 +181,18 @@ bool GraphReplay::is_over(double next) const {
          network_.fluid().ends().next().flow == FlowEnds::none;
 }
 
+bool GraphReplay::is_stopped() {
+  if (!stop_ || ++dates_ % dates_between_asking != 0) return false;
+  return stopped_ = stop_();
+}
+
 /// What still runs: is it cut off, or would it never go on?
 void GraphReplay::close(double next) {
+  replay_.reached = now_;
   if (ended_ == graph_.tasks.size()) return;
   const bool cut = running_ > 0 && next < infinity && next > until_;
-  replay_.ended = cut ? ReplayEnd::cut : ReplayEnd::stuck;
-  if (!cut) return;
+  replay_.ended = stopped_ ? ReplayEnd::stopped : cut ? ReplayEnd::cut : ReplayEnd::stuck;
+  if (replay_.ended == ReplayEnd::stuck) return;
   for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::cut;
 }
 
@@ -203,14 +202,14 @@ void GraphReplay::handle(const Event& event) {
   futile_changes_ = 0;
   switch (event.kind) {
     case Event::Kind::task_end:
-      if (progress_[at(event.id)].phase == Phase::timed || progress_[at(event.id)].phase == Phase::arriving)
+      if (progress_[event.id].phase == Phase::timed || progress_[event.id].phase == Phase::arriving)
         end(event.id, TaskState::done);
       break;
     case Event::Kind::overhead_end:
-      if (progress_[at(event.id)].phase == Phase::in_overhead) start_flow(event.id);
+      if (progress_[event.id].phase == Phase::in_overhead) start_flow(event.id);
       break;
     case Event::Kind::latency_end:
-      if (progress_[at(event.id)].phase == Phase::in_latency) share(event.id, take_terms(event.id), 0);
+      if (progress_[event.id].phase == Phase::in_latency) share(event.id, take_terms(event.id), 0);
       break;
     case Event::Kind::down:
     case Event::Kind::up:
@@ -236,7 +235,7 @@ void GraphReplay::end_flow(int flow) {
 }
 
 const std::vector<int>& GraphReplay::running_tasks() {
-  std::erase_if(started_, [&](int task) { return progress_[at(task)].phase == Phase::ended; });
+  std::erase_if(started_, [&](int task) { return progress_[task].phase == Phase::ended; });
   return started_;
 }
 
@@ -312,47 +311,61 @@ void GraphReplay::make_ready(int task) {
 void GraphReplay::start_ready() {
   while (!ready_.empty() || queues_.has_news() || hosts_.has_news()) {
     starting_.swap(ready_);
-    for (const int task : starting_) {
-      const Task& it = graph_.tasks[at(task)];
-      if (it.queue == no_index)
+    for (const int task : starting_)
+      if (const int queue = progress_[task].queue; queue == no_index)
         go_to_host(task);
       else
-        queues_.join(it.queue, {it.priority, now_, task});
-    }
+        join(queues_, queue, task);
     starting_.clear();
-    queues_.serve([&](int task) { go_to_host(task); });
-    hosts_.serve([&](int task) { start(task); });
+    const auto fetch_next = [this](int task) { fetch(task); };
+    queues_.serve([this](int task) { go_to_host(task); }, fetch_next);
+    hosts_.serve([this](int task) { start(task); }, fetch_next);
   }
 }
 
 void GraphReplay::go_to_host(int task) {
-  const Task& it = graph_.tasks[at(task)];
-  if (it.kind == TaskKind::compute && graph_.hosts[at(it.host)].sharing == HostSharing::fifo)
-    hosts_.join(it.host, {it.priority, replay_.tasks[at(task)].ready, task});
+  if (const Progress& it = progress_[task]; it.takes_turns)
+    join(hosts_, it.host, task);
   else
     start(task);
 }
 
+void GraphReplay::join(WaitingLines& lines, int line, int task) {
+  lines.join(line, task, [this](int waiting) {
+    return Waiting{graph_.tasks[at(waiting)].priority, replay_.tasks[at(waiting)].ready, waiting};
+  });
+}
+
 void GraphReplay::start(int task) {
-  const Task& it = graph_.tasks[at(task)];
-  Progress& progress = progress_[at(task)];
+  const Progress& it = progress_[task];
   replay_.tasks[at(task)].start = now_;
   started_.push_back(task);
   ++running_;
   if (it.kind == TaskKind::flow) ++replay_.flows;
-  if (network_.is_down(it)) return end(task, TaskState::failed);
-  if (it.kind == TaskKind::delay) return push_end(task, it.amount);
-  if (it.kind == TaskKind::compute) return start_computation(task);
-  if (it.route == no_index) return push_end(task, 0);  // to oneself
-  if (it.overhead == 0) return start_flow(task);
-  progress.phase = Phase::in_overhead;
-  queue_.push(on_grid(now_ + it.overhead), ends, {Event::Kind::overhead_end, task});
+  if (network_.has_failures() && network_.is_down(graph_.tasks[at(task)]))
+    return end(task, TaskState::failed);
+  switch (it.kind) {
+    case TaskKind::delay:
+      return push_end(task, it.amount);
+    case TaskKind::compute:
+      return start_computation(task);
+    case TaskKind::flow:
+      return start_transfer(task);
+  }
 }
 
 void GraphReplay::start_computation(int task) {
-  const Task& it = graph_.tasks[at(task)];
+  const Progress& it = progress_[task];
   if (it.amount > 0 && network_.moves_work_of(it.host)) return share(task, {0, 1, infinity}, 0);
   push_end(task, it.amount / graph_.hosts[at(it.host)].speed);
+}
+
+void GraphReplay::start_transfer(int task) {
+  const Task& it = graph_.tasks[at(task)];
+  if (it.route == no_index) return push_end(task, 0);  // to oneself
+  if (it.overhead == 0) return start_flow(task);
+  progress_[task].phase = Phase::in_overhead;
+  queue_.push(on_grid(now_ + it.overhead), ends, {Event::Kind::overhead_end, task});
 }
 
 void GraphReplay::start_flow(int task) {
@@ -366,7 +379,7 @@ void GraphReplay::start_flow(int task) {
 }
 
 void GraphReplay::keep_terms(int task, const FlowTerms& terms) {
-  Progress& progress = progress_[at(task)];
+  Progress& progress = progress_[task];
   progress.phase = Phase::in_latency;
   if (unused_terms_.empty()) {
     progress.place = static_cast<int>(terms_.size());
@@ -379,25 +392,26 @@ void GraphReplay::keep_terms(int task, const FlowTerms& terms) {
 }
 
 FlowTerms GraphReplay::take_terms(int task) {
-  const int place = progress_[at(task)].place;
+  const int place = progress_[task].place;
   unused_terms_.push_back(place);
   return terms_[at(place)];
 }
 
 void GraphReplay::push_end(int task, double duration) {
-  progress_[at(task)].phase = Phase::timed;
+  progress_[task].phase = Phase::timed;
   queue_.push(on_grid(now_ + duration), ends, {Event::Kind::task_end, task});
+  if (const auto successors = progress_.successors(task); !successors.empty()) fetch(successors.front());
 }
 
 /// The last byte of a streamed message is on its way, and the next may follow.
 void GraphReplay::arrive(int task, double latency) {
-  if (const int queue = graph_.tasks[at(task)].queue; queue != no_index) queues_.leave(queue);
+  if (const int queue = progress_[task].queue; queue != no_index) queues_.leave(queue);
   push_end(task, latency);
-  progress_[at(task)].phase = Phase::arriving;
+  progress_[task].phase = Phase::arriving;
 }
 
 void GraphReplay::share(int task, const FlowTerms& terms, double tail) {
-  Progress& progress = progress_[at(task)];
+  Progress& progress = progress_[task];
   wake_profiles(task);
   progress.phase = Phase::sharing;
   progress.place = network_.add(graph_.tasks[at(task)], terms.weight, terms.ceiling);
@@ -406,27 +420,25 @@ void GraphReplay::share(int task, const FlowTerms& terms, double tail) {
 }
 
 void GraphReplay::leave_network(int task) {
-  network_.fluid().remove(progress_[at(task)].place);
+  network_.fluid().remove(progress_[task].place);
 }
 
 void GraphReplay::end(int task, TaskState state) {
-  const Task& it = graph_.tasks[at(task)];
-  Progress& progress = progress_[at(task)];
+  Progress& progress = progress_[task];
   if (progress.phase == Phase::sharing) leave_network(task);
   if (progress.phase == Phase::in_latency) take_terms(task);
-  if (it.queue != no_index && progress.phase != Phase::arriving) queues_.leave(it.queue);
+  if (progress.queue != no_index && progress.phase != Phase::arriving) queues_.leave(progress.queue);
   progress.phase = Phase::ended;
   ++ended_;
   --running_;
-  replay_.tasks[at(task)].state = state;
-  replay_.tasks[at(task)].finish = now_;
+  TaskRecord& record = replay_.tasks[at(task)];
+  record.state = state;
+  record.finish = now_;
   replay_.makespan = std::max(replay_.makespan, now_);
-  if (it.kind == TaskKind::compute && graph_.hosts[at(it.host)].sharing == HostSharing::fifo)
-    hosts_.leave(it.host);
+  if (progress.takes_turns) hosts_.leave(progress.host);
   if (state != TaskState::done) return;
-  const int last = progress_[at(task) + 1].first_successor;
-  for (int k = progress.first_successor; k < last; ++k)
-    if (const int next = successors_[at(k)]; --progress_[at(next)].awaited == 0) make_ready(next);
+  for (const int next : progress_.successors(task))
+    if (--progress_[next].awaited == 0) make_ready(next);
 }
 
 }  // namespace

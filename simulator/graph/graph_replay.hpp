@@ -1,6 +1,7 @@
 // Runs a task graph.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <string_view>
 #include <vector>
@@ -28,7 +29,7 @@ constexpr std::string_view name_of(TaskState state) {
 }
 
 /// Dates in seconds; NaN where the task did not get that far.
-struct TaskRecord {
+struct alignas(32) TaskRecord {
   static constexpr double never = std::numeric_limits<double>::quiet_NaN();
   TaskState state = TaskState::blocked;
   double ready = never, start = never, finish = never;
@@ -37,27 +38,35 @@ struct TaskRecord {
 struct ReplayOptions {
   double start = 0;  // the date at which the graph begins: profiles and failures are then where they are
   double until = std::numeric_limits<double>::infinity();  // nothing happens after it
+  std::function<bool()> stop = {};  // asked every `dates_between_asking` dates; nothing: never
 };
 
 enum class ReplayEnd {
   finished,  // every task has ended
   cut,       // at ReplayOptions::until
   stuck,     // what is left is blocked
+  stopped,   // by ReplayOptions::stop
 };
 
 struct Replay {
   ReplayEnd ended = ReplayEnd::finished;
   std::vector<TaskRecord> tasks;
   double makespan = 0;  // the date of the last end of a task; that of the start if there is none
+  double reached = 0;   // the date of the last that happened
   long long events = 0, flows = 0;
 };
+
+/// How many dates at which something happens lie between two questions of a replay whether to stop: few
+/// enough that nobody waits for the answer, many enough that they cost nothing.
+inline constexpr int dates_between_asking = 64;
 
 /// After so many changes by periodic profiles in a row that let nothing move, what waits is blocked: they
 /// would go on for ever.
 inline constexpr int futile_changes = 1'000'000;
 
 /// What happens when `graph` is run until nothing can move any more, or no longer may. A task that waits for
-/// one that has not been done, or for a link that never comes back, is blocked.
+/// one that has not been done, or for a link that never comes back, is blocked. Throws Error for a profile
+/// whose steps by some date are too many to be told apart.
 Replay replay(const TaskGraph& graph, const ReplayOptions& options = {});
 
 }  // namespace dtfm

@@ -2,9 +2,26 @@
 
 #include <limits>
 
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
 #include "simulator/engine/clock.hpp"
 
 namespace dtfm {
+namespace {
+
+/// Above it a double no longer tells one round from the next.
+constexpr double most_steps = 0x1p52;
+
+void check_step_count(const Profile& profile, double seconds) {
+  if (seconds / profile.period * static_cast<double>(profile.steps.size()) < most_steps) return;
+  throw Error("",
+              fmt::format("a profile with a period of {:g} s has more than {:g} steps in {:g} s; expected a "
+                          "longer period or shorter tasks",
+                          profile.period, most_steps, seconds));
+}
+
+}  // namespace
 
 double date_of(const Profile& profile, std::size_t number) {
   const std::size_t round = number / profile.steps.size();
@@ -17,6 +34,7 @@ std::size_t steps_until(const Profile& profile, double date) {
   const std::size_t size = profile.steps.size();
   std::size_t below = 0, above = size;  // bisected; they begin as the rounds around that of the date
   if (const double past = date - profile.steps.front().date; profile.period > 0 && past > 0) {
+    check_step_count(profile, past);
     const auto round = static_cast<std::size_t>(past / profile.period);
     below = (round > 0 ? round - 1 : 0) * size;
     above = (round + 2) * size;

@@ -99,6 +99,7 @@ class FluidNetwork {
   };
   void settle_independent(double now);
   void shift_all(double now);
+  bool is_new(const Slot& slot, int link) const;
   Division division(int link) const;
   void move(int link, double level, double now);
   void push_changed(int link);

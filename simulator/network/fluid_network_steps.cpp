@@ -38,14 +38,23 @@ void FluidNetwork::shift_all(double now) {
   changed_links_.resize(kept);
 }
 
+/// Whether the flow has not been settled, nor been held by the link before.
+bool FluidNetwork::is_new(const Slot& slot, int link) const {
+  const Flow& flow = flows_[index(slot.flow)];
+  return !flow.settled && flow.bottleneck != link;
+}
+
 FluidNetwork::Division FluidNetwork::division(int number) const {
   const Link& link = links_[index(number)];
+  const std::vector<Slot>& slots = slots_[index(number)];
   Division result;
-  if (index(link.held) == slots_[index(number)].size()) {
+  // Mostly it holds all its flows, or all but the last that came: nothing has to be added up.
+  result.unsettled = !slots.empty() && is_new(slots.back(), number) ? 1 : 0;
+  if (index(link.held + result.unsettled) == slots.size()) {
     result.load = link.load;
     return result;
   }
-  const std::vector<Slot>& slots = slots_[index(number)];
+  result.unsettled = 0;
   for (std::size_t i = slots.size(); i-- > 0 && result.unsettled <= 1;) {  // the new are the last
     const Slot& slot = slots[i];
     const Flow& flow = flows_[index(slot.flow)];

@@ -78,11 +78,12 @@ SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserve
                            const std::function<bool()>& stop) {
   length_ = length;
   observers_ = observers;
+  stop_ = stop;
   tell_places();
   advance(0);  // who is gone at the start was never expected: nobody is needed yet
   while (!is_over()) {
     if (stop && stop()) {
-      report_.stopped = "interrupted";
+      interrupt();
       break;
     }
     notice();
@@ -119,6 +120,11 @@ void TrainingRun::stop_for(const std::string& reason) {
   report_.stopped = fmt::format("after {} iteration{}, at {:.6g} s: {}", report_.iterations.size(),
                                 report_.iterations.size() == 1 ? "" : "s", now_, reason);
   if (length_.seconds) now_ = end_of_run();  // nothing more happens until then
+}
+
+/// What has not been completed is as if it had not begun.
+void TrainingRun::interrupt() {
+  report_.stopped = "interrupted";
 }
 
 /// Takes what happens up to `date`.
@@ -251,6 +257,10 @@ bool TrainingRun::recover() {
     if (fetch.from) is_needed_[at(*fetch.from)] = true;
   LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
   const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+  if (played.ended == ReplayEnd::stopped) {
+    interrupt();
+    return false;
+  }
   double bytes = 0;
   for (const Fetch& fetch : fetches) bytes += fetch.bytes;
   note(now_, fmt::format("recovery: {:.4g} GB of weights are fetched{}", bytes / 1e9,
@@ -269,6 +279,7 @@ bool TrainingRun::recover() {
 void TrainingRun::iterate() {
   draw_jitter();
   const Played played = play(graph_, *changes_);
+  if (played.ended == ReplayEnd::stopped) return interrupt();
   if (played.ended == ReplayEnd::finished) {
     show(stretch_of(Stretch::Kind::iteration, played, graph_));
     return complete(played.end);
@@ -301,8 +312,9 @@ TrainingRun::Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfil
     const double window_end = now_ + window_;
     graph.graph.profiles = changes.between(now_, window_end);
     const double known_until = changes.change_after(window_end) ? window_end : infinity;
-    Played played{replay(graph.graph, {now_, std::min(until, known_until)}), ReplayEnd::finished, 0};
+    Played played{replay(graph.graph, {now_, std::min(until, known_until), stop_}), ReplayEnd::finished, 0};
     played.ended = played.replay.ended;
+    if (played.ended == ReplayEnd::stopped) return played;
     const bool is_futile =
         played.ended == ReplayEnd::stuck && change_count(graph.graph.profiles) > std::size_t{futile_changes};
     if (played.ended != ReplayEnd::finished && known_until < until && !is_futile) continue;

@@ -34,13 +34,14 @@ struct RunLength {
 ///     that pauses are out of date when the others have completed an iteration. Before the first completed
 ///     iteration nobody fetches: every device makes its weights from the seed.
 ///   - An iteration that the end of the run cuts off counts neither as an iteration nor as lost.
+///   - Who stops the run has what was complete by then.
 class TrainingRun {
  public:
   /// The arguments must outlive this. `seed` is that of the jitter. Throws Error for a plan that cannot be
   /// run.
   TrainingRun(const SimProblem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed);
 
-  /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, between them.
+  /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, now and then.
   /// Fills in `iterations`, `events`, `lost_work_s`, `stopped`, `stuck` and the counts of the report.
   SimReport run(const RunLength& length, const std::vector<RunObserver*>& observers,
                 const std::function<bool()>& stop);
@@ -55,6 +56,7 @@ class TrainingRun {
   double end_of_run() const;
   void note(double date, std::string text) { report_.events.push_back({date, std::move(text)}); }
   void stop_for(const std::string& reason);
+  void interrupt();
 
   void advance(double date);
   void take(const DeviceEvent& event);
@@ -70,7 +72,7 @@ class TrainingRun {
   bool recover();
   void iterate();
   void draw_jitter();
-  /// How a stretch ended: done, broken off, or it never will.
+  /// How a stretch ended: done, broken off, interrupted, or it never will.
   struct Played {
     Replay replay;
     ReplayEnd ended;
@@ -89,6 +91,7 @@ class TrainingRun {
   std::uint64_t seed_;
   RunLength length_;
   std::vector<RunObserver*> observers_;
+  std::function<bool()> stop_;
 
   SimReport report_;
   double now_ = 0, known_at_ = 0;  // when the last departure will be noticed

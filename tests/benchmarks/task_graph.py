@@ -4,7 +4,8 @@
 usage: task_graph.py KIND HOSTS STAGES PLACEMENT START [MICRO_BATCHES]
 
 KIND       allpairs, ring: one exchange of 200 MB of gradients within every stage; gpipe: micro-batches of 64 MB, then
-           allpairs; independent: HOSTS tasks that share nothing; chains: 1,000 tasks one after the other, HOSTS times
+           allpairs; independent: HOSTS tasks that share nothing; waiting: 1,000 tasks for each host, all from the start;
+           chains: 1,000 tasks one after the other, HOSTS times
 PLACEMENT  aligned: the replicas of a stage lie in as many regions as there are; random: anywhere (seed 1)
 START      together: all exchanges begin at once; apart: every first flow of an exchange at an instant of its own, within
            10 s, and computations last up to 10 % longer
@@ -107,11 +108,11 @@ def ring(group, clock):
 
 
 def lines(kind, hosts, stages, placement, clock, micro_batches):
-    if kind in ("independent", "chains"):
+    if kind in ("independent", "waiting", "chains"):
         for h in range(hosts):
             yield f"host h{h}"
             for i in range(1 if kind == "independent" else 1000):
-                yield f"compute t{h}_{i} h{h} {0.5 + (h * 7919 + i) % 1000 / 1000}" + after([f"t{h}_{i - 1}"] * (i > 0))
+                yield f"compute t{h}_{i} h{h} {0.5 + (h * 7919 + i) % 1000 / 1000}" + after([f"t{h}_{i - 1}"] * (kind == "chains" and i > 0))
         return
     yield from platform(hosts)
     group, before = groups(hosts, stages, placement), {}
@@ -124,7 +125,7 @@ def lines(kind, hosts, stages, placement, clock, micro_batches):
 
 
 def main(arguments):
-    if len(arguments) not in (5, 6) or arguments[0] not in ("allpairs", "ring", "gpipe", "independent", "chains"):
+    if len(arguments) not in (5, 6) or arguments[0] not in ("allpairs", "ring", "gpipe", "independent", "waiting", "chains"):
         print(__doc__.strip(), file=sys.stderr)
         return 2
     kind, hosts, stages, placement = arguments[0], int(arguments[1]), int(arguments[2]), arguments[3]

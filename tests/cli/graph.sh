@@ -95,4 +95,34 @@ sed 's/^flow/flwo/' graph.txt >bad.txt
 expect_refused 'bad.txt:7:1: unknown statement `flwo`; did you mean `flow`?' --graph bad.txt --tasks tasks.csv -o result.json
 cmp -s tasks.csv first.csv || fail 'a bad graph changed an output that was there'
 
+# A computation that takes as good as for ever, because the speed of its host changes all the time.
+cat >endless.txt <<'END'
+host a
+host b
+profile a speed 0 1 0.5e-6 2 period 1e-6
+compute long a 1e9
+compute short b 0.001
+delay last 1 after long
+END
+for signal in INT TERM; do
+  rm -f result.json
+  "$program" --graph endless.txt -o result.json --tasks tasks.csv >"$out" 2>"$err" &
+  replay=$!
+  # After 0.2 s of CPU time (fields 14 and 15, ticks) the few lines have been read and the replay is on.
+  while read -ra fields <"/proc/$replay/stat" && ((fields[13] + fields[14] < 20)); do sleep 0.02; done
+  kill -s $signal $replay || fail "the replay has ended before SIG$signal"
+  status=0
+  wait $replay || status=$?
+  expect_status 130 "--graph, SIG$signal"
+  expect_json result.json
+  expect_in result.json '"stopped": "interrupted"'
+  expect_in result.json '"done": 1, "failed": 0, "blocked": 1, "cut": 1'
+  expect_in "$out" 'stopped early: interrupted at '
+  expect_in "$out" '1 done, 0 failed, 1 blocked, 1 cut'
+  expect_in tasks.csv 'long,CUT,0,0,'
+  expect_in tasks.csv 'last,BLOCKED,,,'
+done
+run --graph graph.txt -o result.json
+expect_in result.json '"stopped": null'
+
 finish

@@ -19,7 +19,7 @@ from pathlib import Path
 TOPOLOGY = """\
 version: 1
 name: three-sites
-gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s}]
+gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s, memory_bandwidth: 500 GB/s}]
 devices:
   - {site: oregon, count: 2, gpu: card}
   - {site: ohio, count: 2, gpu: card}
@@ -34,6 +34,7 @@ name: small
 model: {kind: transformer, layers: 12, hidden: 512, heads: 8, sequence: 512, vocabulary: 1000}
 training: {global_batch: 24}
 parallelism: {pipeline: 3}
+profile: {analytic: true, efficiency: 0.327}
 """
 JITTER = """\
 version: 1

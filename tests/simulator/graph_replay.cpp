@@ -14,8 +14,6 @@ using namespace dtfm;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 TaskGraph graph_of(const std::string& text) {
   return parse_task_graph(text, "graph.txt");
 }
@@ -237,4 +235,43 @@ TEST_CASE("a profile that lets nothing move for ever is given up") {
   CHECK(blocked.ended == ReplayEnd::stuck);
   const Replay late = replay(graph_of(wan + "profile wan bw 0 0 1000 1e6\nflow f a b 1e6\n"));
   CHECK(late.tasks[0].finish == 1001);
+}
+
+TEST_CASE("a replay that is stopped keeps what there is by then") {
+  // One after the other, 1 s each, and one beside them all: every date is one end of the chain.
+  std::string text = "delay beside 1e6\n";
+  for (int i = 0; i < 1000; ++i)
+    text += "delay t" + std::to_string(i) + " 1" + (i > 0 ? " after t" + std::to_string(i - 1) : "") + "\n";
+  const TaskGraph graph = graph_of(text);
+  ReplayOptions options;
+  int asked = 0;
+  options.stop = [&] { return ++asked == 3; };
+  const Replay stopped = replay(graph, options);
+  CHECK(stopped.ended == ReplayEnd::stopped);
+  const std::size_t done = 3 * dates_between_asking - 1;  // the third question is before date 3 · 64
+  CHECK(stopped.reached == static_cast<double>(done));
+  CHECK(stopped.makespan == stopped.reached);
+  CHECK(stopped.tasks[0].state == TaskState::cut);
+  CHECK(stopped.tasks[done].state == TaskState::done);
+  CHECK(stopped.tasks[done].finish == stopped.reached);
+  CHECK(stopped.tasks[done + 1].state == TaskState::cut);
+  CHECK(stopped.tasks[done + 1].start == stopped.reached);
+  CHECK(stopped.tasks[done + 2].state == TaskState::blocked);
+
+  asked = 0;
+  options.stop = [&] { return ++asked < 0; };
+  CHECK(replay(graph, options).ended == ReplayEnd::finished);
+  CHECK(asked == 1001 / dates_between_asking);
+}
+
+TEST_CASE("steps of a profile that cannot be told apart are refused") {
+  const auto late = [](const std::string& date) {
+    return replay(graph_of("host a\nprofile a speed 0 1 0.5 2 period 1\ndelay d " + date +
+                           "\ncompute c a 3 after d\n"));
+  };
+  CHECK(late("1e6").makespan == 1e6 + 2);  // 1.5 a second
+  CHECK(late("1e15").makespan == 1e15 + 2);
+  CHECK_THROWS_WITH(late("1e24"),
+                    "a profile with a period of 1 s has more than 4.5036e+15 steps in 1e+24 s; "
+                    "expected a longer period or shorter tasks");
 }

@@ -142,13 +142,14 @@ TEST_CASE("a parameter costs what the optimizer holds, sends and saves") {
   }
 }
 
-// The first layer has 100 · 8 of the vocabulary and 16 · 8 of positions, the last a copy of the 800.
+// The first layer has 100 · 8 of the vocabulary and 16 · 8 of positions, the last a copy of the 800 and the 2
+// · 8 of the final norm.
 TEST_CASE("embedding and head are tied: a copy at each end, one where both ends are one stage") {
   const Job job = tiny_transformer("none");
   CHECK(load_of(job, {0, 1}).state_bytes == 16 * (872 + 800 + 128));
-  CHECK(load_of(job, {3, 4}).state_bytes == 16 * (872 + 800));
-  CHECK(load_of(job, {0, 4}).state_bytes == 16 * (4 * 872 + 800 + 128));
-  CHECK(load_of(job, {0, 4}).gradient_bytes == 2 * (4 * 872 + 800 + 128));
+  CHECK(load_of(job, {3, 4}).state_bytes == 16 * (872 + 800 + 16));
+  CHECK(load_of(job, {0, 4}).state_bytes == 16 * (4 * 872 + 800 + 128 + 16));
+  CHECK(load_of(job, {0, 4}).gradient_bytes == 2 * (4 * 872 + 800 + 128 + 16));
 }
 
 TEST_CASE("messages are compressed") {

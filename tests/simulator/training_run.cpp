@@ -403,10 +403,35 @@ TEST_CASE("how much it moves an iteration by what flows share") {
   Plan plan = plan_of(problem.job, 2, 2, 1);
   plan.pipelines[0].stages[1].devices = {2};
   plan.pipelines[1].stages[0].devices = {1};
-  const FairnessComparison free = compare_fairness(problem, plan);
+  const FairnessComparison free = compare_fairness(problem, plan).value();
   CHECK(free.equal_s == free.rtt_s);
   problem.topology.sites[0].uplink = BitsPerSecond(8 * 100);
-  const FairnessComparison shared = compare_fairness(problem, plan);
+  const FairnessComparison shared = compare_fairness(problem, plan).value();
   CHECK(shared.equal_s - shared.rtt_s == Approx(2 - 4.0 / 3).epsilon(1e-9));
   CHECK(shared.equal_s - free.equal_s == Approx(2).epsilon(1e-9));
+}
+
+TEST_CASE("a run that is stopped within an iteration has those before it") {
+  // Every iteration has the same tasks: the run asks once before each, the replay at equal places within it.
+  const SimProblem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
+  const Plan plan = plan_of(problem.job, 2, 1, 200);
+  SimOptions options;
+  options.iterations = 5;
+  int asked = 0;
+  options.stop = [&] { return ++asked < 0; };
+  const SimReport whole = simulate(problem, plan, {}, options);
+  const int questions = asked / 5;  // of an iteration
+  REQUIRE(questions > 3);
+  asked = 0;
+  options.stop = [&] { return ++asked == 2 * questions + 2; };  // the first within the third
+  const SimReport cut = simulate(problem, plan, {}, options);
+  CHECK(cut.stopped == "interrupted");
+  REQUIRE(cut.iterations.size() == 2);
+  CHECK(cut.iterations[1].end_s == whole.iterations[1].end_s);
+  CHECK(cut.length_s == cut.iterations[1].end_s);
+  CHECK(cut.tasks == 2 * whole.tasks / 5);
+  CHECK(cut.lost_work_s == 0);
+
+  asked = 0;
+  CHECK_FALSE(compare_fairness(problem, plan, [&] { return ++asked == 2; }));
 }

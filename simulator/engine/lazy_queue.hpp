@@ -1,0 +1,92 @@
+// A priority queue that sorts no more than it must.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace dtfm {
+
+/// What belongs behind all that has been sorted lies as it comes, until the sorted run is used up; then it is
+/// sorted at once and is the next run. What comes in between goes through a heap. So many entries that come
+/// together, or in order, cost far less than in a heap of them all. `IsBefore` is a strict order in which no
+/// two entries are alike.
+template <class Entry, class IsBefore>
+class LazyQueue {
+ public:
+  bool empty() const { return size() == 0; }
+  std::size_t size() const { return run_.size() - taken_ + heap_.size() + later_.size(); }
+
+  void push(const Entry& entry) {
+    if (!is_used_up() && is_before_(entry, run_.back()))
+      rise(entry);
+    else
+      later_.push_back(entry);
+  }
+  /// Of a queue that is not empty.
+  const Entry& first() {
+    if (is_used_up()) sort_later();
+    return run_is_first() ? run_[taken_] : heap_.front();
+  }
+  Entry pop() {
+    const Entry entry = first();
+    if (run_is_first()) {
+      ++taken_;
+    } else {
+      const Entry last = heap_.back();
+      heap_.pop_back();
+      if (!heap_.empty()) sink(last);
+    }
+    return entry;
+  }
+
+  /// Entry `k` of what is left of the sorted run, in which some may still come before it; null behind its
+  /// end.
+  const Entry* sorted(std::size_t k) const { return k < run_.size() - taken_ ? &run_[taken_ + k] : nullptr; }
+
+ private:
+  /// Fewer levels than two: the children of an entry lie side by side.
+  static constexpr std::size_t arity = 4;
+
+  bool is_used_up() const { return taken_ == run_.size() && heap_.empty(); }
+  bool run_is_first() const {
+    return heap_.empty() || (taken_ < run_.size() && is_before_(run_[taken_], heap_.front()));
+  }
+  void sort_later() {
+    run_.swap(later_);
+    later_.clear();
+    taken_ = 0;
+    if (!std::is_sorted(run_.begin(), run_.end(), is_before_))
+      std::sort(run_.begin(), run_.end(), is_before_);
+  }
+  void rise(const Entry& entry) {
+    std::size_t hole = heap_.size();
+    heap_.push_back(entry);
+    for (std::size_t above; hole > 0; hole = above) {
+      above = (hole - 1) / arity;
+      if (!is_before_(entry, heap_[above])) break;
+      heap_[hole] = heap_[above];
+    }
+    heap_[hole] = entry;
+  }
+  /// Puts `entry` in the place of the first and down to where it belongs.
+  void sink(const Entry& entry) {
+    const std::size_t size = heap_.size();
+    std::size_t hole = 0;
+    for (std::size_t child; (child = hole * arity + 1) < size; hole = child) {
+      const std::size_t end = std::min(child + arity, size);
+      for (std::size_t other = child + 1; other < end; ++other)
+        if (is_before_(heap_[other], heap_[child])) child = other;
+      if (!is_before_(heap_[child], entry)) break;
+      heap_[hole] = heap_[child];
+    }
+    heap_[hole] = entry;
+  }
+
+  [[no_unique_address]] IsBefore is_before_;
+  std::vector<Entry> run_;  // sorted; the first `taken_` are gone, and the last tells what is later
+  std::size_t taken_ = 0;
+  std::vector<Entry> heap_, later_;
+};
+
+}  // namespace dtfm

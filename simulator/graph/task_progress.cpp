@@ -1,0 +1,33 @@
+#include "simulator/graph/task_progress.hpp"
+
+namespace dtfm {
+
+TaskProgress::TaskProgress(const TaskGraph& graph) : tasks_(graph.tasks.size() + 1) {
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const Task& task = graph.tasks[i];
+    Progress& progress = tasks_[i];
+    progress.amount = task.amount;
+    progress.queue = task.queue;
+    progress.host = task.host;
+    progress.kind = task.kind;
+    progress.takes_turns =
+        task.kind == TaskKind::compute && graph.hosts[at(task.host)].sharing == HostSharing::fifo;
+    progress.awaited = task.after_count;
+  }
+  link_successors(graph);
+}
+
+/// Filled from the back: the end of each part, up to which they are counted first, becomes its begin.
+void TaskProgress::link_successors(const TaskGraph& graph) {
+  for (const int before : graph.after) ++tasks_[at(before)].first_successor;
+  int end = 0;
+  for (Progress& task : tasks_) end = task.first_successor += end;
+  successors_.resize(graph.after.size());
+  for (std::size_t i = graph.tasks.size(); i-- > 0;)
+    for (int k = 0; k < graph.tasks[i].after_count; ++k) {
+      const int before = graph.after[at(graph.tasks[i].first_after + k)];
+      successors_[at(--tasks_[at(before)].first_successor)] = static_cast<int>(i);
+    }
+}
+
+}  // namespace dtfm
