@@ -2,6 +2,7 @@
 
 #include "planner/io/roofline_reader.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/validation/measured_layers.hpp"
 
 using namespace dtfm;
@@ -66,6 +67,17 @@ TEST_CASE("no constant is below 0") {
   CHECK(fitted.launch_s == 0);
   const double a = 1 / 1.5, b = 2 / 3.5;
   CHECK(fitted.compute == Approx((a + b) / (a * a + b * b)));
+}
+
+TEST_CASE("bad constants are refused") {
+  const auto complaint = [](const std::string& text) {
+    return error_of([&] { parse_roofline(text, "r.yaml"); });
+  };
+  CHECK(complaint("version: 1\ncompute: 1\n") == "r.yaml:1:1: missing key `memory_forward`");
+  CHECK(complaint("version: 1\ncompute: 0\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1 ms\nupdate: 1\n")
+            .find("r.yaml:2:10: `compute`: ") == 0);
+  CHECK(complaint("version: 1\ncompute: 1\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1\nupdate: 1\n")
+            .find("r.yaml:5:9: `launch`: expected a time with its unit") == 0);
 }
 
 TEST_CASE("there are all the measured times of blocks") {
