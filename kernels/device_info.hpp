@@ -11,8 +11,8 @@ inline constexpr std::size_t cuda_name_size = 256;  // of one name, its closing 
 
 int cuda_device_count();
 
-/// Fills row i of `names` (rows of cuda_name_size characters, NUL-terminated) and `memory[i]` (bytes) for device i,
-/// as far as both spans reach. The number of devices filled.
+/// Fills row i of `names` (rows of cuda_name_size characters, NUL-terminated) and `memory[i]` (bytes) for
+/// device i, as far as both spans reach. The number of devices filled.
 int cuda_device_info(std::span<char> names, std::span<std::uint64_t> memory);
 
 }  // namespace dtfm

@@ -18,6 +18,7 @@ LAYERS = {
     "planner/io": {"planner/core", "planner/io"},
     "simulator/io": {"planner/core", "planner/io", "simulator", "simulator/io"},
     "simulator": {"planner/core", "simulator"},
+    "kernels/bench": {"kernels", "kernels/bench"},
     "kernels": {"kernels"},
     "cli": {"planner/core", "planner/cost", "planner/search", "planner/io", "simulator", "simulator/io", "kernels", "cli"},
     "tests": {"planner/core", "planner/cost", "planner/search", "planner/io", "simulator", "simulator/io", "kernels", "cli", "tests"},
@@ -28,19 +29,21 @@ CODE = CPP | {".py", ".sh", ".cmake"}
 MAX_LINES = 450
 THE_PARALLEL_FILE = "planner/core/parallel.hpp"
 
+PRINTS = {"cli", "kernels/bench", "tests"}  # programs; the benchmark of the kernels is carried alone to GPU machines
+
 # (what may not be included, where it may be all the same, why)
 HEADERS = [
     (r"yaml-cpp/.*", {"planner/io", "cli", "tests"}, "only planner/io and cli parse"),
     (r"nlohmann/.*", {"planner/io", "simulator/io", "cli", "tests"}, "only planner/io and cli parse"),
     (r"CLI/.*", {"cli", "tests"}, "only cli has a command line"),
     (r"(fstream|filesystem)", {"planner/io", "simulator/io", "cli", "tests"}, "only planner/io and cli touch files"),
-    (r"(iostream|print)", {"cli", "tests"}, "only cli prints"),
+    (r"(iostream|print)", PRINTS, "only cli prints"),
     (r"random", set(), "random numbers come from planner/core/rng.hpp"),
 ]
 NOT_ORDERED = set(LAYERS) - {"planner/cost", "planner/search"}
 # (what may not stand in C++ code, where it may all the same, why)
 WORDS = [
-    (r"\bstd::(cout|cerr|clog)\b|\bfmt::print\b|\bv?f?printf\s*\(|\bf?puts\s*\(|\bputchar\s*\(", {"cli", "tests"},
+    (r"\bstd::(cout|cerr|clog)\b|\bfmt::print\b|\bv?f?printf\s*\(|\bf?puts\s*\(|\bputchar\s*\(", PRINTS,
      "only cli prints"),
     (r"\bs?rand\s*\(|\b(random_device|mt19937(_64)?|default_random_engine|\w+_distribution)\b", set(),
      "random numbers come from planner/core/rng.hpp"),

@@ -29,7 +29,21 @@ double on_line(double x0, double y0, double x1, double y1, double x) {
   return std::max(0.0, y0 + (y1 - y0) * (x - x0) / (x1 - x0));
 }
 
+/// `sorted` is not empty; share 0 is the first of them, 1 the last, and between is in proportion.
+double quantile(const std::vector<double>& sorted, double share) {
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (sorted[above] - sorted[below]) * (place - static_cast<double>(below));
+}
+
 }  // namespace
+
+Timing timing_of(std::vector<double> samples) {
+  DTFM_ASSERT(!samples.empty());
+  std::sort(samples.begin(), samples.end());
+  return {quantile(samples, 0.5), quantile(samples, 0.9) - quantile(samples, 0.1)};
+}
 
 std::string_view name_of(LayerProfile::Source source) {
   constexpr std::string_view names[] = {"measured", "imported", "estimated"};

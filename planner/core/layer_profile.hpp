@@ -19,6 +19,9 @@ struct Timing {
   friend bool operator==(const Timing&, const Timing&) = default;
 };
 
+/// Of samples in seconds, at least one; between two of them where a percentile falls there.
+Timing timing_of(std::vector<double> samples);
+
 /// One kind of layer (`LayerKinds`) at one micro-batch size, on one of `tensor` devices that share it.
 /// Backward is without what is computed again; update is the optimizer's step, whatever the micro-batch.
 struct ProfileRow {

@@ -125,21 +125,45 @@ std::string type_in_words(const json& value) {
   }
 }
 
-}  // namespace
-
-json parse_json(std::string_view text, const std::string& file) {
+/// `keep(depth, event, value)`: whether a value stays in the result.
+template <class Keep>
+json parse_guarded(std::string_view text, const std::string& file, const Keep& keep) {
   std::size_t passed = 0;
   Guard guard(file, text, passed);
   try {
     return json::parse(CountingIterator{text.data(), &passed},
                        CountingIterator{text.data() + text.size(), &passed},
-                       [&](int, json::parse_event_t event, json& parsed) {
+                       [&](int depth, json::parse_event_t event, json& parsed) {
                          guard.see(event, parsed);
-                         return true;
+                         return keep(depth, event, parsed);
                        });
   } catch (const json::exception& error) {
     throw Error(place(file, text, passed == 0 ? 0 : passed - 1), reason_of(error));
   }
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& file) {
+  return parse_guarded(text, file, [](int, json::parse_event_t, const json&) { return true; });
+}
+
+void read_json_items(std::string_view text, const std::string& file, const char* key,
+                     const std::function<void(const JsonCursor&)>& see) {
+  using Event = json::parse_event_t;
+  const json nothing;
+  const JsonCursor root(nothing, file), list(nothing, root, key);
+  bool is_inside = false;
+  std::size_t index = 0;
+  const auto keep = [&](int depth, Event event, const json& parsed) {
+    if (depth == 1 && event == Event::key) is_inside = parsed == key;
+    const bool is_end = event == Event::value || event == Event::object_end || event == Event::array_end;
+    if (depth != 2 || !is_end) return true;
+    if (is_inside) see(JsonCursor(parsed, list, std::to_string(index++)));
+    return false;
+  };
+  const json rest = parse_guarded(text, file, keep);
+  JsonCursor(rest, file).required(key).array_size("events");
 }
 
 std::optional<std::string> only_value(std::string_view text, const char* key) {
@@ -204,6 +228,17 @@ JsonCursor JsonCursor::at(std::size_t index) const {
   return {(*value_)[index], *this, std::to_string(index)};
 }
 
+std::vector<std::pair<std::string, JsonCursor>> JsonCursor::members(std::string_view of) const {
+  if (!value_->is_object()) fail_type(fmt::format("an object of {}", of));
+  std::vector<std::pair<std::string, JsonCursor>> members;
+  for (const auto& [key, value] : value_->items()) members.emplace_back(key, JsonCursor(value, *this, key));
+  return members;
+}
+
+bool JsonCursor::is_string() const {
+  return value_->is_string();
+}
+
 const std::string& JsonCursor::as_string() const {
   if (!value_->is_string()) fail_type("a text");
   return value_->get_ref<const std::string&>();
@@ -217,6 +252,12 @@ int JsonCursor::as_int(int least, int most) const {
   const auto number = too_big ? 0 : value_->get<std::int64_t>();
   if (too_big || number < least || number > most) fail_type(expected);
   return static_cast<int>(number);
+}
+
+double JsonCursor::as_number(double least, double most) const {
+  const double number = value_->is_number() ? value_->get<double>() : least - 1;
+  if (!(number >= least && number <= most)) fail_type(fmt::format("a number from {} to {}", least, most));
+  return number;
 }
 
 }  // namespace dtfm

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -33,16 +36,28 @@ class JsonCursor {
   /// Elements of an array; `of` says what they are, in the plural, for the error when it is none.
   std::size_t array_size(std::string_view of) const;
   JsonCursor at(std::size_t index) const;
+  /// Keys and values of an object; `of` says what they are, for the error when it is none.
+  std::vector<std::pair<std::string, JsonCursor>> members(std::string_view of) const;
 
+  bool is_string() const;
   const std::string& as_string() const;
   int as_int(int least, int most) const;
+  double as_number(double least, double most) const;
 
  private:
+  friend void read_json_items(std::string_view, const std::string&, const char*,
+                              const std::function<void(const JsonCursor&)>&);
   JsonCursor(const nlohmann::json& value, const JsonCursor& parent, const std::string& step);
   [[noreturn]] void fail_type(const std::string& expected) const;
 
   const nlohmann::json* value_;
   std::string file_, path_;
 };
+
+/// Calls `see` for each element of the array under `key` in the outermost object, one after the other, and
+/// keeps none of them nor anything else: for files much larger than what is wanted of them. Throws Error as
+/// parse_json, and where there is no such array.
+void read_json_items(std::string_view text, const std::string& file, const char* key,
+                     const std::function<void(const JsonCursor& item)>& see);
 
 }  // namespace dtfm

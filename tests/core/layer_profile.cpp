@@ -48,3 +48,12 @@ TEST_CASE("a layer that the profile does not have is an error") {
   CHECK(error_of([] { profiled_time(profile(), "blok", 1, 1); }) ==
         "the profile of GPU one has no layer `blok` for tensor degree 1; it has block, head");
 }
+
+TEST_CASE("a timing is the median and the distance of the 10th and 90th percentile") {
+  CHECK(timing_of({3}) == Timing{3, 0});
+  // 0, 1, … 10: percentiles 1 and 9.
+  CHECK(timing_of({10, 0, 9, 1, 8, 2, 7, 3, 6, 4, 5}) == Timing{5, 8});
+  // Of two, halfway; 10 % and 90 % of the way between them.
+  CHECK(timing_of({1, 2}).median_s == 1.5);
+  CHECK(timing_of({1, 2}).spread_s == Approx(0.8));
+}

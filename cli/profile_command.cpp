@@ -1,0 +1,145 @@
+// dtfm-profile without its command line: one of five sources, then a table and a profile file out.
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/interrupt.hpp"
+#include "cli/main_guard.hpp"
+#include "cli/measure_layers.hpp"
+#include "cli/output_check.hpp"
+#include "cli/print_result.hpp"
+#include "cli/profile_options.hpp"
+#include "cli/profile_summary.hpp"
+#include "cli/progress.hpp"
+#include "planner/core/roofline.hpp"
+#include "planner/io/atomic_file.hpp"
+#include "planner/io/gpu_catalogue.hpp"
+#include "planner/io/import_profile.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/json_text.hpp"
+#include "planner/io/profile_reader.hpp"
+#include "planner/io/roofline_reader.hpp"
+#include "planner/io/suggest.hpp"
+
+namespace dtfm {
+namespace {
+
+using Mode = ProfileOptions::Mode;
+
+/// Of the model and the precision that the times are of.
+Job job_of(const ProfileOptions& options) {
+  Job job = options.job ? read_job(*options.job) : default_job();
+  if (options.precision) job.training.precision = *options.precision;
+  return job;
+}
+
+std::vector<int> or_else(const std::vector<int>& given, std::vector<int> otherwise) {
+  return given.empty() ? std::move(otherwise) : given;
+}
+
+/// "V100" is no GPU, but the beginning of several: these are named rather than what is spelt alike.
+std::string gpus_like(const std::string& name, const std::vector<std::string_view>& names) {
+  std::vector<std::string> longer;
+  for (const std::string_view known : names)
+    if (known.starts_with(name)) longer.push_back(in_quotes(known));
+  return longer.empty() ? suggestion(name, names) : fmt::format("there are {}", fmt::join(longer, ", "));
+}
+
+const Gpu& gpu_named(std::span<const Gpu> catalogue, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Gpu& gpu : catalogue) {
+    if (gpu.name == name) return gpu;
+    names.push_back(gpu.name);
+  }
+  throw Error("--estimate", fmt::format("unknown GPU {}; {} (--list-gpus has all)", in_quotes(name),
+                                        gpus_like(name, names)));
+}
+
+const ImportFormat& format_named(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const ImportFormat& format : import_formats()) {
+    if (format.name == name) return format;
+    names.push_back(format.name);
+  }
+  throw Error("--import", fmt::format("unknown format {}; {}", in_quotes(name), suggestion(name, names)));
+}
+
+/// The one number of a list that is not empty.
+std::optional<int> only(const std::vector<int>& numbers, const std::string& option) {
+  if (numbers.size() > 1) throw Error(option, "expected one number: what the files were measured at");
+  return numbers.empty() ? std::nullopt : std::optional(numbers.front());
+}
+
+LayerProfile imported(const ProfileOptions& options, const Job& job) {
+  const ImportSettings settings{*options.gpu, job, only(options.micro_batches, "--micro-batch"),
+                                only(options.tensors, "--tensor")};
+  const std::vector<std::filesystem::path> files(options.files.begin(), options.files.end());
+  return import_profile(format_named(options.import_format), files, settings);
+}
+
+LayerProfile measured(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
+  ProgressPrinter printer(options.quiet, "dtfm-profile");
+  return measured_layers({job, options.gpu, catalogue, or_else(options.micro_batches, {1, 2, 4, 8}),
+                          or_else(options.tensors, {1}), [&](double share, const std::string& text) {
+                            if (printer.is_due()) printer.show(share, text);
+                          }});
+}
+
+LayerProfile estimated(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
+  return estimated_profile(gpu_named(catalogue, *options.gpu), job, built_in_roofline(),
+                           or_else(options.micro_batches, {1, 2, 4, 8}), or_else(options.tensors, {1}));
+}
+
+/// The profile file first: it must be there even if nobody reads stdout.
+void put_out(const ProfileOptions& options, const ProfileSummary& summary) {
+  const std::string json = json_text(profile_json(summary.profile));
+  if (options.output) {
+    const InterruptHold hold;
+    write_whole_file(*options.output, json);
+    if (is_stdout(*options.output)) return;
+  }
+  print_result(options.format == OutputFormat::json ? json : summary_text(summary));
+}
+
+void list_gpus(const ProfileOptions& options, std::span<const Gpu> catalogue) {
+  print_result(options.format == OutputFormat::json ? json_text(catalogue_json(catalogue))
+                                                    : catalogue_text(catalogue));
+}
+
+/// Model of the profile's own shape.
+std::optional<Model> own_model(const LayerProfile& profile) {
+  if (!profile.shape) return std::nullopt;
+  Transformer model = *profile.shape;
+  model.layers = 1;
+  return model;
+}
+
+}  // namespace
+
+int run_profile_command(const ProfileOptions& options) {
+  const std::vector<Gpu> catalogue = built_in_gpus();
+  if (options.mode == Mode::list_gpus) {
+    list_gpus(options, catalogue);
+    return exit_code::done;
+  }
+  if (options.mode == Mode::check) {
+    const LayerProfile profile = read_profile(options.files.front());
+    put_out(options, {profile, own_model(profile), catalogue});
+    return exit_code::done;
+  }
+  std::vector<std::string> inputs = options.files;
+  inputs.push_back(options.job.value_or(""));
+  check_outputs(inputs, std::vector{options.output.value_or("")});
+  const Job job = job_of(options);
+  const LayerProfile profile = options.mode == Mode::estimate ? estimated(options, job, catalogue)
+                               : options.mode == Mode::import ? imported(options, job)
+                                                              : measured(options, job, catalogue);
+  put_out(options, {profile, job.model, catalogue});
+  return exit_code::done;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,54 @@
+// Scaled dot-product attention that never stores the sequence × sequence matrix: online softmax over tiles of
+// keys (Dao, "FlashAttention-2", arXiv 2307.08691, algorithms 1 and 2), with grouped queries: query head h
+// reads key and value head h / (heads / kv_heads).
+#pragma once
+
+#include <cstddef>
+
+namespace dtfm::kernels {
+
+struct AttentionShape {
+  int batch = 0, sequence = 0, heads = 0, kv_heads = 0;
+  int head_size = 0;  // 64 or 128
+  bool causal = true;
+};
+
+/// Number i of head h at token s of sequence b of q, k or v lies at (b·sequence + s)·row_stride + h·head_size
+/// + i, so that all three can be parts of one matrix; row_stride is a multiple of 16 / sizeof(T), arrays are
+/// 16-byte aligned.
+template <class T>
+struct AttentionForward {
+  AttentionShape shape;
+  int row_stride = 0;
+  const T* q = nullptr;
+  const T* k = nullptr;
+  const T* v = nullptr;
+  T* out = nullptr;              // batch·sequence rows of heads·head_size
+  float* log_sum_exp = nullptr;  // batch × heads × sequence, of the scaled scores
+};
+
+template <class T>
+void attention_forward(const AttentionForward<T>& in);
+
+template <class T>
+struct AttentionBackward {
+  AttentionForward<T> forward;  // with what the forward pass wrote
+  const T* dout = nullptr;      // as out
+  T* dq = nullptr;              // as q, k, v, and with their row stride
+  T* dk = nullptr;
+  T* dv = nullptr;
+  float* workspace = nullptr;  // of attention_workspace(shape) floats
+};
+
+std::size_t attention_workspace(const AttentionShape& shape);
+
+/// Recomputes the probabilities tile by tile. The gradient of q is summed atomically over tiles of keys. The
+/// tiles fit in `shared_bytes` of shared memory, 0: what the device has.
+template <class T>
+void attention_backward(const AttentionBackward<T>& in, std::size_t shared_bytes = 0);
+
+/// Floating-point operations of a forward pass, two for each multiply-add; half of the square where causal.
+/// Backward has 2.5 times as many: five products of tiles in place of two.
+double attention_flops(const AttentionShape& shape);
+
+}  // namespace dtfm::kernels

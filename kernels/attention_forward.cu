@@ -1,0 +1,227 @@
+#include "kernels/attention.hpp"
+#include "kernels/attention_tile.cuh"
+
+namespace dtfm::kernels {
+namespace {
+
+constexpr float log2_e = 1.44269504F;
+constexpr float ln_2 = 0.693147181F;
+constexpr int warps = 4;
+constexpr int threads = warps * warp_size;
+
+/// Tiles of a block. Two row tiles a warp read each key from shared memory half as often; float, which is
+/// there for checks alone, keeps to what fits everywhere.
+template <class T>
+struct Shape {
+  static constexpr int row_tiles = sizeof(T) == 2 ? 2 : 1;
+  static constexpr int warp_rows = 16 * row_tiles, queries = warps * warp_rows,
+                       keys = sizeof(T) == 2 ? 64 : 32;
+};
+
+template <class T, int D>
+constexpr std::size_t shared_bytes() {
+  return sizeof(T) * static_cast<std::size_t>(D * (Shape<T>::queries + 2 * Shape<T>::keys));
+}
+
+/// What a warp knows of its rows: of each of the two rows a lane holds in a row tile, the maximum of the
+/// scores so far (in powers of two), the lane's share of Σ 2^(score − maximum), and the output not yet
+/// divided by it.
+template <class T, int D>
+struct Rows {
+  static constexpr int tiles = Shape<T>::row_tiles;
+  float out[tiles][D / 8][4] = {};
+  float maximum[tiles][2], sum[tiles][2] = {};
+};
+
+template <class T, int D>
+__device__ void scores_of(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], Tile<T, D> q, Tile<T, D> k,
+                          int first_row) {
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (auto& rows : s)
+#pragma unroll
+    for (auto& fragment : rows) fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0;
+#pragma unroll
+  for (int d = 0; d < D; d += 16) {
+    Pair<T> a[Shape<T>::row_tiles][4];
+#pragma unroll
+    for (int m = 0; m < Shape<T>::row_tiles; ++m) load_a(a[m], q, at, first_row + 16 * m, d);
+#pragma unroll
+    for (int n = 0; n < Shape<T>::keys; n += 16) {
+      Pair<T> b[4];
+      load_b(b, k, at, n, d);
+#pragma unroll
+      for (int m = 0; m < Shape<T>::row_tiles; ++m) multiply_both<T>(s[m][n / 8], s[m][n / 8 + 1], a[m], b);
+    }
+  }
+}
+
+/// −∞ where the key is at or past `end`, or, if causal, after the query.
+template <class T>
+__device__ void mask_scores(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], int query, int key,
+                            int end, bool causal) {
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (int m = 0; m < Shape<T>::row_tiles; ++m)
+#pragma unroll
+    for (int n = 0; n < Shape<T>::keys / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = query + 16 * m + at.g + i / 2 * 8, column = key + 8 * n + 2 * at.t + i % 2;
+        if (column >= end || (causal && column > row)) s[m][n][i] = -INFINITY;
+      }
+}
+
+/// s becomes 2^(s·scale − maximum), with all that was summed before brought to the new maximum.
+template <class T, int D>
+__device__ void online_softmax(float (&s)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], Rows<T, D>& rows,
+                               float scale) {
+#pragma unroll
+  for (int m = 0; m < Shape<T>::row_tiles; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float maximum = -INFINITY;
+#pragma unroll
+      for (auto& fragment : s[m]) maximum = fmaxf(maximum, fmaxf(fragment[2 * half], fragment[2 * half + 1]));
+      maximum = fmaxf(maximum, __shfl_xor_sync(whole_warp, maximum, 1));
+      maximum = fmaxf(maximum, __shfl_xor_sync(whole_warp, maximum, 2));
+      maximum = fmaxf(maximum * scale, rows.maximum[m][half]);
+      const float correction = fast_exp2(rows.maximum[m][half] - maximum);
+      rows.maximum[m][half] = maximum;
+      float sum = rows.sum[m][half] * correction;
+#pragma unroll
+      for (auto& fragment : s[m])
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          fragment[i] = fast_exp2(fmaf(fragment[i], scale, -maximum));
+          sum += fragment[i];
+        }
+      rows.sum[m][half] = sum;
+#pragma unroll
+      for (auto& fragment : rows.out[m]) {
+        fragment[2 * half] *= correction;
+        fragment[2 * half + 1] *= correction;
+      }
+    }
+}
+
+template <class T, int D>
+__device__ void add_values(const float (&p)[Shape<T>::row_tiles][Shape<T>::keys / 8][4], Rows<T, D>& rows,
+                           Tile<T, D> v) {
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (int n = 0; n < Shape<T>::keys; n += 16) {
+    Pair<T> a[Shape<T>::row_tiles][4];
+#pragma unroll
+    for (int m = 0; m < Shape<T>::row_tiles; ++m) as_operand<T>(a[m], p[m][n / 8], p[m][n / 8 + 1]);
+#pragma unroll
+    for (int d = 0; d < D; d += 16) {
+      Pair<T> b[4];
+      load_b_transposed(b, v, at, n, d);
+#pragma unroll
+      for (int m = 0; m < Shape<T>::row_tiles; ++m)
+        multiply_both<T>(rows.out[m][d / 8], rows.out[m][d / 8 + 1], a[m], b);
+    }
+  }
+}
+
+/// Divides by the sums and writes the rows of the warp, through its own rows of the tile of queries.
+template <class T, int D>
+__device__ void finish_rows(Rows<T, D>& rows, Tile<T, D> tile, int first_row, T* out, int stride,
+                            float* log_sum_exp, int rows_left) {
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (int m = 0; m < Shape<T>::row_tiles; ++m) {
+    float inverse[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sum = rows.sum[m][half];
+      sum += __shfl_xor_sync(whole_warp, sum, 1);
+      sum += __shfl_xor_sync(whole_warp, sum, 2);
+      inverse[half] = 1.0F / sum;
+      const int row = first_row + 16 * m + at.g + 8 * half;
+      if (at.t == 0 && row < rows_left) log_sum_exp[row] = (rows.maximum[m][half] + log2f(sum)) * ln_2;
+    }
+#pragma unroll
+    for (int d = 0; d < D / 8; ++d)
+      store_fragment(tile, at, first_row + 16 * m, 8 * d, rows.out[m][d], inverse[0], inverse[1]);
+  }
+  __syncwarp();
+  store_rows<Shape<T>::warp_rows>(tile, first_row, out, stride, rows_left);
+}
+
+/// Block (x, head, sequence of the batch): a tile of queries, from the last on, since those have the most
+/// keys.
+template <class T, int D>
+__global__ void __launch_bounds__(threads) attention_kernel(AttentionForward<T> in, float scale) {
+  constexpr int queries = Shape<T>::queries, keys = Shape<T>::keys;
+  T* const shared = shared_memory<T>();
+  const Tile<T, D> q{shared}, k{shared + queries * D}, v{shared + (queries + keys) * D};
+  const int n = in.shape.sequence, heads = in.shape.heads, head = static_cast<int>(blockIdx.y);
+  const int first_query = (block_count() - 1 - block_index()) * queries;
+  const int first_row = thread_index() / warp_size * Shape<T>::warp_rows;
+  const std::int64_t token = static_cast<std::int64_t>(blockIdx.z) * n;
+  const std::int64_t kv_offset = token * in.row_stride + head / (heads / in.shape.kv_heads) * D;
+  const T* const k_head = in.k + kv_offset;
+  const T* const v_head = in.v + kv_offset;
+  const auto start = [&](Tile<T, D> tile, const T* from, int key) {
+    load_tile<keys, threads>(tile, from + static_cast<std::int64_t>(key) * in.row_stride, in.row_stride,
+                             n - key);
+    commit_copies();
+  };
+
+  load_tile<queries, threads>(q, in.q + (token + first_query) * in.row_stride + head * D, in.row_stride,
+                              n - first_query);
+  start(k, k_head, 0);
+  Rows<T, D> rows;
+#pragma unroll
+  for (auto& maximum : rows.maximum) maximum[0] = maximum[1] = -INFINITY;
+  const int end = in.shape.causal && first_query + queries < n ? first_query + queries : n;
+  for (int key = 0; key < end; key += keys) {
+    wait_copies<0>();
+    __syncthreads();  // these keys are there, and the values before are done with
+    start(v, v_head, key);
+    float s[Shape<T>::row_tiles][keys / 8][4];
+    scores_of<T, D>(s, q, k, first_row);
+    if (key + keys > n || (in.shape.causal && key + keys > first_query + 1))
+      mask_scores<T>(s, first_query + first_row, key, n, in.shape.causal);
+    wait_copies<0>();
+    __syncthreads();  // the values are there, and the keys are done with
+    if (key + keys < end) start(k, k_head, key + keys);
+    online_softmax(s, rows, scale);
+    add_values(s, rows, v);
+  }
+  finish_rows(rows, q, first_row, in.out + (token + first_query) * heads * D + head * D, heads * D,
+              in.log_sum_exp + (static_cast<std::int64_t>(blockIdx.z) * heads + head) * n + first_query,
+              n - first_query);
+}
+
+template <class T, int D>
+void launch_forward(const AttentionForward<T>& in) {
+  const AttentionShape& s = in.shape;
+  const Grid grid{static_cast<unsigned>(divided_up(s.sequence, Shape<T>::queries)),
+                  static_cast<unsigned>(s.heads), static_cast<unsigned>(s.batch)};
+  launch(attention_kernel<T, D>, grid, threads, shared_bytes<T, D>(), in,
+         log2_e / sqrtf(static_cast<float>(D)));
+}
+
+}  // namespace
+
+double attention_flops(const AttentionShape& shape) {
+  const double square = 4.0 * shape.batch * shape.heads * shape.head_size * shape.sequence * shape.sequence;
+  return shape.causal ? square / 2 : square;
+}
+
+template <class T>
+void attention_forward(const AttentionForward<T>& in) {
+  if (in.shape.head_size == 64) return launch_forward<T, 64>(in);
+  if (in.shape.head_size == 128) return launch_forward<T, 128>(in);
+  throw DeviceError("attention: heads of " + std::to_string(in.shape.head_size) +
+                    "; 64 and 128 are possible");
+}
+
+template void attention_forward<float>(const AttentionForward<float>&);
+template void attention_forward<Half>(const AttentionForward<Half>&);
+template void attention_forward<Bfloat16>(const AttentionForward<Bfloat16>&);
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,146 @@
+// Tiles of matrices in shared memory, and the operands of matrix products in them.
+#pragma once
+
+#include "kernels/platform/pack.cuh"
+
+namespace dtfm::kernels {
+
+/// Rows of `columns` numbers. Chunks of 16 bytes are swapped within a row, otherwise in each row, so that a
+/// column of chunks lies in all banks of the shared memory.
+template <class T, int columns>
+struct Tile {
+  static constexpr int pack = pack_size<T>, chunks = columns / pack;
+  static constexpr int swapped = chunks < 8 ? chunks : 8, rows_of_128_bytes = 8 / swapped;
+  T* data;
+
+  __device__ T* at(int row, int column) const {
+    const int chunk = (column / pack) ^ (row / rows_of_128_bytes % swapped);
+    return data + row * columns + chunk * pack + column % pack;
+  }
+};
+
+/// A thread's place in a fragment (platform/fragment.hpp).
+struct LanePlace {
+  int lane, g, t;
+};
+
+/// Asked for anew in each step of a loop over tiles: addresses that follow from it are then computed where
+/// they are used, and are not kept in registers, of which there are too few, all the loop long.
+__device__ inline LanePlace lane_place() {
+  const int lane = opaque(thread_index() % warp_size);
+  return {lane, lane / 4, lane % 4};
+}
+
+/// Starts the copy of `rows` rows from `from`, `stride` apart; rows from `rows_left` on become zero.
+template <int rows, int threads, class T, int columns>
+__device__ void load_tile(Tile<T, columns> tile, const T* from, int stride, int rows_left) {
+  constexpr int chunks = columns / pack_size<T>, rows_of_pass = threads / chunks;
+  static_assert(threads % chunks == 0 && rows % rows_of_pass == 0);
+  const int thread = opaque(thread_index());
+  const int first = thread / chunks, column = thread % chunks * pack_size<T>;
+  const T* source = from + static_cast<std::int64_t>(first) * stride + column;
+#pragma unroll
+  for (int row = 0; row < rows;
+       row += rows_of_pass) {  // pointers that step need fewer registers than offsets
+    copy_async(tile.at(first + row, column), source, first + row < rows_left);
+    source += static_cast<std::int64_t>(rows_of_pass) * stride;
+  }
+}
+
+/// By one warp, once it has met: rows first … first + rows − 1 of the tile, as far as rows_left allows.
+template <int rows, class T, int columns>
+__device__ void store_rows(Tile<T, columns> tile, int first, T* to, int stride, int rows_left) {
+  constexpr int chunks = columns / pack_size<T>;
+#pragma unroll
+  for (int i = thread_index() % warp_size; i < rows * chunks; i += warp_size) {
+    const int row = first + i / chunks, column = i % chunks * pack_size<T>;
+    if (row < rows_left)
+      store_raw(to + static_cast<std::int64_t>(row) * stride + column, load_raw(tile.at(row, column)));
+  }
+}
+
+template <class T>
+__device__ inline void store_pair(T* to, Pair<T> pair) {
+  *reinterpret_cast<Pair<T>*>(to) = pair;
+}
+
+/// Rounds fragment c, scaled, and writes it at (row, column) of the tile.
+template <class T, int columns>
+__device__ void store_fragment(Tile<T, columns> tile, LanePlace at, int row, int column, const float (&c)[4],
+                               float upper, float lower) {
+  store_pair(tile.at(row + at.g, column + 2 * at.t), make_pair_of<T>(c[0] * upper, c[1] * upper));
+  store_pair(tile.at(row + at.g + 8, column + 2 * at.t), make_pair_of<T>(c[2] * lower, c[3] * lower));
+}
+
+/// Two neighbouring C fragments as one A fragment.
+template <class T>
+__device__ void as_operand(Pair<T> (&a)[4], const float (&left)[4], const float (&right)[4]) {
+  a[0] = make_pair_of<T>(left[0], left[1]);
+  a[1] = make_pair_of<T>(left[2], left[3]);
+  a[2] = make_pair_of<T>(right[0], right[1]);
+  a[3] = make_pair_of<T>(right[2], right[3]);
+}
+
+template <class T, int columns>
+__device__ Pair<T> pair_at(Tile<T, columns> tile, int row, int column) {
+  return {*tile.at(row, column), *tile.at(row, column + 1)};
+}
+
+template <class T, int columns>
+__device__ Pair<T> pair_below(Tile<T, columns> tile, int row, int column) {
+  return {*tile.at(row, column), *tile.at(row + 1, column)};
+}
+
+/// A (16 × 16) from a tile that holds it: A[i][k] at (row + i, column + k).
+template <class T, int columns>
+__device__ void load_a(Pair<T> (&a)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
+  if constexpr (sizeof(T) == 2) {
+    load_matrices(a, tile.at(row + at.lane % 16, column + at.lane / 16 * 8));
+  } else {
+    for (int i = 0; i < 4; ++i) a[i] = pair_at(tile, row + at.g + i % 2 * 8, column + 2 * at.t + i / 2 * 8);
+  }
+}
+
+/// A (16 × 16) from a tile that holds its transpose: A[i][k] at (row + k, column + i).
+template <class T, int columns>
+__device__ void load_a_transposed(Pair<T> (&a)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
+  if constexpr (sizeof(T) == 2) {
+    load_matrices_transposed(a, tile.at(row + at.lane % 8 + at.lane / 16 * 8, column + at.lane / 8 % 2 * 8));
+  } else {
+    for (int i = 0; i < 4; ++i)
+      a[i] = pair_below(tile, row + 2 * at.t + i / 2 * 8, column + at.g + i % 2 * 8);
+  }
+}
+
+/// Two B fragments side by side (16 × 16) from a tile that holds the transpose: B[k][j] at (row + j, column +
+/// k). The first is b[0], b[1], the second b[2], b[3].
+template <class T, int columns>
+__device__ void load_b(Pair<T> (&b)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
+  if constexpr (sizeof(T) == 2) {
+    load_matrices(b, tile.at(row + at.lane % 8 + at.lane / 16 * 8, column + at.lane / 8 % 2 * 8));
+  } else {
+    for (int i = 0; i < 4; ++i) b[i] = pair_at(tile, row + at.g + i / 2 * 8, column + 2 * at.t + i % 2 * 8);
+  }
+}
+
+/// The same from a tile that holds B itself: B[k][j] at (row + k, column + j).
+template <class T, int columns>
+__device__ void load_b_transposed(Pair<T> (&b)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
+  if constexpr (sizeof(T) == 2) {
+    load_matrices_transposed(b, tile.at(row + at.lane % 16, column + at.lane / 16 * 8));
+  } else {
+    for (int i = 0; i < 4; ++i)
+      b[i] = pair_below(tile, row + 2 * at.t + i % 2 * 8, column + at.g + i / 2 * 8);
+  }
+}
+
+/// left += a · first of b, right += a · second of b.
+template <class T>
+__device__ void multiply_both(float (&left)[4], float (&right)[4], const Pair<T> (&a)[4],
+                              const Pair<T> (&b)[4]) {
+  const Pair<T> first[2] = {b[0], b[1]}, second[2] = {b[2], b[3]};
+  multiply_fragments<T>(left, a, first);
+  multiply_fragments<T>(right, a, second);
+}
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,41 @@
+// Sets of buffers in rotation, filled with random numbers.
+#pragma once
+
+#include <vector>
+
+#include "kernels/device.hpp"
+#include "kernels/fill.hpp"
+#include "kernels/timing.hpp"
+
+namespace dtfm::kernels {
+
+/// Up to `count` copies of an array of `size` numbers; run i uses copy i modulo their number.
+template <class T>
+class Rotating {
+ public:
+  Rotating(std::int64_t size, int count, float mean = 0, float deviation = 1) {
+    for (int i = 0; i < count; ++i) {
+      try {
+        copies_.emplace_back(static_cast<std::size_t>(size));
+      } catch (const DeviceError&) {
+        if (i == 0) throw;
+        break;  // memory has room for fewer
+      }
+      if constexpr (std::is_same_v<T, int>)
+        fill_random_integers(copies_.back().data(), size, static_cast<std::uint64_t>(i),
+                             static_cast<int>(deviation));
+      else
+        fill_random(copies_.back().data(), size, static_cast<std::uint64_t>(i), mean, deviation);
+    }
+  }
+  T* operator[](int run) const { return copies_[static_cast<std::size_t>(run) % copies_.size()].data(); }
+
+ private:
+  std::vector<DeviceArray<T>> copies_;
+};
+
+inline Times time_of(int runs, const std::function<void(int)>& work) {
+  return time_steps(runs, {work}).front();
+}
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,110 @@
+// kernels_bench: every kernel and layer of a model timed on this GPU, beside what cuBLAS and a copy reach.
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "kernels/bench/cases.hpp"
+#include "kernels/bench/shapes.hpp"
+#include "kernels/device.hpp"
+#include "kernels/device_state.hpp"
+
+namespace dtfm::kernels {
+namespace {
+
+constexpr const char* usage =
+    "usage: kernels_bench [--runs N] [--no-bars] [MODEL]…    (default: gpt3-xl gpt3-6.7b llama-3-8b, 30 "
+    "runs)\n"
+    "Times the kernels and layers of transformers on this GPU. Exit codes: 0 all bars reached · 1 a bar "
+    "missed · 2 bad\n"
+    "usage, or no GPU. --no-bars: times alone. Models:";
+
+struct Options {
+  int runs = 30;
+  bool bars = true;
+  std::vector<NamedShape> shapes;
+};
+
+void print_usage() {
+  std::fputs(usage, stderr);
+  for (const NamedShape& named : named_shapes) std::fprintf(stderr, " %s", std::string(named.name).c_str());
+  std::fputs("\n", stderr);
+}
+
+const NamedShape* find_shape(const char* name) {
+  for (const NamedShape& named : named_shapes)
+    if (named.name == name) return &named;
+  return nullptr;
+}
+
+bool read_options(const std::vector<const char*>& words, Options& options) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const char* word = words[i];
+    if (std::strcmp(word, "--runs") == 0 && i + 1 < words.size()) {
+      options.runs = std::atoi(words[++i]);
+      if (options.runs < 1) return false;
+    } else if (std::strcmp(word, "--no-bars") == 0) {
+      options.bars = false;
+    } else if (const NamedShape* named = find_shape(word)) {
+      options.shapes.push_back(*named);
+    } else {
+      return false;
+    }
+  }
+  if (options.shapes.empty())
+    for (const char* name : {"gpt3-xl", "gpt3-6.7b", "llama-3-8b"})
+      options.shapes.push_back(*find_shape(name));
+  return true;
+}
+
+template <class T>
+void benchmark(Report& report, const TransformerShape& shape, int runs, double copy) {
+  report.title("kernels that move bytes; share of a copy");
+  benchmark_pointwise<T>(report, shape, runs, copy);
+  report.title("products and attention; cuBLAS: share of the large product, attention: share of cuBLAS");
+  benchmark_products<T>(report, shape, runs);
+  report.title("layers");
+  benchmark_layers(report, shape, runs);
+}
+
+int run(const Options& options) {
+  const DeviceState state = device_state();
+  std::printf("%s, %.1f GB, driver %s, CUDA %d.%d\n", state.name.c_str(),
+              static_cast<double>(state.memory_bytes) / 1e9, state.driver_version.c_str(),
+              state.cuda_runtime_version / 1000, state.cuda_runtime_version % 1000 / 10);
+  Report report(options.bars);
+  report.title("bandwidth");
+  const double copy = copy_bandwidth(report, options.runs);
+  for (const auto& [name, shape] : options.shapes) {
+    std::printf("\n== %s: %d × %d tokens, hidden %d, %d/%d heads, %s\n", std::string(name).c_str(),
+                shape.batch, shape.sequence, shape.hidden, shape.heads, shape.kv_heads,
+                shape.dtype == DType::bf16 ? "bf16" : "fp16");
+    if (shape.dtype == DType::bf16)
+      benchmark<Bfloat16>(report, shape, options.runs, copy);
+    else
+      benchmark<Half>(report, shape, options.runs, copy);
+  }
+  return report.exit_code();
+}
+
+}  // namespace
+}  // namespace dtfm::kernels
+
+int main(int argc, char** argv) {
+  using namespace dtfm::kernels;
+  Options options;
+  if (!read_options({argv + 1, argv + argc}, options)) {
+    print_usage();
+    return 2;
+  }
+  if (!device_available()) {
+    std::fputs("kernels_bench: no CUDA GPU, or no driver for it, on this machine\n", stderr);
+    return 2;
+  }
+  try {
+    return run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kernels_bench: %s\n", error.what());
+    return 2;
+  }
+}

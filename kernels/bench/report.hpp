@@ -1,0 +1,72 @@
+// The table that the benchmark prints, row by row, and which bars were reached.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "kernels/timing.hpp"
+
+namespace dtfm::kernels {
+
+class Report {
+ public:
+  /// `judged`: compare with the bars. Without, on a device where they mean nothing, only the times are
+  /// printed.
+  explicit Report(bool judged) : judged_(judged) {}
+
+  void title(const std::string& text) const {
+    std::printf("\n%s\n%-34s %11s %7s %10s %10s  %s\n", text.c_str(), "kernel", "time", "spread", "rate",
+                "share", "bar");
+  }
+
+  /// A kernel that moves bytes, against the bandwidth of a large copy; 80 % is the bar.
+  void bandwidth(const std::string& what, const Times& times, double bytes, double copy_bandwidth) {
+    const double rate = bytes / times.seconds;
+    line(what, times, rate / 1e9, "GB/s", copy_bandwidth > 0 ? rate / copy_bandwidth : 0,
+         copy_bandwidth > 0 ? 0.8 : 0);
+  }
+
+  /// A kernel that computes, against cuBLAS at the same shapes; `bar` zero: it is cuBLAS, and nothing is
+  /// asked of it.
+  void arithmetic(const std::string& what, const Times& times, double flops, double reference_rate,
+                  double bar) {
+    const double rate = flops / times.seconds;
+    line(what, times, rate / 1e12, "TFLOP/s", reference_rate > 0 ? rate / reference_rate : 0, bar);
+  }
+
+  /// Two medians of the same work must lie within 3 %.
+  void repeated(const std::string& what, double first, double second) {
+    const double apart = (first > second ? first / second : second / first) - 1;
+    std::printf("%-34s %8.3f ms and %.3f ms, %.1f %% apart  %s\n", what.c_str(), first * 1e3, second * 1e3,
+                apart * 100, verdict(apart <= 0.03, "3 %").c_str());
+  }
+
+  int exit_code() const {
+    if (judged_) std::printf("\n%d of %d bars reached\n", bars_ - missed_, bars_);
+    return missed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  std::string verdict(bool reached, const char* bar) {
+    if (!judged_) return "";
+    ++bars_;
+    if (!reached) ++missed_;
+    return std::string(reached ? "reached " : "MISSED ") + bar;
+  }
+
+  void line(const std::string& what, const Times& times, double rate, const char* unit, double share,
+            double bar) {
+    std::printf("%-34s %8.4f ms %5.1f %%", what.c_str(), times.seconds * 1e3, times.spread * 100);
+    if (rate > 0) std::printf(" %8.1f %-7s", rate, unit);
+    if (share > 0) std::printf(" %6.1f %%", share * 100);
+    char goal[16];
+    std::snprintf(goal, sizeof goal, "%.0f %%", bar * 100);
+    std::printf("  %s\n", bar > 0 ? verdict(share >= bar, goal).c_str() : "");
+    std::fflush(stdout);
+  }
+
+  bool judged_;
+  int bars_ = 0, missed_ = 0;
+};
+
+}  // namespace dtfm::kernels

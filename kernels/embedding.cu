@@ -1,0 +1,82 @@
+#include "kernels/embedding.hpp"
+
+#include "kernels/platform/pack.cuh"
+
+namespace dtfm::kernels {
+namespace {
+
+constexpr int threads = 256;
+
+template <class T>
+__global__ void forward(int rows, int columns, int sequence, const int* ids, const T* tokens,
+                        const T* positions, T* y) {
+  const unsigned packs_of_row = static_cast<unsigned>(columns / pack_size<T>);
+  const int row = static_cast<int>(launch_thread() / packs_of_row);
+  const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
+  if (row >= rows) return;
+  Floats<T> sum = load_pack(tokens + static_cast<std::int64_t>(ids[row]) * columns + column);
+  if (positions != nullptr) {
+    const Floats<T> position =
+        load_pack(positions + static_cast<std::int64_t>(row % sequence) * columns + column);
+#pragma unroll
+    for (int i = 0; i < pack_size<T>; ++i) sum.v[i] += position.v[i];
+  }
+  store_pack(y + static_cast<std::int64_t>(row) * columns + column, sum);
+}
+
+/// A thread takes one pack of one position, for all sequences of the batch.
+template <class T>
+__global__ void backward(int rows, int columns, int sequence, const int* ids, const T* dy,
+                         float* token_gradient, float* position_gradient, bool accumulate_positions) {
+  const unsigned packs_of_row = static_cast<unsigned>(columns / pack_size<T>);
+  const int position = static_cast<int>(launch_thread() / packs_of_row);
+  const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
+  if (position >= sequence) return;
+  const std::int64_t place = static_cast<std::int64_t>(position) * columns + column;
+  Floats<T> sum{};
+  for (int row = position; row < rows; row += sequence) {
+    const Floats<T> gradient = load_pack(dy + static_cast<std::int64_t>(row) * columns + column);
+    float* to = token_gradient + static_cast<std::int64_t>(ids[row]) * columns + column;
+#pragma unroll
+    for (int i = 0; i < pack_size<T>; i += 2) atomic_add_pair(to + i, gradient.v[i], gradient.v[i + 1]);
+#pragma unroll
+    for (int i = 0; i < pack_size<T>; ++i) sum.v[i] += gradient.v[i];
+  }
+  if (position_gradient == nullptr) return;
+  if (accumulate_positions) {
+    const Floats<T> before = load_floats<T>(position_gradient + place);
+#pragma unroll
+    for (int i = 0; i < pack_size<T>; ++i) sum.v[i] += before.v[i];
+  }
+  store_floats<T>(position_gradient + place, sum);
+}
+
+template <class T>
+unsigned blocks_for(std::int64_t size) {
+  return static_cast<unsigned>(divided_up<std::int64_t>(size, threads * pack_size<T>));
+}
+
+}  // namespace
+
+template <class T>
+void embedding_forward(int rows, int columns, int sequence, const int* ids, const T* tokens,
+                       const T* positions, T* y) {
+  launch(forward<T>, {blocks_for<T>(static_cast<std::int64_t>(rows) * columns)}, threads, 0, rows, columns,
+         sequence, ids, tokens, positions, y);
+}
+
+template <class T>
+void embedding_backward(int rows, int columns, int sequence, const int* ids, const T* dy,
+                        float* token_gradient, float* position_gradient, bool accumulate_positions) {
+  launch(backward<T>, {blocks_for<T>(static_cast<std::int64_t>(sequence) * columns)}, threads, 0, rows,
+         columns, sequence, ids, dy, token_gradient, position_gradient, accumulate_positions);
+}
+
+#define DTFM_INSTANTIATE(T)                                                              \
+  template void embedding_forward<T>(int, int, int, const int*, const T*, const T*, T*); \
+  template void embedding_backward<T>(int, int, int, const int*, const T*, float*, float*, bool);
+DTFM_INSTANTIATE(float)
+DTFM_INSTANTIATE(Half)
+DTFM_INSTANTIATE(Bfloat16)
+
+}  // namespace dtfm::kernels

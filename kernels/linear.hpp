@@ -1,0 +1,30 @@
+// A linear map without bias, and its gradients: three matrix products.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/matrix_product.hpp"
+
+namespace dtfm::kernels {
+
+inline constexpr float initial_deviation = 0.02F;  // of weights, as GPT-2 has it
+
+inline std::size_t numbers(int rows, int columns) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+}
+
+/// y (rows × out) = x (rows × in) · weightᵀ (out × in).
+template <class T>
+void linear(int rows, int out, int in, const T* x, const T* weight, T* y) {
+  matrix_product<T>({rows, out, in, false, true}, x, weight, y);
+}
+
+/// dx = dy · weight, and dweight = dyᵀ · x, added to what is there if asked.
+template <class T>
+void linear_backward(int rows, int out, int in, const T* x, const T* weight, const T* dy, T* dx, T* dweight,
+                     bool accumulate) {
+  matrix_product<T>({rows, in, out, false, false}, dy, weight, dx);
+  matrix_product<T>({out, in, rows, true, false}, dy, x, dweight, accumulate ? 1.0F : 0.0F);
+}
+
+}  // namespace dtfm::kernels

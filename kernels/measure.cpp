@@ -1,0 +1,69 @@
+#include "kernels/measure.hpp"
+
+#include <exception>
+#include <memory>
+
+#include "kernels/layers.hpp"
+#include "kernels/timing.hpp"
+
+namespace dtfm::kernels {
+namespace {
+
+/// As many as the cache asks for and memory has room for; one at least.
+std::vector<std::unique_ptr<Layer>> layers_in_rotation(const TransformerShape& shape, LayerKind kind) {
+  std::vector<std::unique_ptr<Layer>> layers;
+  layers.push_back(make_layer(shape, kind));
+  const int wanted = rotation(static_cast<double>(layers.front()->total_bytes()));
+  try {
+    while (static_cast<int>(layers.size()) < wanted)
+      layers.push_back(make_layer(shape, kind, layers.size() + 1));
+  } catch (const DeviceError&) {
+    // The layers that are there are timed: they are larger than any cache.
+  }
+  return layers;
+}
+
+LayerTimes measure_layer(const TransformerShape& shape, LayerKind kind, int runs) {
+  const auto layers = layers_in_rotation(shape, kind);
+  const auto layer = [&](int run) -> Layer& {
+    return *layers[static_cast<std::size_t>(run) % layers.size()];
+  };
+  AdamStep step;
+  step.learning_rate = 1e-6F;  // the numbers stay what they are, however long it runs
+  const auto times =
+      time_steps(runs,
+                 {[&](int run) { layer(run).forward(); }, [&](int run) { layer(run).backward(true); },
+                  [&](int run) { layer(run).update(step); }},
+                 [&](int run) { layer(run).zero_gradients(); });
+  LayerTimes row;
+  row.kind = kind;
+  row.micro_batch = shape.batch;
+  row.tensor_parallel = shape.tensor_parallel;
+  row.forward_s = times[0].seconds;
+  row.backward_s = times[1].seconds;
+  row.update_s = times[2].seconds;
+  row.forward_spread = times[0].spread;
+  row.backward_spread = times[1].spread;
+  row.update_spread = times[2].spread;
+  row.activation_bytes = layer(0).activation_bytes();
+  row.peak_bytes = layer(0).total_bytes();
+  row.forward_tflops = forward_flops(shape, kind) / row.forward_s / 1e12;
+  row.backward_tflops = backward_flops(shape, kind) / row.backward_s / 1e12;
+  return row;
+}
+
+}  // namespace
+
+Measurement measure(const TransformerShape& shape, std::span<const LayerKind> kinds, int runs) {
+  Measurement result;
+  try {
+    result.before = device_state();
+    for (const LayerKind kind : kinds) result.rows.push_back(measure_layer(shape, kind, runs));
+    result.after = device_state();
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,54 @@
+// Layer norm and RMS norm, with the residual sum that comes before them fused in.
+#pragma once
+
+#include <cstddef>
+
+namespace dtfm::kernels {
+
+inline constexpr float norm_epsilon = 1e-5F;  // of GPT-2 and LLaMA alike
+
+/// rows × columns, row by row; columns a multiple of 16 / sizeof(T), 16384 at most.
+/// Layer norm: y = (x − mean) · rstd · weight + bias. RMS norm (`bias` null): y = x · rstd · weight, and mean
+/// is 0.
+template <class T>
+struct NormForward {
+  int rows = 0, columns = 0;
+  bool rms = false;
+  const T* x = nullptr;
+  const T* residual = nullptr;    // if given, x is first replaced by x + residual (+ added_bias) …
+  const T* added_bias = nullptr;  // … of `columns`; may be null
+  T* sum = nullptr;               // … which is written here; may be residual or x itself
+  const T* weight = nullptr;      // of `columns`
+  const T* bias = nullptr;        // of `columns`; null for RMS norm
+  T* y = nullptr;
+  float* mean = nullptr;  // of `rows`; may be null for RMS norm
+  float* rstd = nullptr;  // of `rows`: 1 / √(variance + norm_epsilon)
+};
+
+template <class T>
+void norm_forward(const NormForward<T>& in);
+
+/// The gradients of a norm's input x and of its parameters, in one pass over x and dy.
+template <class T>
+struct NormBackward {
+  int rows = 0, columns = 0;
+  bool rms = false;
+  const T* x = nullptr;
+  const T* dy = nullptr;
+  const T* weight = nullptr;
+  const float* mean = nullptr;
+  const float* rstd = nullptr;
+  const T* residual_gradient = nullptr;  // if given, added to dx
+  T* dx = nullptr;                       // may be residual_gradient itself
+  T* weight_gradient = nullptr;          // of `columns`
+  T* bias_gradient = nullptr;            // of `columns`; null for RMS norm
+  bool accumulate = false;               // add to the parameters' gradients in place of overwriting them
+  float* workspace = nullptr;            // of norm_workspace(rows, columns) floats
+};
+
+std::size_t norm_workspace(int rows, int columns);
+
+template <class T>
+void norm_backward(const NormBackward<T>& in);
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,90 @@
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "kernels/device.hpp"
+#include "kernels/device_state.hpp"
+#include "kernels/platform/emulation.hpp"
+
+namespace dtfm::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t alignment = 256;  // as cudaMalloc's; the size is kept in front of the memory
+
+std::size_t held = 0;
+std::size_t limit = std::numeric_limits<std::size_t>::max();
+
+}  // namespace
+
+void emulation::set_memory_limit(std::size_t bytes) {
+  limit = bytes;
+}
+std::size_t emulation::memory_held() {
+  return held;
+}
+
+bool device_available() {
+  return true;
+}
+
+const DeviceLimits& device_limits() {
+  static const DeviceLimits limits{4, 163 * 1024, 16 * 1024};  // few and small: so are grids and buffers
+  return limits;
+}
+
+void* device_allocate(std::size_t bytes) {
+  if (bytes > limit || held > limit - bytes) throw DeviceError("out of memory");
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, alignment + bytes) != 0) throw DeviceError("out of memory");
+  std::memcpy(memory, &bytes, sizeof bytes);
+  held += bytes;
+  auto* data = static_cast<std::byte*>(memory) + alignment;
+  std::memset(data, 0xff, bytes);  // NaN in every format: what is read before it is written shows
+  return data;
+}
+
+void device_free(void* data) noexcept {
+  void* memory = static_cast<std::byte*>(data) - alignment;
+  std::size_t bytes = 0;
+  std::memcpy(&bytes, memory, sizeof bytes);
+  held -= bytes;
+  std::free(memory);
+}
+
+void device_zero(void* memory, std::size_t bytes) {
+  std::memset(memory, 0, bytes);
+}
+void copy_on_device(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void copy_to_host(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+void device_synchronize() {}
+
+DeviceState device_state() {
+  DeviceState state;
+  state.name = "emulation";
+  return state;
+}
+
+Event::Event() : event_(new Clock::time_point(Clock::now())) {}
+Event::~Event() {
+  delete static_cast<Clock::time_point*>(event_);
+}
+void Event::record() {
+  *static_cast<Clock::time_point*>(event_) = Clock::now();
+}
+double Event::seconds_since(const Event& earlier) {
+  return std::chrono::duration<double>(*static_cast<Clock::time_point*>(event_) -
+                                       *static_cast<Clock::time_point*>(earlier.event_))
+      .count();
+}
+
+}  // namespace dtfm::kernels

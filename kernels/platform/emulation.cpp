@@ -1,0 +1,278 @@
+#include "kernels/platform/emulation.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ucontext.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define DTFM_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define DTFM_ADDRESS_SANITIZER 1
+#endif
+#endif
+#ifdef DTFM_ADDRESS_SANITIZER
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace dtfm::kernels::emulation {
+namespace {
+
+constexpr std::size_t stack_bytes = 128 * 1024;
+constexpr std::size_t lanes = 32;
+
+struct Copy {
+  void* to;
+  const void* from;  // none: zeros
+};
+
+/// A flow of control with a stack of its own. AddressSanitizer is told of every switch.
+struct Flow {
+  ucontext_t context{};
+  const void* stack = nullptr;
+  std::size_t size = 0;
+#ifdef DTFM_ADDRESS_SANITIZER
+  void* fake_stack = nullptr;
+#endif
+};
+
+/// A place where `expected` threads meet.
+struct Meeting {
+  int expected = 0;
+  int arrived = 0;
+  unsigned generation = 0;
+};
+
+struct Fiber {
+  Flow flow;
+  std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(stack_bytes);
+  bool done = false;
+  const Meeting* waits_at = nullptr;  // until it is no longer of this generation
+  unsigned generation = 0;
+  std::vector<std::vector<Copy>> copies{1};  // groups, oldest first; the last is still open
+
+  bool ready() const { return !done && (waits_at == nullptr || waits_at->generation != generation); }
+};
+
+struct Warp {
+  Meeting meeting;
+  std::byte slots[2][lanes * lane_bytes];
+};
+
+struct Block {
+  std::vector<std::unique_ptr<Fiber>> fibers;  // stacks are kept from block to block
+  std::vector<Warp> warps;
+  std::vector<std::byte> shared;  // with room to align
+  Meeting barrier;
+  Flow main;
+  const std::function<void()>* kernel = nullptr;
+  std::size_t current = 0;
+  std::size_t threads = 0;
+  std::size_t alive = 0;
+  std::string error;
+  Schedule schedule = Schedule::late_copies;
+};
+
+Block block;  // the one that runs: launches neither nest nor run side by side
+
+/// `previous` has just been left and its stack becomes known; called first thing on every arrival.
+void arrive([[maybe_unused]] Flow& here, [[maybe_unused]] Flow* previous) {
+#ifdef DTFM_ADDRESS_SANITIZER
+  const void* bottom = nullptr;
+  std::size_t size = 0;
+  __sanitizer_finish_switch_fiber(here.fake_stack, &bottom, &size);
+  if (previous != nullptr && previous->stack == nullptr) {
+    previous->stack = bottom;
+    previous->size = size;
+  }
+#endif
+}
+
+void switch_flow(Flow& from, Flow& to) {
+#ifdef DTFM_ADDRESS_SANITIZER
+  __sanitizer_start_switch_fiber(&from.fake_stack, to.stack, to.size);
+#endif
+  swapcontext(&from.context, &to.context);
+  arrive(from, nullptr);
+}
+
+void land(const Copy& copy) {
+  if (copy.from == nullptr)
+    std::memset(copy.to, 0, 16);
+  else
+    std::memcpy(copy.to, copy.from, 16);
+}
+
+bool backward() {
+  return block.schedule == Schedule::early_copies;
+}
+
+Fiber& current() {
+  return *block.fibers[block.current];
+}
+
+/// The thread that is to run next: of the same warp as long as one can, so that a warp runs ahead of the
+/// others as far as barriers let it, and a missing one shows. `threads` if all wait.
+std::size_t next_ready() {
+  const std::size_t first = block.current / lanes * lanes, size = std::min(lanes, block.threads - first);
+  const auto find = [](std::size_t from, std::size_t begin, std::size_t count) {
+    for (std::size_t i = 1; i <= count; ++i) {
+      const std::size_t step = backward() ? count - i : i;
+      const std::size_t candidate = begin + (from - begin + step) % count;
+      if (block.fibers[candidate]->ready()) return candidate;
+    }
+    return block.threads;
+  };
+  const std::size_t in_warp = find(block.current, first, size);
+  return in_warp < block.threads ? in_warp : find(block.current, 0, block.threads);
+}
+
+void give_way() {
+  Fiber& self = current();
+  if (block.alive == 0) return switch_flow(self.flow, block.main);
+  const std::size_t next = next_ready();
+  if (next == block.threads) fail("not all threads reach a barrier");
+  block.current = next;
+  threadIdx.x = static_cast<unsigned>(next);
+  if (&current() != &self) switch_flow(self.flow, current().flow);
+}
+
+void meet(Meeting& meeting) {
+  if (++meeting.arrived == meeting.expected) {
+    meeting.arrived = 0;
+    ++meeting.generation;
+    return;
+  }
+  Fiber& self = current();
+  self.waits_at = &meeting;
+  self.generation = meeting.generation;
+  give_way();
+  self.waits_at = nullptr;
+}
+
+/// A thread that ends no longer counts where others wait.
+void leave(Meeting& meeting) {
+  if (--meeting.expected == meeting.arrived && meeting.arrived > 0) {
+    meeting.arrived = 0;
+    ++meeting.generation;
+  }
+}
+
+/// A thread of block after block: making a fiber takes longer than most kernels.
+void fiber_main() {
+  arrive(current().flow, &block.main);
+  for (;;) {
+    (*block.kernel)();
+    current().done = true;
+    --block.alive;
+    leave(block.barrier);
+    leave(block.warps[block.current / lanes].meeting);
+    give_way();
+  }
+}
+
+void make_fiber() {
+  block.fibers.push_back(std::make_unique<Fiber>());
+  Fiber& fiber = *block.fibers.back();
+  getcontext(&fiber.flow.context);
+  fiber.flow.stack = fiber.stack.get();
+  fiber.flow.size = stack_bytes;
+  fiber.flow.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.flow.context.uc_stack.ss_size = stack_bytes;
+  fiber.flow.context.uc_link = nullptr;
+  makecontext(&fiber.flow.context, fiber_main, 0);
+}
+
+void run_block(std::size_t shared_bytes) {
+  block.shared.assign(shared_bytes + 16, std::byte{0xff});  // NaN in every format
+  block.warps.assign((block.threads + lanes - 1) / lanes, Warp{});
+  block.barrier = {static_cast<int>(block.threads), 0, 0};
+  for (std::size_t i = 0; i < block.threads; ++i) {
+    if (i == block.fibers.size()) make_fiber();
+    Fiber& fiber = *block.fibers[i];
+    fiber.done = false;
+    fiber.waits_at = nullptr;
+    fiber.copies.resize(1);
+    fiber.copies[0].clear();
+    ++block.warps[i / lanes].meeting.expected;
+  }
+  block.alive = block.threads;
+  block.current = backward() ? block.threads - 1 : 0;
+  threadIdx = {static_cast<unsigned>(block.current), 0, 0};
+  switch_flow(block.main, current().flow);
+  if (block.error.empty()) return;
+  block.fibers.clear();  // they stand in the middle of the kernel that failed
+  throw DeviceError(block.error);
+}
+
+}  // namespace
+
+void set_schedule(Schedule schedule) {
+  block.schedule = schedule;
+}
+
+void run_grid(Grid grid, unsigned threads, std::size_t shared_bytes, const std::function<void()>& kernel) {
+  if (threads == 0 || threads > 1024 || shared_bytes > device_limits().shared_bytes || grid.x == 0 ||
+      grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535)
+    throw DeviceError("kernel launch: invalid configuration");
+  block.kernel = &kernel;
+  block.threads = threads;
+  block.error.clear();
+  blockDim = {threads, 1, 1};
+  gridDim = {grid.x, grid.y, grid.z};
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        run_block(shared_bytes);
+      }
+}
+
+void* shared_bytes() {
+  void* memory = block.shared.data();
+  std::size_t space = block.shared.size();
+  return std::align(16, space - 15, memory, space);
+}
+
+void block_barrier() {
+  meet(block.barrier);
+}
+
+void fail(const char* what) {
+  block.error = what;
+  for (auto& fiber : block.fibers) fiber->done = true;  // none of them runs on
+  block.alive = 0;
+  give_way();
+  std::abort();  // never reached: a failed block is not returned to
+}
+
+const std::byte* exchange(const void* mine, std::size_t bytes) {
+  Warp& warp = block.warps[block.current / lanes];
+  std::byte* slots = warp.slots[warp.meeting.generation % 2];
+  if (bytes != 0) std::memcpy(slots + (block.current % lanes) * lane_bytes, mine, bytes);
+  meet(warp.meeting);
+  return slots;
+}
+
+void copy_later(void* to, const void* from) {
+  if (block.schedule == Schedule::early_copies) return land({to, from});
+  current().copies.back().push_back({to, from});
+}
+
+void commit_copies() {
+  current().copies.emplace_back();
+}
+
+void wait_copies(int groups) {
+  auto& copies = current().copies;
+  while (copies.size() > static_cast<std::size_t>(groups) + 1) {
+    for (const Copy& copy : copies.front()) land(copy);
+    copies.erase(copies.begin());
+  }
+}
+
+}  // namespace dtfm::kernels::emulation

@@ -1,0 +1,81 @@
+// cuBLAS is opened when the first product is asked for: a program that links these kernels starts without it.
+#include "kernels/matrix_product.hpp"
+
+#include <string>
+
+#include <cublas_v2.h>
+#include <dlfcn.h>
+
+#include "kernels/platform/platform.cuh"
+
+namespace dtfm::kernels {
+namespace {
+
+/// As cublas_api.h has it, where C++ has an older one of the same name beside it.
+using GemmStridedBatchedEx = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int,
+                                            int, const void* alpha, const void* a, cudaDataType, int,
+                                            long long, const void* b, cudaDataType, int, long long,
+                                            const void* beta, void* c, cudaDataType, int, long long, int,
+                                            cublasComputeType_t, cublasGemmAlgo_t);
+using Create = cublasStatus_t(cublasHandle_t*);
+
+struct Cublas {
+  GemmStridedBatchedEx* product = nullptr;
+  cublasHandle_t handle = nullptr;
+};
+
+/// From where the loader looks, else from the toolkit that this was built with.
+void* open_library() {
+  const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    library = dlopen((std::string(DTFM_CUDA_LIBRARIES "/") + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw DeviceError(name + " was not found: put its folder into LD_LIBRARY_PATH");
+  return library;
+}
+
+template <class Function>
+Function* function(void* library, const char* name) {
+  void* address = dlsym(library, name);
+  if (address == nullptr) throw DeviceError(std::string("cuBLAS has no ") + name);
+  return reinterpret_cast<Function*>(address);
+}
+
+Cublas open_cublas() {
+  void* library = open_library();
+  Cublas cublas;
+  cublas.product = function<GemmStridedBatchedEx>(library, "cublasGemmStridedBatchedEx");
+  const cublasStatus_t status = function<Create>(library, "cublasCreate_v2")(&cublas.handle);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError("cuBLAS does not start: status " + std::to_string(status));
+  return cublas;
+}
+
+template <class T>
+constexpr cudaDataType_t type_of() {
+  if (std::is_same_v<T, float>) return CUDA_R_32F;
+  return std::is_same_v<T, Half> ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+}  // namespace
+
+template <class T>
+void matrix_product(const ProductShape& s, const T* a, const T* b, T* c, float beta) {
+  static const Cublas cublas = open_cublas();
+  // cuBLAS counts by columns: a matrix by rows is its transpose, and cᵀ = op(b)ᵀ · op(a)ᵀ.
+  const auto operation = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const float one = 1;
+  const long long m = s.m, n = s.n, k = s.k;
+  const cublasStatus_t status = cublas.product(
+      cublas.handle, operation(s.transpose_b), operation(s.transpose_a), s.n, s.m, s.k, &one, b, type_of<T>(),
+      s.transpose_b ? s.k : s.n, k * n, a, type_of<T>(), s.transpose_a ? s.m : s.k, m * k, &beta, c,
+      type_of<T>(), s.n, m * n, s.batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  if (status != CUBLAS_STATUS_SUCCESS) throw DeviceError("cuBLAS: status " + std::to_string(status));
+}
+
+template void matrix_product<float>(const ProductShape&, const float*, const float*, float*, float);
+template void matrix_product<Half>(const ProductShape&, const Half*, const Half*, Half*, float);
+template void matrix_product<Bfloat16>(const ProductShape&, const Bfloat16*, const Bfloat16*, Bfloat16*,
+                                       float);
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,80 @@
+#include "kernels/timing.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "kernels/device.hpp"
+
+namespace dtfm::kernels {
+namespace {
+
+/// The events around the steps of a run: one more than there are steps.
+using Marks = std::deque<Event>;
+
+void run_once(int run, const std::vector<std::function<void(int)>>& steps,
+              const std::function<void(int)>& after, Marks& marks) {
+  marks.emplace_back();
+  marks.back().record();
+  for (const auto& step : steps) {
+    step(run);
+    marks.emplace_back();
+    marks.back().record();
+  }
+  if (after) after(run);
+}
+
+/// Clocks rise with load; the first calls load code.
+int warm_up(int at_most, const std::vector<std::function<void(int)>>& steps,
+            const std::function<void(int)>& after) {
+  constexpr double enough_seconds = 0.2;
+  constexpr int at_least = 2;
+  double seconds = 0;
+  int run = 0;
+  while (run < at_least || (seconds < enough_seconds && run < at_most)) {
+    Marks marks;
+    run_once(run++, steps, after, marks);
+    seconds += marks.back().seconds_since(marks.front());
+  }
+  return run;
+}
+
+}  // namespace
+
+Times summary(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const auto percentile = [&](double p) {  // interpolated between neighbours
+    const double place = p * static_cast<double>(seconds.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const std::size_t above = std::min(below + 1, seconds.size() - 1);
+    return seconds[below] + (place - static_cast<double>(below)) * (seconds[above] - seconds[below]);
+  };
+  const double median = percentile(0.5);
+  return {median, median > 0 ? (percentile(0.9) - percentile(0.1)) / median : 0};
+}
+
+std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
+                              const std::function<void(int)>& after) {
+  if (runs < 1) throw DeviceError("timing: at least one run is needed");
+  const int first = warm_up(10 * runs, steps, after);
+  // Nothing is waited for between runs: the host stays ahead, as that of a trainer does.
+  std::deque<Marks> marks(static_cast<std::size_t>(runs));
+  for (int run = 0; run < runs; ++run)
+    run_once(first + run, steps, after, marks[static_cast<std::size_t>(run)]);
+  device_synchronize();
+  std::vector<Times> times;
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    std::vector<double> seconds;
+    for (Marks& run : marks) seconds.push_back(run[step + 1].seconds_since(run[step]));
+    times.push_back(summary(std::move(seconds)));
+  }
+  return times;
+}
+
+int rotation(double bytes) {
+  const double wanted =
+      std::ceil(3 * static_cast<double>(device_limits().cache_bytes) / std::max(bytes, 1.0));
+  return static_cast<int>(std::clamp(wanted, 2.0, 64.0));
+}
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,27 @@
+// Times of work on the device, by its own clock.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+namespace dtfm::kernels {
+
+/// Of repeated runs: the median, and how far they lie apart: (90th − 10th percentile) / median.
+struct Times {
+  double seconds = 0, spread = 0;
+};
+
+/// `seconds` must not be empty.
+Times summary(std::vector<double> seconds);
+
+/// A run calls steps in turn, each with the run's number: take another set of buffers each time, so that the
+/// cache does not hold what the last run left. Runs until about 0.2 s have passed and at least twice to warm
+/// up, then `runs` times. The result has the times of each step; `after`, if given, is called behind each run
+/// and not timed.
+std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
+                              const std::function<void(int)>& after = {});
+
+/// How many sets of buffers of `bytes` each to rotate: three times the cache at least, at least two.
+int rotation(double bytes);
+
+}  // namespace dtfm::kernels

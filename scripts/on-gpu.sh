@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# On a machine with a GPU: builds kernels/ for it, runs all their tests, then the benchmark. Needs nvcc, g++ and CMake.
+#
+# usage: scripts/on-gpu.sh [OPTION or MODEL of kernels_bench]…
+#
+# The table goes to stdout and to build/gpu/benchmark.txt. Exit code: that of the first of the three that fails.
+set -euo pipefail
+case ${1-} in -h | --help) sed -n '2,/^$/{/^#/s/^# \{0,1\}//p}' "$0" && exit ;; esac
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build/gpu
+cores=$(nproc)
+PATH=$PATH:/usr/local/cuda/bin # where the toolkit lies unless someone chose
+
+architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .) || architecture=
+if [ -z "$architecture" ]; then
+  echo "on-gpu.sh: nvidia-smi names no GPU on this machine" >&2
+  exit 2
+fi
+cmake -S "$root/kernels" -B "$build" -DCMAKE_BUILD_TYPE=Release -DDTFM_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES="$architecture"
+cmake --build "$build" -j "$cores"
+ctest --test-dir "$build" --output-on-failure -j "$cores"
+"$build/kernels_bench" "$@" | tee "$build/benchmark.txt"

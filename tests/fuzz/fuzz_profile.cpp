@@ -1,0 +1,22 @@
+// Any bytes as a profile give a profile or an Error; a profile written as JSON reads back as itself.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/io/json_text.hpp"
+#include "planner/io/profile_reader.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  dtfm::LayerProfile profile;
+  try {
+    profile = dtfm::parse_profile(std::string(reinterpret_cast<const char*>(data), size), "profile.json");
+  } catch (const dtfm::Error&) {
+    return 0;
+  }
+  if (dtfm::parse_profile(dtfm::json_text(dtfm::profile_json(profile)), "written.json") != profile)
+    std::abort();
+  return 0;
+}

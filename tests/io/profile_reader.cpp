@@ -1,0 +1,126 @@
+#include "planner/io/profile_reader.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/io/job_reader.hpp"
+#include "planner/io/json_text.hpp"
+#include "planner/io/text_file.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// What is between ```LANGUAGE and ``` in the description of the schema, the n-th of them.
+std::string block_of_readme(const std::string& language, int n = 0) {
+  const std::string text = read_file(DTFM_SOURCE_DIR "/configs/profiles/README.md", 1 << 20);
+  const std::string fence = "```" + language + "\n";
+  std::size_t begin = text.find(fence);
+  for (; n > 0 && begin != std::string::npos; --n) begin = text.find(fence, begin + 1);
+  if (begin == std::string::npos) return "";
+  begin += fence.size();
+  return text.substr(begin, text.find("```", begin) - begin);
+}
+
+std::string with_layers(const std::string& rows) {
+  return "{\"schema\": \"dtfm-profile/1\", \"gpu\": \"one\", \"source\": \"measured\", \"precision\": "
+         "\"fp16\",\n"
+         "\"model\": \"m\", \"layers\": [\n" +
+         rows + "]}";
+}
+
+const std::string row = R"({"kind": "block", "micro_batch": 1, "forward_s": 1, "backward_s": 2})";
+
+/// `good` with the first `old` in it replaced.
+std::string changed(std::string good, const std::string& old, const std::string& by) {
+  return good.replace(good.find(old), old.size(), by);
+}
+
+}  // namespace
+
+TEST_CASE("the example of the schema's description is read, and reads back when it is written") {
+  const LayerProfile profile = parse_profile(block_of_readme("json"), "example.json");
+  CHECK(profile.gpu == "A100-80GB");
+  CHECK(profile.source == LayerProfile::Source::measured);
+  CHECK(profile.precision == "bf16");
+  REQUIRE(profile.shape);
+  CHECK(profile.shape->hidden == 4096);
+  CHECK(profile.shape->kv_heads == 8);
+  CHECK(profile.shape->gated);
+  REQUIRE(profile.software.size() == 2);
+  CHECK(profile.software[1] == std::pair<std::string, std::string>{"driver", "570.86"});
+  REQUIRE(profile.rows.size() == 4);
+  const ProfileRow& block = profile.rows[1];
+  CHECK(block.kind == "block");
+  CHECK(block.forward == Timing{0.0078, 0.00005});
+  CHECK(block.update.median_s == 0.0019);
+  CHECK(block.activation_bytes == 805306368);
+  CHECK_FALSE(profile.rows[0].peak_bytes);
+  CHECK(parse_profile(json_text(profile_json(profile)), "again.json") == profile);
+}
+
+TEST_CASE("the ways to name profiles that the description shows are those of a job") {
+  const std::string head =
+      "version: 1\nname: j\nmodel: {kind: transformer, layers: 2, hidden: 8, heads: 2, sequence: 4, "
+      "vocabulary: 9}\n"
+      "training: {global_batch: 1}\n";
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "dtfm_profile_reader";
+  std::filesystem::create_directories(folder / "profiles");
+  for (const auto& [file, gpu] : {std::pair{"v100.json", "V100-16GB"}, {"a100.json", "A100-80GB"}})
+    std::ofstream(folder / "profiles" / file) << changed(with_layers(row), "one", gpu);
+  const std::string job = (folder / "job.yaml").string();
+  CHECK(parse_job(head + block_of_readme("yaml", 0), job).profiles.at(0).gpu == "V100-16GB");
+  const Job both = parse_job(head + block_of_readme("yaml", 1), job);
+  CHECK(both.profiles.size() == 2);
+  CHECK(both.efficiency == 0.4);
+  CHECK(parse_job(head + block_of_readme("yaml", 2), job).profiles.at(0).rows.size() == 1);
+  CHECK(block_of_readme("yaml", 3).empty());
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("rows are sorted by kind as they come, tensor degree and micro-batch; missing fields are 1 and 0") {
+  const LayerProfile profile =
+      parse_profile(with_layers(R"({"kind": "head", "micro_batch": 4, "forward_s": 4, "backward_s": 0},
+{"kind": "block", "micro_batch": 1, "tensor": 2, "forward_s": 2, "backward_s": 0},
+{"kind": "head", "micro_batch": 2, "forward_s": 3, "backward_s": 0},
+{"kind": "block", "micro_batch": 8, "forward_s": 1, "backward_s": 0})"),
+                    "p.json");
+  std::vector<double> order;
+  for (const ProfileRow& it : profile.rows) order.push_back(it.forward.median_s);
+  CHECK(order == std::vector<double>{3, 4, 1, 2});
+  CHECK(profile.rows[0].tensor == 1);
+  CHECK(profile.rows[0].update == Timing{});
+}
+
+TEST_CASE("a faulty profile is refused with the place of the fault") {
+  const std::string good = with_layers(row);
+  REQUIRE(error_of([&] { parse_profile(good, "p.json"); }) == "no error");
+  const auto [text, message] = GENERATE_COPY(table<std::string, std::string>(
+      {{changed(good, "dtfm-profile/1", "dtfm-profile/2"),
+        "p.json:1:12: `schema`: expected `dtfm-profile/1`; found `dtfm-profile/2`"},
+       {changed(good, "measured", "guessed"), "p.json:1:54: `source`: "},
+       {changed(good, "fp16", "fp8"), "p.json:1:79: `precision`: "},
+       {changed(good, "\"model\": \"m\",", ""), "p.json:1:1: missing key `model`"},
+       {changed(good, "\"gpu\": \"one\",", "\"gpus\": \"one\","),
+        "p.json:1:30: unknown key `gpus`; did you mean `gpu`?"},
+       {changed(good, "\"kind\": \"block\", ", ""), "p.json:3:1: missing key `kind`"},
+       {changed(good, "\"forward_s\": 1", "\"forward\": 1"),
+        "p.json:3:37: unknown key `forward`; did you mean `forward_s`?"},
+       {changed(good, "\"forward_s\": 1", "\"forward_s\": -1"), "p.json:3:50: `forward_s`: "},
+       {changed(good, "\"backward_s\": 2", "\"backward_s\": .inf"), "p.json:3:67: `backward_s`: "},
+       {changed(good, "\"backward_s\": 2", "\"backward_s\": 1e999"), "p.json:3:67: `backward_s`: "},
+       {changed(good, "\"backward_s\": 2", "\"backward_s\": 2, \"update_s\": NaN"),
+        "p.json:3:82: `update_s`: "},
+       {changed(good, "\"micro_batch\": 1", "\"micro_batch\": 0"), "p.json:3:34: `micro_batch`: "},
+       {changed(good, "\"micro_batch\": 1", "\"micro_batch\": 1.5"), "p.json:3:34: `micro_batch`: "},
+       {with_layers(row + ",\n" + row),
+        "p.json:4:1: layer `block` at micro-batch 1 and tensor degree 1 is given twice, first at p.json:3:1"},
+       {with_layers(""), "p.json:2:25: `layers`: must not be empty"},
+       {good.substr(0, good.size() - 3), "p.json:"},
+       {"[]", "p.json:1:1: "}}));
+  CHECK_THAT(error_of([&, faulty = text] { parse_profile(faulty, "p.json"); }), contains(message));
+}

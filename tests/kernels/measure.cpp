@@ -1,0 +1,114 @@
+// The measuring of layers: what it counts, and that errors are values.
+#include "kernels/measure.hpp"
+
+#include "kernels/timing.hpp"
+#include "tests/kernels/check.hpp"
+
+namespace dtfm::kernels {
+namespace {
+
+constexpr LayerKind all_kinds[] = {LayerKind::embedding, LayerKind::block, LayerKind::head};
+
+TransformerShape tiny(bool llama) {
+  if (llama) return {1, 24, 128, 2, 1, 88, 101, true, true, true};
+  return {2, 16, 128, 2, 2, 512, 101};
+}
+
+void check_rows(Checks& checks) {
+  const TransformerShape shape = tiny(false);
+  const Measurement got = measure(shape, all_kinds, 3);
+  checks.that("no error", got.error.empty(), got.error);
+  checks.that("a row per kind, in order", got.rows.size() == 3 && got.rows[0].kind == LayerKind::embedding &&
+                                              got.rows[1].kind == LayerKind::block &&
+                                              got.rows[2].kind == LayerKind::head);
+  checks.that("the device has a name", !got.before.name.empty() && got.before.name == got.after.name);
+  for (const LayerTimes& row : got.rows) {
+    checks.that("micro-batch and degree", row.micro_batch == 2 && row.tensor_parallel == 1);
+    checks.that("times are times",
+                row.forward_s > 0 && row.backward_s > 0 && row.update_s > 0 && row.forward_spread >= 0);
+    checks.that("peak holds the activations", row.peak_bytes > row.activation_bytes);
+  }
+  // 32 tokens of 128: x, h1, attention's output, sum, h2 (5 h), qkv (3 h), two of the MLP (8 h), 2 bytes
+  // each; four numbers of the norms and two heads' sums a token, 4 bytes each.
+  checks.that("activations of a block", got.rows[1].activation_bytes == 32 * (16 * 128 * 2 + 6 * 4));
+  // x and h, logits of 101 padded to 128, mean, rstd and label.
+  checks.that("activations of a head", got.rows[2].activation_bytes == 32 * (2 * 128 * 2 + 128 * 2 + 3 * 4));
+  // Two per multiply-add: 12 h² a token in the matrices, s/2 · 2 h in causal attention.
+  const double flops = 32 * (2 * 12 * 128.0 * 128 + 2 * 16 * 128.0);
+  checks.near("FLOPs of a block", {got.rows[1].forward_tflops * 1e12 * got.rows[1].forward_s}, {flops},
+              1e-12);
+}
+
+void check_counts(Checks& checks) {
+  TransformerShape shape = tiny(true);
+  // Norms 2 h, queries and output h² each, keys and values h²/2 each, three matrices of the MLP.
+  checks.that("parameters of a block",
+              layer_parameters(shape, LayerKind::block) == 2 * 128 + 3 * 128 * 128 + 3 * 128 * 88);
+  checks.that("parameters of an embedding", layer_parameters(shape, LayerKind::embedding) == 128 * 128);
+  shape = {1, 2048, 4096, 32, 8, 14336, 128256, true, true, true};  // LLaMA-3-8B: 8.03 G parameters
+  const auto total = 32 * layer_parameters(shape, LayerKind::block) +
+                     layer_parameters(shape, LayerKind::embedding) + layer_parameters(shape, LayerKind::head);
+  checks.near("parameters of LLaMA-3-8B", {static_cast<double>(total)}, {8.03e9}, 0.001);
+  shape.tensor_parallel = 4;
+  const RankWidths w = rank_widths(shape);
+  checks.that("a rank of four", w.heads == 8 && w.kv_heads == 2 && w.ffn == 3584 && w.vocabulary == 32064 &&
+                                    w.padded_vocabulary == 32128);
+}
+
+void check_errors(Checks& checks) {
+  const auto error_of = [](TransformerShape shape, int runs) {
+    return measure(shape, all_kinds, runs).error;
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  TransformerShape shape = tiny(false);
+  checks.that("no runs", has(error_of(shape, 0), "at least one run"));
+  shape.heads = 3;
+  checks.that("heads that do not divide", has(error_of(shape, 3), "128 ÷ 3"));
+  shape = tiny(false);
+  shape.tensor_parallel = 3;
+  checks.that("ranks that do not divide", has(error_of(shape, 3), "3 ranks"));
+  shape.tensor_parallel = -1;
+  checks.that("negative degree", has(error_of(shape, 3), "above zero"));
+#ifdef DTFM_EMULATED
+  // Two embeddings of 128 + 16 rows of 128 numbers need 0.5 MB and blocks more: it ends in the middle.
+  emulation::set_memory_limit(700'000);
+  const Measurement got = measure(tiny(false), all_kinds, 1);
+  checks.that("memory runs out in the middle", got.rows.size() == 1 && has(got.error, "out of memory"),
+              got.error);
+  checks.that("nothing stays allocated", emulation::memory_held() == 0);
+  emulation::set_memory_limit(static_cast<std::size_t>(-1));
+#else
+  shape = tiny(false);
+  shape.batch = 4096;
+  shape.sequence = 1024;
+  shape.hidden = 16384;
+  shape.heads = shape.kv_heads = 128;
+  checks.that("memory runs out", has(measure(shape, all_kinds, 1).error, "memory"));
+  checks.that("and the device still works", measure(tiny(false), all_kinds, 1).error.empty());
+#endif
+}
+
+void check_summary(Checks& checks) {
+  // 1 … 11: the median is 6, the 10th and 90th percentiles are 2 and 10.
+  std::vector<double> seconds;
+  for (int i = 11; i > 0; --i) seconds.push_back(i);
+  const Times times = summary(seconds);
+  checks.near("median and spread", {times.seconds, times.spread}, {6, 8.0 / 6}, 1e-12);
+  checks.that("one run", summary({3}).seconds == 3 && summary({3}).spread == 0);
+}
+
+}  // namespace
+}  // namespace dtfm::kernels
+
+int main() {
+  using namespace dtfm::kernels;
+  const auto body = [](Checks& checks) {
+    check_summary(checks);
+    check_counts(checks);
+    check_rows(checks);
+    check_errors(checks);
+  };
+  return run_checks(body, false);  // of times and counts
+}

@@ -1,0 +1,37 @@
+// What the fuzzers of importers share.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/io/import_profile.hpp"
+#include "planner/io/json_text.hpp"
+#include "planner/io/profile_reader.hpp"
+#include "planner/io/text_file.hpp"
+
+namespace dtfm {
+
+/// Any bytes as a file called `name` give a profile that reads back when it is written, or an Error.
+template <class Import>
+void fuzz_import(const Import& import, const std::string& name, const std::uint8_t* data, std::size_t size) {
+  ImportSettings settings;
+  settings.gpu = "one";
+  settings.job.name = "tiny";
+  settings.job.model = Transformer{2, 8, 2, 16, 100};
+  settings.micro_batch = settings.tensor = 1;
+  LayerProfile profile;
+  try {
+    const std::string text = checked_text(std::string(reinterpret_cast<const char*>(data), size), name);
+    profile = import(std::vector{ImportFile{name, text}}, settings);
+  } catch (const Error&) {
+    return;
+  }
+  if (parse_profile(json_text(profile_json(profile)), "written.json") != profile) std::abort();
+}
+
+}  // namespace dtfm
