@@ -141,6 +141,7 @@ std::optional<Model> own_model(const LayerProfile& profile) {
 }  // namespace
 
 int run_profile_command(const ProfileOptions& options) {
+  const InterruptWatch watch("a profile");
   const std::vector<Gpu> catalogue = built_in_gpus();
   if (options.mode == Mode::list_gpus) {
     list_gpus(options, catalogue);
