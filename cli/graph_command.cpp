@@ -8,6 +8,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/output_check.hpp"
+#include "cli/print_error.hpp"
 #include "cli/print_result.hpp"
 #include "cli/run_stats.hpp"
 #include "cli/words.hpp"
@@ -67,7 +68,7 @@ std::string summary_text(const GraphOptions& options, const Replay& replay) {
 
 void put_out(const GraphOptions& options, const TaskGraph& graph, const Replay& result) {
   {
-    const InterruptHold hold;
+    const InterruptHold hold(must_be_whole(std::array{options.tasks, options.output}));
     if (!options.tasks.empty()) write_whole_file(options.tasks, tasks_csv(graph, result));
     if (!options.output.empty()) write_whole_file(options.output, summary_json(result));
   }
@@ -90,9 +91,8 @@ int run_graph_command(const GraphOptions& options) {
   const double ran = cpu_seconds();
   put_out(options, graph, result);
   if (options.stats)
-    fmt::print(stderr, "{}",
-               stats_json({static_cast<long long>(result.tasks.size()), result.flows, result.events,
-                           read - begin, ran - read}));
+    print_error(stats_json({static_cast<long long>(result.tasks.size()), result.flows, result.events,
+                            read - begin, ran - read}));
   return watch.interrupted() ? exit_code::interrupted : exit_code::done;
 }
 

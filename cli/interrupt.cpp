@@ -57,8 +57,8 @@ const std::atomic<bool>& InterruptWatch::interrupted() const {
   return was_interrupted;
 }
 
-InterruptHold::InterruptHold() {
-  is_held = true;
+InterruptHold::InterruptHold(bool is_needed) {
+  is_held = is_needed;
 }
 
 InterruptHold::~InterruptHold() {

@@ -31,10 +31,10 @@ class InterruptWatch {
   }, before_terminate_, before_hang_up_{};
 };
 
-/// While it lives, even a second signal does not quit: a file is being written.
+/// While it lives, even a second signal does not quit, if it is needed: a file is being written.
 class InterruptHold {
  public:
-  InterruptHold();
+  explicit InterruptHold(bool is_needed);
   InterruptHold(const InterruptHold&) = delete;
   InterruptHold& operator=(const InterruptHold&) = delete;
   ~InterruptHold();

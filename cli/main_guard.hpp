@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/print_error.hpp"
 #include "planner/core/error.hpp"
 
 namespace dtfm {
@@ -22,7 +23,7 @@ template <class Body>
 int guarded(std::string_view program, const Body& body) {
   // A file beyond `ulimit -f` and a pipe that nobody reads any more are errors of writing like others.
   for (const int kind : {SIGXFSZ, SIGPIPE}) ::signal(kind, SIG_IGN);
-  const auto complain = [&](std::string_view what) { fmt::print(stderr, "{}: {}\n", program, what); };
+  const auto complain = [&](std::string_view what) { print_error(fmt::format("{}: {}\n", program, what)); };
   try {
     return body();
   } catch (const Error& error) {

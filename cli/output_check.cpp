@@ -20,14 +20,32 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return first == weakly_canonical(std::filesystem::absolute(b), code) && !code;
 }
 
+/// Or may be, once there is one.
+bool is_regular_file(const std::string& output) {
+  std::error_code code;
+  const auto kind = std::filesystem::status(output, code).type();
+  return !is_stdout(output) &&
+         (kind == std::filesystem::file_type::regular || kind == std::filesystem::file_type::not_found);
+}
+
 void check_output(std::span<const std::string> inputs, const std::string& output) {
   for (const std::string& input : inputs)
     if (!input.empty() && is_same_file(input, output)) throw Error(output, "cannot write: it is an input");
-  const InterruptHold hold;
+  const InterruptHold hold(is_regular_file(output));
   check_can_write(output);
 }
 
 }  // namespace
+
+bool must_be_whole(std::span<const std::string> outputs) {
+  bool is_any = false;
+  for (const std::string& output : outputs) {
+    if (output.empty()) continue;
+    if (!is_regular_file(output)) return false;
+    is_any = true;
+  }
+  return is_any;
+}
 
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {

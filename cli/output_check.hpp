@@ -10,4 +10,8 @@ namespace dtfm {
 /// output. Empty names stand for none.
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs);
 
+/// Whether writing these must not be broken off (InterruptHold): all become whole files by a new name. What a
+/// pipe or a terminal takes may wait for its reader for ever. Empty names stand for none.
+bool must_be_whole(std::span<const std::string> outputs);
+
 }  // namespace dtfm

@@ -124,7 +124,7 @@ void check_output(const PlanOptions& options) {
 void put_out(const PlanOptions& options, const PlanSummary& summary) {
   const std::string json = plan_json(summary.topology, summary.job, summary.plan, summary.record);
   if (options.output) {
-    const InterruptHold hold;
+    const InterruptHold hold(must_be_whole(std::array{*options.output}));
     write_whole_file(*options.output, json);
   }
   if (options.output && is_stdout(*options.output)) return;

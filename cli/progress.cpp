@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/print_error.hpp"
 #include "cli/words.hpp"
 
 namespace dtfm {
@@ -49,7 +50,7 @@ ProgressPrinter::ProgressPrinter(bool quiet, std::string_view program)
       next_(Clock::now() + (live_ ? live_interval : line_interval)) {}
 
 ProgressPrinter::~ProgressPrinter() {
-  if (drawn_ && live_) fmt::print(stderr, "\r\033[K");
+  if (drawn_ && live_) print_error("\r\033[K");
 }
 
 void ProgressPrinter::show(const Progress& progress) {
@@ -63,10 +64,9 @@ void ProgressPrinter::show(const Progress& progress) {
 void ProgressPrinter::show(double share, const std::string& text) {
   if (!is_due()) return;
   if (live_)
-    fmt::print(stderr, "\r\033[K{}", shortened(bar(share) + text, terminal_width() - 1));
+    print_error("\r\033[K" + shortened(bar(share) + text, terminal_width() - 1));
   else
-    fmt::print(stderr, "{}: {}\n", program_, text);
-  std::fflush(stderr);
+    print_error(fmt::format("{}: {}\n", program_, text));
   drawn_ = true;
   next_ = Clock::now() + (live_ ? live_interval : line_interval);
 }

@@ -8,6 +8,7 @@
 #include "cli/main_guard.hpp"
 #include "cli/notes.hpp"
 #include "cli/output_check.hpp"
+#include "cli/print_error.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_stats.hpp"
@@ -138,12 +139,13 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
         simulate_samples(input.problem, input.plan, input.scenario, sim_options, samples, options.threads);
     Outcome outcome{runs.front(), sample_summary(runs), {}, {}};
     for (const SimReport& it : runs) count(it, outcome.stats);
+    if (watch.interrupted())
+      outcome.report.stopped = fmt::format("interrupted after {} of {} runs", runs.size(), samples);
     return outcome;
   }
   RunProgress progress(options, input.scenario);
   // A second Ctrl-C must not leave half a file beside its place.
-  std::optional<InterruptHold> hold;
-  if (options.trace || options.tasks) hold.emplace();
+  const InterruptHold hold(must_be_whole(std::array{options.trace.value_or(""), options.tasks.value_or("")}));
   StreamedOutputs outputs(options, input);
   sim_options.observers = outputs.observers();
   sim_options.observers.push_back(&progress);
@@ -187,7 +189,7 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
                          DTFM_VERSION};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) {
-    const InterruptHold hold;
+    const InterruptHold hold(must_be_whole(std::array{*options.output}));
     write_whole_file(*options.output, json);
   }
   for (const auto& output : {options.output, options.trace, options.tasks})
@@ -212,7 +214,7 @@ int run_simulate_command(const SimulateOptions& options) {
   outcome.stats.read_cpu_s = read - begin;
   outcome.stats.run_cpu_s = cpu_seconds() - read;
   put_out(options, input, outcome);
-  if (options.stats) fmt::print(stderr, "{}", stats_json(outcome.stats));
+  if (options.stats) print_error(stats_json(outcome.stats));
   if (watch.interrupted()) return exit_code::interrupted;
   const bool has_none = outcome.report.iterations.empty() && outcome.report.stuck;
   return has_none || !outcome.report.overfull.empty() ? exit_code::infeasible : exit_code::done;

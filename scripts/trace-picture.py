@@ -19,6 +19,7 @@ KINDS = {
     "F": ("forward", "#0072b2"),
     "B": ("backward", "#e69f00"),
     "C": ("compress", "#999999"),
+    "update": ("update", "#000000"),
     "SA": ("activations", "#56b4e9"),
     "SG": ("their gradients", "#f0e442"),
     "AR": ("inside a stage", "#009e73"),

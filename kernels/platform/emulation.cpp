@@ -92,9 +92,9 @@ void arrive([[maybe_unused]] Flow& here, [[maybe_unused]] Flow* previous) {
 #endif
 }
 
-void switch_flow(Flow& from, Flow& to, [[maybe_unused]] bool forever) {
+void switch_flow(Flow& from, Flow& to) {
 #ifdef DTFM_ADDRESS_SANITIZER
-  __sanitizer_start_switch_fiber(forever ? nullptr : &from.fake_stack, to.stack, to.size);
+  __sanitizer_start_switch_fiber(&from.fake_stack, to.stack, to.size);
 #endif
   swapcontext(&from.context, &to.context);
   arrive(from, nullptr);
@@ -131,14 +131,14 @@ std::size_t next_ready() {
   return in_warp < block.threads ? in_warp : find(block.current, 0, block.threads);
 }
 
-void give_way(bool forever) {
+void give_way() {
   Fiber& self = current();
-  if (block.alive == 0) return switch_flow(self.flow, block.main, forever);
+  if (block.alive == 0) return switch_flow(self.flow, block.main);
   const std::size_t next = next_ready();
   if (next == block.threads) fail("not all threads reach a barrier");
   block.current = next;
   threadIdx.x = static_cast<unsigned>(next);
-  if (&current() != &self) switch_flow(self.flow, current().flow, forever);
+  if (&current() != &self) switch_flow(self.flow, current().flow);
 }
 
 void meet(Meeting& meeting) {
@@ -150,7 +150,7 @@ void meet(Meeting& meeting) {
   Fiber& self = current();
   self.waits_at = &meeting;
   self.generation = meeting.generation;
-  give_way(false);
+  give_way();
   self.waits_at = nullptr;
 }
 
@@ -162,24 +162,22 @@ void leave(Meeting& meeting) {
   }
 }
 
+/// A thread of block after block: making a fiber takes longer than most kernels.
 void fiber_main() {
   arrive(current().flow, &block.main);
-  (*block.kernel)();
-  Fiber& self = current();
-  self.done = true;
-  --block.alive;
-  leave(block.barrier);
-  leave(block.warps[block.current / lanes].meeting);
-  give_way(true);
+  for (;;) {
+    (*block.kernel)();
+    current().done = true;
+    --block.alive;
+    leave(block.barrier);
+    leave(block.warps[block.current / lanes].meeting);
+    give_way();
+  }
 }
 
-void prepare_fiber(std::size_t index) {
-  if (index >= block.fibers.size()) block.fibers.push_back(std::make_unique<Fiber>());
-  Fiber& fiber = *block.fibers[index];
-  fiber.done = false;
-  fiber.waits_at = nullptr;
-  fiber.copies.assign(1, {});
-  fiber.flow = Flow{};
+void make_fiber() {
+  block.fibers.push_back(std::make_unique<Fiber>());
+  Fiber& fiber = *block.fibers.back();
   getcontext(&fiber.flow.context);
   fiber.flow.stack = fiber.stack.get();
   fiber.flow.size = stack_bytes;
@@ -194,14 +192,21 @@ void run_block(std::size_t shared_bytes) {
   block.warps.assign((block.threads + lanes - 1) / lanes, Warp{});
   block.barrier = {static_cast<int>(block.threads), 0, 0};
   for (std::size_t i = 0; i < block.threads; ++i) {
-    prepare_fiber(i);
+    if (i == block.fibers.size()) make_fiber();
+    Fiber& fiber = *block.fibers[i];
+    fiber.done = false;
+    fiber.waits_at = nullptr;
+    fiber.copies.resize(1);
+    fiber.copies[0].clear();
     ++block.warps[i / lanes].meeting.expected;
   }
   block.alive = block.threads;
   block.current = backward() ? block.threads - 1 : 0;
   threadIdx = {static_cast<unsigned>(block.current), 0, 0};
-  switch_flow(block.main, current().flow, false);
-  if (!block.error.empty()) throw DeviceError(block.error);
+  switch_flow(block.main, current().flow);
+  if (block.error.empty()) return;
+  block.fibers.clear();  // they stand in the middle of the kernel that failed
+  throw DeviceError(block.error);
 }
 
 }  // namespace
@@ -241,7 +246,7 @@ void fail(const char* what) {
   block.error = what;
   for (auto& fiber : block.fibers) fiber->done = true;  // none of them runs on
   block.alive = 0;
-  give_way(true);
+  give_way();
   std::abort();  // never reached: a failed block is not returned to
 }
 

@@ -10,13 +10,15 @@ namespace {
 
 /// Of one kind on one of `tensor` devices, a micro-batch.
 struct Work {
-  double flops = 0, bytes = 0, state_bytes = 0;
+  double forward_flops = 0, backward_flops = 0, bytes = 0, state_bytes = 0;
 };
 
 Work work_of(const Layer& kind, const Training& training, int micro_batch, int tensor) {
+  const double share = static_cast<double>(micro_batch) / tensor;
   const double parameters = kind.parameters / tensor;
-  return {kind.forward.value() * micro_batch / tensor,
-          kind.activation_memory.value() * micro_batch / tensor + parameters * bytes_per_number(training),
+  const bool computes = kind.forward.value() > 0;
+  return {kind.forward.value() * share, kind.backward.value() * share,
+          kind.activation_memory.value() * share + (computes ? parameters * bytes_per_number(training) : 0),
           parameters * parameter_bytes(training).held};
 }
 
@@ -27,11 +29,6 @@ double peak_or_error(const Gpu& gpu, const Training& training) {
         "", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no peak for {}",
                         gpu.name, training.precision));
   return peak->value();
-}
-
-/// Backward ÷ forward; of what computes nothing, its traffic is the same again.
-double backward_share(const Layer& kind) {
-  return kind.forward.value() > 0 ? kind.backward / kind.forward : 1;
 }
 
 }  // namespace
@@ -49,26 +46,24 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
     throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no "
                                 "`memory_bandwidth`",
                                 gpu.name));
-  const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte;
   const Work work = work_of(kind, training, micro_batch, tensor);
+  const double bytes_per_second = gpu.memory_bandwidth->value() / bits_per_byte,
+               traffic_s = work.bytes / bytes_per_second;
   const double forward =
-                   roofline.compute * work.flops / peak + roofline.memory * work.bytes / bytes_per_second,
-               backward = forward * backward_share(kind);
-  return {kind.name,
-          micro_batch,
-          tensor,
-          {forward + roofline.launch_s},
-          {backward + roofline.launch_s},
-          {roofline.update * work.state_bytes / bytes_per_second},
-          {},
-          {}};
+      roofline.compute * work.forward_flops / peak + roofline.memory_forward * traffic_s + roofline.launch_s;
+  const double memory_backward = kind.head.value() > 0 ? roofline.memory_forward : roofline.memory_backward;
+  const double backward =
+      roofline.compute * work.backward_flops / peak + memory_backward * traffic_s + roofline.launch_s;
+  const double update = roofline.update * work.state_bytes / bytes_per_second;
+  return {kind.name, micro_batch, tensor, {forward}, {backward}, {update}, {}, {}};
 }
 
 ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
                         int micro_batch, int tensor) {
-  const double forward =
-      work_of(kind, training, micro_batch, tensor).flops / (peak_or_error(gpu, training) * efficiency);
-  return {kind.name, micro_batch, tensor, {forward}, {forward * backward_share(kind)}, {}, {}, {}};
+  const Work work = work_of(kind, training, micro_batch, tensor);
+  const double rate = peak_or_error(gpu, training) * efficiency;
+  return {kind.name, micro_batch, tensor, {work.forward_flops / rate}, {work.backward_flops / rate},
+          {},        {},          {}};
 }
 
 LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& roofline,

@@ -10,14 +10,15 @@
 
 namespace dtfm {
 
-/// A smooth roofline. Of FLOPs F and bytes of memory traffic M (what the forward keeps for the backward, and
-/// the weights once),
+/// A smooth roofline. Of FLOPs F, as many as the forward or the backward has, and bytes M of memory traffic
 ///   seconds = compute · F ÷ peak + memory · M ÷ bandwidth + launch,
-/// backward with 2 F and 2 M. So the share of the peak grows with the arithmetic intensity F ÷ M, from
-/// nothing towards 1 ÷ compute. The update moves `update` times the bytes that the optimizer holds. Fitted to
-/// measured profiles: configs/roofline.yaml.
+/// with a constant `memory` of either direction; a head has that of the forward in both, for the gradient of
+/// a loss is written over what it is of, in one pass. M is what the forward keeps for the backward, and the
+/// weights once; where nothing is computed (a table is looked up) without them. So the share of the peak
+/// grows with the arithmetic intensity F ÷ M, from nothing towards 1 ÷ compute. The update moves `update`
+/// times the bytes that the optimizer holds. Fitted to measured profiles: configs/roofline.yaml.
 struct Roofline {
-  double compute = 1, memory = 1, launch_s = 0, update = 1;
+  double compute = 1, memory_forward = 1, memory_backward = 2, launch_s = 0, update = 1;
 };
 
 /// What a GPU reaches at best in a job's precision: fp16, the tensor cores' peak; bf16 the same where they

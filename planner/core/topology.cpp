@@ -29,16 +29,25 @@ class Hash {
   std::uint64_t state_ = 0xCBF29CE484222325u;
 };
 
+/// What times are made of; the catalogue's price and interconnect are not looked at by anything.
+void add_gpu(const Gpu& gpu, Hash& hash) {
+  hash.add(gpu.name);
+  hash.add(gpu.memory.value());
+  for (const auto* peak : {&gpu.peak, &gpu.peak_tf32, &gpu.peak_fp32}) {
+    hash.add(static_cast<std::uint64_t>(peak->has_value()));
+    hash.add(peak->value_or(FlopsPerSecond()).value());
+  }
+  hash.add(static_cast<std::uint64_t>(gpu.memory_bandwidth.has_value()));
+  hash.add(gpu.memory_bandwidth.value_or(BitsPerSecond()).value());
+}
+
 void add_devices(const Topology& topology, Hash& hash) {
   for (const Device& device : topology.devices) {
     hash.add(device.id);
     hash.add(topology.sites[at(device.site)].name);
     hash.add(static_cast<std::uint64_t>(device.host));
-    const Gpu gpu = device.gpu < 0 ? Gpu{} : topology.gpus[at(device.gpu)];
-    hash.add(gpu.name);
-    hash.add(gpu.memory.value());
-    hash.add(static_cast<std::uint64_t>(gpu.peak.has_value()));
-    hash.add(gpu.peak.value_or(FlopsPerSecond()).value());
+    static const Gpu nothing;
+    add_gpu(device.gpu < 0 ? nothing : topology.gpus[at(device.gpu)], hash);
     hash.add(device.speed);
     hash.add(device.uplink.value());
     hash.add(device.downlink.value());

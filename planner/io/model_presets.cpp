@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/core/image_models.hpp"
 #include "planner/io/suggest.hpp"
@@ -41,7 +42,7 @@ LayerChain read_image_network(const YamlValue& value, ChainMaker make, double nu
 }
 
 /// By default the one with 300 and 100 hidden units that LeCun et al. trained on MNIST (“Gradient-Based
-/// Learning Applied to Document Recognition”, Proc. IEEE, 1998, section III.C.4).
+/// Learning Applied to Document Recognition”, Proc. IEEE, 1998, section III.C).
 LayerChain read_perceptron(const YamlValue& value, double number_bytes) {
   constexpr int most_width = 10'000'000;
   constexpr std::size_t most_widths = 100'001;

@@ -14,7 +14,8 @@
 namespace dtfm {
 namespace {
 
-constexpr std::size_t most_operators = 100'000;
+constexpr std::size_t most_operators =
+    50'000;                               // as many layers in a job are within the limits of YamlDocument
 constexpr std::size_t longest_name = 60;  // two of them make the name of a layer
 constexpr double most_parameters = 1e18;  // of all together, as of one layer in a job
 

@@ -15,10 +15,12 @@ Roofline built_in_roofline() {
 
 Roofline parse_roofline(std::string text, std::string file) {
   const YamlDocument document(std::move(text), std::move(file));
-  const YamlMap map = versioned_map(document, "the constants of the roofline",
-                                    {"version", "compute", "memory", "launch", "update"});
-  return {map.required("compute").ratio(), map.required("memory").ratio(),
-          map.required("launch").seconds().value(), map.required("update").ratio()};
+  const YamlMap map =
+      versioned_map(document, "the constants of the roofline",
+                    {"version", "compute", "memory_forward", "memory_backward", "launch", "update"});
+  return {map.required("compute").ratio(), map.required("memory_forward").ratio(),
+          map.required("memory_backward").ratio(), map.required("launch").seconds().value(),
+          map.required("update").ratio()};
 }
 
 }  // namespace dtfm

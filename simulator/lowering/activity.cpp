@@ -25,6 +25,8 @@ std::string_view letter_of(Activity activity) {
       return "X";
     case Activity::compress:
       return "C";
+    case Activity::update:
+      return "update";
     case Activity::wait:
       return "W";
     case Activity::step:

@@ -16,6 +16,7 @@ enum class Activity : std::uint8_t {
   all_reduce,      // of activations or their gradients, between the devices of a stage
   exchange,        // of the gradients of parameters, between the replicas of a stage
   compress,        // or expand
+  update,          // of the weights of a device: the optimizer's step
   wait,            // joins and delays that no device is busy with
   step,            // the fixed cost of an iteration
   fetch,           // of weights, in a recovery

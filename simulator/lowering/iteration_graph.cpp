@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -33,10 +34,11 @@ class IterationGraph {
     builder_.reserve(estimated_tasks());
     for (int number = 0; number < static_cast<int>(plan_.pipelines.size()); ++number) {
       ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
-      last_.insert(last_.end(), ends_.back().last.begin(), ends_.back().last.end());
+      add_ends_of(number);
     }
     if (plan_.pipelines.size() > 1)
       for (const LayerGroup& group : groups()) add_exchange_of(group);
+    add_updates();
     TaskLabel step;
     step.activity = Activity::step;
     builder_.wait(overhead_, last_, step);
@@ -51,6 +53,31 @@ class IterationGraph {
     for (const Pipeline& pipeline : plan_.pipelines)
       sum += of_micro_batch * at(pipeline.micro_batches) * pipeline.stages.size();
     return sum + 1000;
+  }
+
+  void add_end(int device, int task) {
+    last_.push_back(task);
+    last_of_[device].push_back(task);
+  }
+
+  /// A pipeline's computations.
+  void add_ends_of(int number) {
+    const std::vector<Stage>& stages = plan_.pipelines[at(number)].stages;
+    const std::size_t tensor = stages.front().devices.size();
+    const std::vector<int>& last = ends_.back().last;
+    for (std::size_t i = 0; i < last.size(); ++i) add_end(stages[i / tensor].devices[i % tensor], last[i]);
+  }
+
+  /// Where they take time: of all layers of a device together, when it has computed and exchanged all.
+  void add_updates() {
+    std::map<int, double> seconds;
+    for (const Pipeline& pipeline : plan_.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        for (const int device : stage.devices) seconds[device] += model_.of(stage).update_s;
+    TaskLabel label;
+    label.activity = Activity::update;
+    for (const auto& [device, update_s] : seconds)
+      if (update_s > 0) last_.push_back(builder_.compute(device, update_s, last_of_[device], label));
   }
 
   std::vector<int> holders(int layer, int rank) const {
@@ -111,7 +138,8 @@ class IterationGraph {
     }
     const Exchange exchange{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first};
     const std::vector<int> ends = add_exchange(builder_, plan_.gradient_sync, exchange);
-    for (std::size_t i = 0; i < ends.size(); ++i) last_.push_back(recode(group, i, bytes, 1, ends[i]));
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      add_end(group.holders[i], recode(group, i, bytes, 1, ends[i]));
   }
 
   const Job& job_;
@@ -121,6 +149,8 @@ class IterationGraph {
   const double overhead_;
   std::vector<PipelineEnds> ends_;
   std::vector<int> last_;  // what the step waits for
+  std::map<int, std::vector<int>>
+      last_of_;  // of that, computations and exchanges: what a device's update waits for
 };
 
 /// A pipeline's stages dealt out: part `chunk` of every device in turn.

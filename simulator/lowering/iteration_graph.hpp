@@ -10,7 +10,9 @@ namespace dtfm {
 /// Every pipeline computes its micro-batches in the order of the schedule; a message is sent as soon as it is
 /// there, those of one kind between one pair of devices in order; the replicas of every layer exchange its
 /// gradients when all of them have done their last backward and have sent on what it says to the stage before
-/// (else the exchange would hold up the stages that still compute); the iteration ends with the step of all.
+/// (else the exchange would hold up the stages that still compute). A device updates its weights when it has
+/// computed and exchanged everything, if its optimizer's step takes time there (StageLoad::update_s); the
+/// iteration ends with the step of all: a wait for all, and the fixed overhead.
 /// Tasks come after all that they wait for. Computations are in seconds, on hosts of speed 1.
 ///
 /// With `overlap`, the last backward of every replica is computed layer by layer, and the exchange of a layer

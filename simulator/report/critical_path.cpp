@@ -126,10 +126,12 @@ std::string text_of(const TaskLabel& label, const Topology& topology) {
       return message("exchange gradients");
     case Activity::compress:
       return fmt::format("compress on {}", id(label.device));
+    case Activity::update:
+      return fmt::format("update weights on {}", id(label.device));
     case Activity::wait:
       return "wait";
     case Activity::step:
-      return "end of the iteration (optimizer, barrier)";
+      return "end of the iteration (overhead, barrier)";
     case Activity::fetch:
       return message("fetch weights");
   }

@@ -57,7 +57,7 @@ struct SimReport {
   std::vector<CriticalStep> critical_path;
   std::vector<int> overfull;  // devices whose memory does not suffice: the plan is infeasible
   std::string stopped;        // why before its end; empty: it was not
-  bool stuck = false;         // it was, because no iteration can be completed any more
+  bool stuck = false;         // it was, because nothing would come of going on
   long long tasks = 0, events_handled = 0, flows = 0;
 };
 

@@ -297,6 +297,31 @@ def test_interrupt():
         check(not list(Path().glob(".dtfm-*")), "files are left over")
 
 
+def test_nobody_reads_stderr():
+    """What is said on stderr may be lost; the result is not, and neither is the exit code."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    for arguments, status in ((small("--iterations", "3", "-o", "kept.json", "--stats"), 0), (("missing.yaml", "plan.json"), 2)):
+        done = subprocess.run([SIM, *arguments], stdout=subprocess.PIPE, stderr=writer, check=False)
+        check(done.returncode == status, arguments, "exit", done.returncode)
+    os.close(writer)
+    check(len(json.loads(Path("kept.json").read_text(encoding="utf-8"))["iterations"]) == 3, "the result is not whole")
+
+
+def test_pipe_without_reader():
+    """Two signals end a program that waits for the reader of a pipe."""
+    os.mkfifo("pipe")
+    for option in ("-o", "--trace"):
+        process = subprocess.Popen([SIM, *small(option, "pipe")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(600):
+            if process.poll() is not None:
+                break
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+        check(process.poll() == 130, option, "exit", process.poll())
+        process.kill()
+
+
 def main(tests):
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -28,14 +28,14 @@ const Layer& named(const LayerChain& chain, const std::string& name) {
 
 }  // namespace
 
-// Published: 25.557 M and 138.358 M parameters, 4.09 and 15.47 G multiply-adds (torchvision's table of
+// Published: 25.557 M and 138.358 M parameters, 4.089 and 15.47 G multiply-adds (torchvision's table of
 // weights), 3.8 G of He et al. being with the strides in the 1 × 1 convolutions.
 TEST_CASE("networks for images have the published parameters and operations") {
   const LayerChain resnet = resnet_50(224, 1000, 2), vgg = vgg_16(224, 1000, 2);
   CHECK(parameters(resnet) == 25557032);
   CHECK(parameters(vgg) == 138357544);
-  CHECK(multiply_adds(resnet) == Approx(4.09e9).epsilon(0.001));
-  CHECK(multiply_adds(vgg) == Approx(15.47e9).epsilon(0.001));
+  CHECK(multiply_adds(resnet) == Approx(4.089e9).epsilon(0.0005));
+  CHECK(multiply_adds(vgg) == Approx(15.47e9).epsilon(0.0005));
   CHECK(resnet.sequence == 1);
 }
 

@@ -74,18 +74,26 @@ TEST_CASE("what is computed again is added to the backward") {
         Approx(2 + attention_flops / forward_flops));
 }
 
-// compute · F ÷ peak + memory · M ÷ bandwidth + launch, with M what is kept and the weights.
+// compute · F ÷ peak + memory · M ÷ bandwidth + launch, with M what is kept and the weights; the backward
+// has 2 F.
 TEST_CASE("without a profile, times are those of the roofline") {
   const Job job = tiny_job("none");
   const Topology topology = one_gpu();
-  const Roofline roofline{1.5, 3, 1e-6, 4};
+  const Roofline roofline{1.5, 3, 8, 1e-6, 4};
   const LayerTimes times(job, topology, roofline, {1, 2});
   const double activations = 2 * (34 * 128 + 5 * 2 * 256), weights = 2 * 872;
-  const double compute = 1.5 * 2 * forward_flops / 1e12, memory = 3 * (activations + weights) / 100e9;
-  CHECK(times.of(1, 0, 1).forward_s == Approx(compute + memory + 1e-6));
-  CHECK(times.of(1, 0, 1).backward_s == Approx(2 * (compute + memory) + 1e-6));
+  const double compute = 1.5 * 2 * forward_flops / 1e12, traffic = (activations + weights) / 100e9;
+  CHECK(times.of(1, 0, 1).forward_s == Approx(compute + 3 * traffic + 1e-6));
+  CHECK(times.of(1, 0, 1).backward_s == Approx(2 * compute + 8 * traffic + 1e-6));
   CHECK(times.of(1, 0, 1).update_s == Approx(4 * 16 * 872 / 100e9));
-  CHECK(times.of(1, 0, 2).forward_s == Approx((compute + memory) / 2 + 1e-6));
+  CHECK(times.of(1, 0, 2).forward_s == Approx((compute + 3 * traffic) / 2 + 1e-6));
+  // The embedding reads rows of its table: 8 s + s h bytes of a sequence, no weights.
+  CHECK(times.of(0, 0, 1).forward_s - times.of(1, 0, 1).forward_s ==
+        Approx(3.0 * 2 * (8 * 16 + 16 * 8) / 100e9 + 1e-6));
+  // The head's 4 s h + 4 s V bytes of a sequence and V h + 2 h weights move as in the forward.
+  const double head_traffic = (2 * (4 * 16 * 8 + 4 * 16 * 100) + 2 * 816) / 100e9;
+  CHECK(times.of(2, 0, 1).backward_s - times.of(1, 0, 1).backward_s ==
+        Approx(1.5 * 2 * 2 * head_flops / 1e12 + 3 * head_traffic + 1e-6));
   CHECK(times.notes() ==
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
 }

@@ -1,6 +1,7 @@
 #include "planner/io/gpu_catalogue.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "tests/support/catch.hpp"
@@ -30,8 +31,8 @@ TEST_CASE("the built-in catalogue has the usual GPUs") {
   CHECK(memory_of(gpus, "V100-16GB") == 16e9);
   CHECK(memory_of(gpus, "A100-80GB") == 80e9);
   CHECK(memory_of(gpus, "H200") == 141e9);
-  for (const char* name : {"K80", "V100-32GB", "T4", "RTX-2080Ti", "RTX-3090", "RTX-4090", "A10", "A40",
-                           "A100-40GB", "L4", "L40S", "H100", "GH200"})
+  for (const char* name : {"K80", "P100-16GB", "V100-32GB", "T4", "RTX-2080Ti", "RTX-3090", "RTX-4090", "A10",
+                           "A40", "A100-40GB", "L4", "L40S", "H100", "GH200"})
     CHECK(memory_of(gpus, name) > 0);
 }
 
@@ -45,6 +46,39 @@ TEST_CASE("every GPU of the built-in catalogue has a peak") {
     if (gpu.name == "V100-16GB") CHECK(gpu.peak->value() == 125e12);
   }
   CHECK_FALSE(parse_gpu_catalogue("version: 1\ngpus: [{name: A, memory: 1 GB}]\n", "g.yaml")[0].peak);
+}
+
+TEST_CASE("peaks do not fall with fewer bits, and bandwidths are of memory and slots that exist") {
+  for (const Gpu& gpu : built_in_gpus()) {
+    CAPTURE(gpu.name);
+    REQUIRE(gpu.peak_fp32);
+    CHECK(gpu.peak_fp32->value() >= 4e12);
+    CHECK(gpu.peak_fp32->value() <= gpu.peak->value());
+    if (gpu.peak_tf32) {
+      CHECK(gpu.peak_fp32->value() <= gpu.peak_tf32->value());
+      CHECK(gpu.peak_tf32->value() <= gpu.peak->value());
+      // Tensor cores do 16 bits at twice the rate of TF32, by NVIDIA's white papers from Ampere to Hopper.
+      CHECK(gpu.peak->value() / gpu.peak_tf32->value() == Approx(2).epsilon(0.02));
+    }
+    REQUIRE(gpu.memory_bandwidth);  // half a K80's GDDR5 to an H200's HBM3e
+    CHECK(gpu.memory_bandwidth->value() / bits_per_byte >= 240e9);
+    CHECK(gpu.memory_bandwidth->value() / bits_per_byte <= 4800e9);
+    REQUIRE(gpu.interconnect);  // 16 lanes of PCIe 3 to NVLink 4
+    CHECK(gpu.interconnect->value() / bits_per_byte >= 16e9);
+    CHECK(gpu.interconnect->value() / bits_per_byte <= 450e9);
+    CHECK(gpu.interconnect->value() < gpu.memory_bandwidth->value());
+    if (gpu.price) CHECK(gpu.price->value() < 20);
+  }
+}
+
+// Ampere and later have TF32; Kepler to Turing do not, and then bf16 neither.
+TEST_CASE("TF32 is where the architecture has it") {
+  const std::set<std::string> before = {"K80", "P100-16GB",  "V100-16GB", "V100-32GB",
+                                        "T4",  "RTX-2080Ti", "RTX-8000"};
+  for (const Gpu& gpu : built_in_gpus()) {
+    CAPTURE(gpu.name);
+    CHECK(gpu.peak_tf32.has_value() == (before.count(gpu.name) == 0));
+  }
 }
 
 TEST_CASE("a catalogue is extended and overridden by name") {

@@ -183,3 +183,21 @@ TEST_CASE("twenty regions have the measured round trips and capacities") {
   }
   if (pairs > 0) CHECK(pairs == 20 * 19);
 }
+
+TEST_CASE("times can be estimated on every device of the shipped topologies, in fp16 and in fp32") {
+  int topologies = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(std::filesystem::path(DTFM_SOURCE_DIR) / "topologies")) {
+    if (file.path().extension() != ".yaml") continue;
+    CAPTURE(file.path());
+    ++topologies;
+    const Topology topology = read_topology(file.path());
+    for (const Device& device : topology.devices) {
+      CAPTURE(device.id);
+      REQUIRE(device.gpu >= 0);
+      const Gpu& gpu = topology.gpus[at(device.gpu)];
+      CHECK((gpu.peak && gpu.peak_fp32 && gpu.memory_bandwidth));
+    }
+  }
+  CHECK(topologies >= 10);
+}

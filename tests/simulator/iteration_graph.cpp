@@ -171,6 +171,69 @@ TEST_CASE("overlapped, a layer is exchanged while the next is computed") {
   CHECK(makespan({topology, job, {}}, plan) == Approx(12 + 2));
 }
 
+// The GPU's memory at 8e6 B/s: an update of 1e6 parameters, 16 bytes each with adam-16, takes 2 s a layer
+// (and `update` 1); the forward and backward keep only 100 bytes, and move weights of 2e6 bytes: 0.25 and,
+// twice that, 0.5 s more than 1 and 2 s.
+TEST_CASE("a device updates its weights after its computations and exchanges") {
+  const auto updating = [](int devices) {
+    Topology topology = flat_topology({devices}, link_of(0, 1e6), link_of(0, 1e6));
+    topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 8e6);
+    return topology;
+  };
+  Job job = chain_job(4, 1e6, 0);
+  const double forward = 1.25, backward = 2.5, update = 2, small = 1e-3;
+  const SimConstants overhead{1, 0, 1, 7};
+  // Alone: four layers, then their update, then the fixed overhead.
+  CHECK(makespan({updating(1), job, overhead}, plan_of(job, 1, 1, 3)) ==
+        Approx(3 * 4 * (forward + backward) + 4 * update + 7).margin(small));
+  // Two replicas: between them all-pairs of 4 layers, 8 s as above.
+  CHECK(makespan({updating(2), job, overhead}, plan_of(job, 1, 2, 1)) ==
+        Approx(4 * (forward + backward) + 8 + 4 * update + 7).margin(small));
+  // Overlapped, the exchanges of the last layers take 2 s, less than their backwards: the first one's is
+  // left.
+  job.parallelism.overlap = true;
+  CHECK(makespan({updating(2), job, overhead}, plan_of(job, 1, 2, 1)) ==
+        Approx(4 * (forward + backward) + 2 + 4 * update + 7).margin(small));
+}
+
+// Two stages of 3 and 1 layers, m micro-batches: stage 1 ends its last backward before stage 0 does, and
+// updates its layer meanwhile.
+TEST_CASE("stages update when they are done, not all together") {
+  Job job = chain_job(4, 1e6, 0);
+  Topology topology = flat_topology({2}, instant, instant);
+  topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 8e6);
+  Plan plan = plan_of(job, 2, 1, 1);
+  plan.pipelines[0].stages[0].layers = {0, 3};
+  plan.pipelines[0].stages[1].layers = {3, 4};
+  const LabelledGraph lowered = iteration_graph({topology, job, {}}, plan);
+  CHECK(makespan_of(lowered) == Approx(4 * 3.75 + 3 * 2).margin(1e-3));
+  const std::vector<TaskRecord> records = replay(lowered.graph).tasks;
+  std::map<std::string, std::pair<double, double>> updates;
+  for (std::size_t i = 0; i < records.size(); ++i)
+    if (lowered.labels[i].activity == Activity::update)
+      updates[label_text(lowered.labels[i])] = {records[i].start, records[i].finish};
+  REQUIRE(updates.size() == 2);
+  CHECK(updates["update d0"].first == Approx(4 * 3.75).margin(1e-3));
+  CHECK(updates["update d1"].first == Approx(3 * 1.25 + 3.75).margin(1e-3));
+  CHECK(updates["update d1"].second == Approx(3 * 1.25 + 3.75 + 2).margin(1e-3));
+  CHECK(seconds_of(lowered, 0) == Approx(3 * (3.75 + 2)).margin(1e-3));
+}
+
+TEST_CASE("interleaved, a device updates the layers of its chunks together") {
+  SimProblem problem = busy_problem("interleaved", "ring");
+  problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 16e9);
+  const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
+  int updates = 0;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
+    if (lowered.labels[i].activity != Activity::update) continue;
+    ++updates;
+    // 2 of 8 layers of 2e8 parameters, 16 bytes each.
+    const double seconds = lowered.labels[i].device == 6 ? 0.4 / 0.75 : 0.4;
+    CHECK(lowered.graph.tasks[i].amount == Approx(seconds));
+  }
+  CHECK(updates == 8);
+}
+
 // Pipelines of [0, 2) [2, 4) and [0, 1) [1, 4): layer 0 on (0, 2), layer 1 on (0, 3), layers 2 and 3 on (1,
 // 3). Every group of two sends its bytes twice.
 TEST_CASE("pipelines may be cut in different ways: layers go with those who hold them") {

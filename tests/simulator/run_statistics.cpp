@@ -144,7 +144,7 @@ TEST_CASE("the critical path goes through queues and messages") {
   const std::vector<Expected> expected = {
       {"compute stage 0 on a/0", 1, 0, 1},     {"send activations a/0 → b/0", 2, 1, 4},
       {"compute stage 1 on b/0", 3, 4, 9},     {"send gradients of activations b/0 → a/0", 1, 9, 10.5},
-      {"compute stage 0 on a/0", 1, 10.5, 12}, {"end of the iteration (optimizer, barrier)", 1, 12, 12.5}};
+      {"compute stage 0 on a/0", 1, 10.5, 12}, {"end of the iteration (overhead, barrier)", 1, 12, 12.5}};
   REQUIRE(report.critical_path.size() == expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     CHECK(report.critical_path[i].text == expected[i].text);

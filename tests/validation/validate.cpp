@@ -1,11 +1,13 @@
-// Prints measured and simulated iteration times. usage: dtfm_validate FOLDER
+// Prints measured and simulated iteration times, and measured and estimated times of layers.
 #include <cstdio>
 
 #include <fmt/core.h>
 #include <omp.h>
 
 #include "planner/core/error.hpp"
+#include "planner/io/roofline_reader.hpp"
 #include "simulator/io/constants_reader.hpp"
+#include "tests/validation/measured_layers.hpp"
 #include "tests/validation/measured_runs.hpp"
 
 namespace dtfm {
@@ -19,7 +21,15 @@ void print(const char* what, const SimConstants& constants) {
       constants.iteration_overhead_s);
 }
 
-void validate(const std::string& folder) {
+/// What the profile of the runs should say of a block: its time, scaled as the fit would.
+void print_block(const MeasuredRun& run, double compute_scale) {
+  const LayerProfile& profile = run.problem.job.profiles.front();
+  const double forward_s = profiled_time(profile, "block", 1, 1).forward_s;
+  fmt::print("forward of a block on {}: {:.8f} s in its profile, {:.8f} s by the fit to all\n", profile.gpu,
+             forward_s, forward_s * compute_scale);
+}
+
+void validate_runs(const std::string& folder) {
   const std::vector<MeasuredRun> runs = read_measured_runs(folder);
   const int threads = omp_get_max_threads();
   const SimConstants built_in = built_in_constants();
@@ -31,25 +41,77 @@ void validate(const std::string& folder) {
   fmt::print("\nmean absolute error {:.1f} %\n\n", 100 * mean_of(errors));
   print("in use", built_in);
   const KnownConstants known = measured_by_themselves();
-  print("fitted to all", fitted_constants(runs, known, threads));
+  const SimConstants fitted = fitted_constants(runs, known, threads);
+  print("fitted to all", fitted);
   print("all four fitted", fitted_constants(runs, {}, threads));
   for (const LeftOut& left_out : errors_left_out(runs, known, threads)) {
     print("fitted without", left_out.constants);
     fmt::print("  {:14} mean absolute error there {:.1f} %\n", left_out.network,
                100 * mean_of(left_out.errors));
   }
+  print_block(runs.front(), fitted.compute_scale);
+}
+
+void print(const char* what, const Roofline& roofline) {
+  fmt::print(
+      "{:14} compute {:.3f}, memory forward {:.3f}, backward {:.3f}, launch {:.3f} ms, update {:.3f}\n", what,
+      roofline.compute, roofline.memory_forward, roofline.memory_backward, roofline.launch_s * 1e3,
+      roofline.update);
+}
+
+void print(const std::string& what, const ErrorSummary& errors) {
+  fmt::print("  {:58} {:3} times, mean absolute error {:4.1f} %, worst {:+6.1f} %\n", what, errors.count,
+             100 * errors.mean, 100 * errors.worst);
+}
+
+/// Of what the constants were not fitted to.
+void print_others(const std::vector<LayerSample>& samples, const Roofline& roofline) {
+  using What = LayerSample::What;
+  const auto print_where = [&](const std::string& what, const auto& holds) {
+    const ErrorSummary errors = summary(samples_where(samples, holds), roofline);
+    if (errors.count > 0) print(what, errors);
+  };
+  for (const char* kind : {"embedding", "head"})
+    for (const What what : {What::forward, What::backward})
+      print_where(
+          fmt::format("{}, {}", kind, what == What::forward ? "forward" : "backward"),
+          [&](const LayerSample& it) { return it.layer.name == kind && it.tensor == 1 && it.what == what; });
+  for (const int tensor : {2, 4, 8})
+    print_where(fmt::format("block, tensor degree {}", tensor),
+                [&](const LayerSample& it) { return it.layer.name == "block" && it.tensor == tensor; });
+}
+
+void validate_roofline(const std::string& configs, const std::string& data) {
+  const std::vector<LayerSample> samples = read_measured_layers(configs, data);
+  const std::vector<LayerSample> fitted = samples_where(samples, is_fitted);
+  const Roofline in_use = built_in_roofline();
+  fmt::print("\nroofline\n");
+  print("in use", in_use);
+  print("fitted", fitted_roofline(fitted));
+  for (const ProfileErrors& errors : errors_by_profile(samples)) {
+    print(errors.profile, errors.fitted);
+    print("  without this GPU", errors.without_gpu);
+    print("  without this model", errors.without_model);
+  }
+  print("updates",
+        summary(
+            samples_where(fitted, [](const LayerSample& it) { return it.what == LayerSample::What::update; }),
+            in_use));
+  fmt::print("not fitted:\n");
+  print_others(samples, in_use);
 }
 
 }  // namespace
 }  // namespace dtfm
 
 int main(int count, char** arguments) {
-  if (count != 2) {
-    std::fputs("usage: dtfm_validate FOLDER\n", stderr);
+  if (count != 4) {
+    std::fputs("usage: dtfm_validate RUNS CONFIGS DATA\n", stderr);
     return 2;
   }
   try {
-    dtfm::validate(arguments[1]);
+    dtfm::validate_runs(arguments[1]);
+    dtfm::validate_roofline(arguments[2], arguments[3]);
   } catch (const dtfm::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

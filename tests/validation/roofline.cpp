@@ -1,0 +1,129 @@
+#include <cmath>
+
+#include "planner/io/roofline_reader.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/validation/measured_layers.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const std::vector<LayerSample>& measured() {
+  static const std::vector<LayerSample> samples =
+      read_measured_layers(std::string(DTFM_SOURCE_DIR) + "/configs", DTFM_SHARED_DATA);
+  return samples;
+}
+
+/// With a warning where they are not there.
+bool has_shared_profiles() {
+  for (const LayerSample& sample : measured())
+    if (sample.model == "OPT-350M") return true;
+  WARN("skipped: no profiles of layers in " << DTFM_SHARED_DATA);
+  return false;
+}
+
+/// A GPU of 1 TFLOP/s and 100 GB/s.
+LayerSample sample_of(double flops, double bytes, LayerSample::What what, double seconds) {
+  LayerSample sample;
+  sample.gpu = {"one", Bytes(1e9), FlopsPerSecond(1e12)};
+  sample.gpu.memory_bandwidth = BitsPerSecond(8 * 100e9);
+  sample.layer.name = "block";
+  sample.layer.forward = Flops(flops);
+  sample.layer.backward = Flops(2 * flops);
+  sample.layer.activation_memory = Bytes(bytes);
+  sample.what = what;
+  sample.seconds = seconds;
+  return sample;
+}
+
+}  // namespace
+
+// Times made by the formula with compute 2, memory 3 and 5, launch 0.25 s.
+TEST_CASE("the fit finds the constants that times were made with") {
+  using What = LayerSample::What;
+  std::vector<LayerSample> samples;
+  for (const double f : {1.0, 2.0})
+    for (const double m : {1.0, 4.0}) {
+      samples.push_back(sample_of(f * 1e12, m * 100e9, What::forward, 2 * f + 3 * m + 0.25));
+      samples.push_back(sample_of(f * 1e12, m * 100e9, What::backward, 4 * f + 5 * m + 0.25));
+    }
+  const Roofline fitted = fitted_roofline(samples);
+  CHECK(fitted.compute == Approx(2));
+  CHECK(fitted.memory_forward == Approx(3));
+  CHECK(fitted.memory_backward == Approx(5));
+  CHECK(fitted.launch_s == Approx(0.25));
+  CHECK(fitted.update == 0);
+  CHECK(summary(samples, fitted).mean < 1e-9);
+}
+
+// Forwards of 2 f − 0.5 s: the least squares would have a launch of −0.5 s. Without it, those of 2 c and of
+// c in the ratio 1 ÷ (2 − 0.5 ÷ f) of the relative errors.
+TEST_CASE("no constant is below 0") {
+  using What = LayerSample::What;
+  const std::vector<LayerSample> samples = {sample_of(1e12, 0, What::forward, 1.5),
+                                            sample_of(2e12, 0, What::forward, 3.5)};
+  const Roofline fitted = fitted_roofline(samples);
+  CHECK(fitted.launch_s == 0);
+  const double a = 1 / 1.5, b = 2 / 3.5;
+  CHECK(fitted.compute == Approx((a + b) / (a * a + b * b)));
+}
+
+TEST_CASE("bad constants are refused") {
+  const auto complaint = [](const std::string& text) {
+    return error_of([&] { parse_roofline(text, "r.yaml"); });
+  };
+  CHECK(complaint("version: 1\ncompute: 1\n") == "r.yaml:1:1: missing key `memory_forward`");
+  CHECK(complaint("version: 1\ncompute: 0\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1 ms\nupdate: 1\n")
+            .find("r.yaml:2:10: `compute`: ") == 0);
+  CHECK(complaint("version: 1\ncompute: 1\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1\nupdate: 1\n")
+            .find("r.yaml:5:9: `launch`: expected a time with its unit") == 0);
+}
+
+TEST_CASE("there are all the measured times of blocks") {
+  if (!has_shared_profiles()) return;
+  const auto blocks = [](const char* model, int tensor) {
+    return samples_where(measured(),
+                         [&](const LayerSample& it) {
+                           return it.model == model && it.layer.name == "block" && it.tensor == tensor;
+                         })
+        .size();
+  };
+  // Forward and backward; micro-batches of 8 did not fit in a V100 alone.
+  CHECK(blocks("OPT-350M", 1) == 2 * (3 + 4));
+  CHECK(blocks("GPT-Neo-2.7B", 1) == 2 * (3 + 4));
+  CHECK(blocks("OPT-350M", 8) == 2 * 4);
+  CHECK(blocks("gpt3-xl", 1) == 2);
+}
+
+TEST_CASE("the constants of the roofline are the fitted ones") {
+  if (!has_shared_profiles()) return;
+  const Roofline in_use = built_in_roofline(), fitted = fitted_roofline(samples_where(measured(), is_fitted));
+  CHECK(in_use.compute == Approx(fitted.compute).epsilon(0.005));
+  CHECK(in_use.memory_forward == Approx(fitted.memory_forward).epsilon(0.005));
+  CHECK(in_use.memory_backward == Approx(fitted.memory_backward).epsilon(0.005));
+  CHECK(in_use.launch_s == Approx(fitted.launch_s).epsilon(0.01));
+  CHECK(in_use.update == Approx(fitted.update).epsilon(0.005));
+}
+
+// The README has the numbers.
+TEST_CASE("estimates are within 7 % of measured times in the mean, within 40 % on a GPU left out") {
+  if (!has_shared_profiles()) return;
+  const auto fitted = samples_where(measured(), is_fitted);
+  CHECK(summary(fitted, built_in_roofline()).mean <= 0.07);
+  for (const ProfileErrors& errors : errors_by_profile(measured())) {
+    CAPTURE(errors.profile);
+    CHECK(errors.without_gpu.mean <= 0.4);
+    CHECK(errors.without_model.mean <= 0.4);
+  }
+}
+
+// What the comment of read_measured_layers says of updates: seconds × bandwidth ÷ bytes of state.
+TEST_CASE("updates take as many passes over the optimizer's state on both GPUs, for both models") {
+  if (!has_shared_profiles()) return;
+  const auto updates = samples_where(
+      measured(), [](const auto& it) { return is_fitted(it) && it.what == LayerSample::What::update; });
+  CHECK(updates.size() == 14);
+  const ErrorSummary errors = summary(updates, built_in_roofline());
+  CHECK(std::abs(errors.worst) <= 0.04);
+}
