@@ -27,12 +27,12 @@ constexpr const char* version_line = "dtfm-profile " DTFM_VERSION " (CUDA: no)";
 #endif
 
 constexpr const char* examples = R"(Examples:
-  dtfm-profile --micro-batch 1,2,4,8 -o h200.json               (times the layers on the GPU of this machine)
+  dtfm-profile --model gpt3-xl --micro-batch 1,2,4,8 -o h200.json     (times the layers on the GPU of this machine)
   dtfm-profile --estimate A100-80GB --job job.yaml --tensor 1,2 -o a100.json
   dtfm-profile --import sailor profile.json --gpu A100-40GB --job opt.yaml --precision tf32 -o a100.json
   dtfm-profile --import metis DeviceType.A100_tp*_bs*.json --gpu A100-80GB --job job.yaml -o a100.json
   dtfm-profile --import kineto run.pt.trace.json --gpu RTX-4090 --job job.yaml --micro-batch 2 --tensor 1 -o 4090.json
-  dtfm-profile a100.json                                        (checks a profile and prints it)
+  dtfm-profile a100.json                                              (checks a profile and prints it)
   dtfm-profile --list-gpus
 
 A job names its profiles by `profile: a100.json` or a list of several. Layers in a trace are found by the names that the
@@ -88,8 +88,9 @@ void add_what(CLI::App& app, ProfileOptions& options) {
   app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
   app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
   app.add_option("FILE", options.files, "what to import or check")->type_name("");
-  add(app, "--job", "FILE", "whose layers (YAML); GPT-3 XL when not given",
-      [&](const std::string& text) { options.job = text; });
+  add(app, "--model", "NAME", "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
+      [&](const std::string& text) { options.model = text; });
+  add(app, "--job", "FILE", "the same by a job (YAML)", [&](const std::string& text) { options.job = text; });
   add(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
       [&](const std::string& text) { options.gpu = gpu_name("--gpu", text); });
   add(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
@@ -139,25 +140,20 @@ Mode mode_of(const CLI::App& app) {
 
 /// An option that says nothing to the chosen mode is a mistake.
 void refuse_others(const CLI::App& app, Mode mode) {
-  struct Use {
-    const char* option;
-    std::initializer_list<Mode> modes;
-    const char* what;
+  const auto refuse = [&](std::initializer_list<const char*> options, const char* what) {
+    for (const char* option : options)
+      if (app.count(option) > 0) throw Error(option, what);
   };
-  const Use uses[] = {
-      {"FILE", {Mode::import, Mode::check}, "is for --import and --check"},
-      {"--job", {Mode::measure, Mode::estimate, Mode::import}, "is not for what is only printed"},
-      {"--gpu", {Mode::measure, Mode::import}, "is for --import and measuring"},
-      {"--precision", {Mode::measure, Mode::estimate, Mode::import}, "is not for what is only printed"},
-      {"--micro-batch", {Mode::measure, Mode::estimate, Mode::import}, "is not for what is only printed"},
-      {"--tensor", {Mode::measure, Mode::estimate, Mode::import}, "is not for what is only printed"},
-      {"--output", {Mode::measure, Mode::estimate, Mode::import}, "is not for what is only printed"}};
-  for (const Use& use : uses)
-    if (app.count(use.option) > 0 && std::find(use.modes.begin(), use.modes.end(), mode) == use.modes.end())
-      throw Error(use.option, use.what);
+  const bool only_prints = mode == Mode::check || mode == Mode::list_gpus;
+  if (only_prints)
+    refuse({"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
+           "is not for what is only printed");
+  if (only_prints || mode == Mode::estimate) refuse({"--gpu"}, "is for --import and measuring");
+  if (mode != Mode::check && mode != Mode::import) refuse({"FILE"}, "is for --import and --check");
 }
 
 void check_complete(const ProfileOptions& options) {
+  if (options.job && options.model) throw Error("--model", "cannot be given together with --job");
   const auto missing = [](const char* what) {
     return Error("", fmt::format("{} (see dtfm-profile --help)", what));
   };
@@ -165,7 +161,8 @@ void check_complete(const ProfileOptions& options) {
   if (options.mode != Mode::import) return;
   if (options.files.empty()) throw missing("FILE is missing: what to import");
   if (!options.gpu) throw missing("--gpu is missing: what was measured");
-  if (!options.job) throw missing("--job is missing: whose layers were measured");
+  if (!options.job && !options.model)
+    throw missing("--model or --job is missing: whose layers were measured");
 }
 
 int run(int argc, char** argv) {

@@ -30,10 +30,30 @@ namespace {
 
 using Mode = ProfileOptions::Mode;
 
+/// A job of nothing but a model that has a name.
+Job preset_job(const std::string& name, const std::string& precision) {
+  const std::string quoted =
+      nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = fmt::format(
+      "version: 1\nname: {}\nmodel: {{preset: {}}}\ntraining: {{global_batch: 1, precision: {}}}\n", quoted,
+      quoted, precision);
+  try {
+    return parse_job(text, "--model");
+  } catch (const Error& error) {
+    throw Error("--model",
+                std::string(error.what()).substr(error.where().size() + 2));  // no one has the file
+  }
+}
+
 /// Of the model and the precision that the times are of.
 Job job_of(const ProfileOptions& options) {
+  if (options.model) return preset_job(*options.model, options.precision.value_or("fp16"));
   Job job = options.job ? read_job(*options.job) : default_job();
-  if (options.precision) job.training.precision = *options.precision;
+  if (!options.precision || *options.precision == job.training.precision) return job;
+  if (options.mode == Mode::estimate && std::holds_alternative<LayerChain>(job.model))
+    throw Error("--precision",
+                "the job has the sizes of its layers in its own precision: set that in the job");
+  job.training.precision = *options.precision;
   return job;
 }
 
@@ -121,6 +141,7 @@ std::optional<Model> own_model(const LayerProfile& profile) {
 }  // namespace
 
 int run_profile_command(const ProfileOptions& options) {
+  const InterruptWatch watch("a profile");
   const std::vector<Gpu> catalogue = built_in_gpus();
   if (options.mode == Mode::list_gpus) {
     list_gpus(options, catalogue);

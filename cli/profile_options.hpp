@@ -15,7 +15,8 @@ struct ProfileOptions {
   Mode mode = Mode::measure;
   std::string import_format;
   std::vector<std::string> files;           // to import or check
-  std::optional<std::string> job;           // file; nothing: GPT-3 XL
+  std::optional<std::string> model;         // name of a preset
+  std::optional<std::string> job;           // file; neither: GPT-3 XL
   std::optional<std::string> gpu;           // name in the catalogue; of `estimate` and `import` always there
   std::optional<std::string> precision;     // nothing: the job's
   std::vector<int> micro_batches, tensors;  // empty: what the mode takes then

@@ -74,6 +74,9 @@ class Guard {
       fail(passed_, fmt::format("more than {} values", most_values));
   }
 
+  /// Those so far take no memory any more.
+  void forget_values() { values_ = 0; }
+
  private:
   [[noreturn]] void fail(std::size_t offset, const std::string& what) const {
     throw Error(place(file_, text_, offset), what);
@@ -105,7 +108,7 @@ class Guard {
   std::string_view text_;
   const std::size_t& passed_;
   std::vector<std::set<std::string>> keys_;  // of each open object
-  long long values_ = 0;
+  long long values_ = 0;                     // in memory
 };
 
 std::string type_in_words(const json& value) {
@@ -135,7 +138,9 @@ json parse_guarded(std::string_view text, const std::string& file, const Keep& k
                        CountingIterator{text.data() + text.size(), &passed},
                        [&](int depth, json::parse_event_t event, json& parsed) {
                          guard.see(event, parsed);
-                         return keep(depth, event, parsed);
+                         const bool is_kept = keep(depth, event, parsed);
+                         if (!is_kept) guard.forget_values();
+                         return is_kept;
                        });
   } catch (const json::exception& error) {
     throw Error(place(file, text, passed == 0 ? 0 : passed - 1), reason_of(error));

@@ -42,6 +42,27 @@ cmp "$out" v100.json || fail '--format json prints something else than -o writes
 run --estimate V100-16GB --job job.yaml --micro-batch 1,4 --tensor 2,1 -o -
 cmp "$out" v100.json || fail '-o - prints something else than the profile'
 
+# A model by its name.
+run --estimate V100-16GB --model gpt2 --precision fp32 --micro-batch 1
+expect_status 0 --model
+expect_in "$out" 'V100-16GB: layers of gpt2 in fp32, estimated'
+run --estimate V100-16GB --model gpt22
+expect_status 2 'an unknown model'
+expect_in "$err" 'dtfm-profile: --model: '
+expect_in "$err" 'did you mean `gpt2`?'
+expect_refused '--model: cannot be given together with --job' --estimate V100-16GB --model gpt2 --job job.yaml
+cat >chain.yaml <<'END'
+version: 1
+name: chain
+model: {kind: layers, layers: [{name: conv, parameters: 1e6, forward_flops: 1 GFLOP, output: 1 MB, activation_memory: 2 MB}]}
+training: {global_batch: 24}
+END
+run --estimate V100-16GB --job chain.yaml --micro-batch 1
+expect_status 0 'layers that are no transformer'
+expect_in "$out" 'conv '
+expect_refused '--precision: the job has the sizes of its layers in its own precision: set that in the job' \
+  --estimate V100-16GB --job chain.yaml --precision fp32
+
 # A profile is checked by its name alone; what is wrong is told with its place.
 run v100.json
 expect_status 0 'a profile'
@@ -98,7 +119,7 @@ expect_refused 'sailor.json: /: missing key `traceEvents`' --import kineto sailo
 # Usage.
 expect_refused "FILE is missing: what to import $help" --import sailor "${import[@]}"
 expect_refused "--gpu is missing: what was measured $help" --import sailor sailor.json --job job.yaml
-expect_refused "--job is missing: whose layers were measured $help" --import sailor sailor.json --gpu A100-40GB
+expect_refused "--model or --job is missing: whose layers were measured $help" --import sailor sailor.json --gpu A100-40GB
 expect_refused "--check takes one FILE $help" v100.json v100.json
 expect_refused "--check takes one FILE $help" --check
 expect_refused '--list-gpus: cannot be given together with --estimate' --estimate T4 --list-gpus
@@ -118,8 +139,10 @@ expect_refused './job.yaml: cannot write: it is an input' --estimate V100-16GB -
 expect_refused 'sailor.json: cannot write: it is an input' --import sailor sailor.json "${import[@]}" -o sailor.json
 
 # Without a GPU, what to do instead.
-if ((!cuda)); then
-  expect_refused 'nothing can be measured, for this program was built without CUDA: estimate its times (--estimate GPU) or import them (--import FORMAT FILE)' \
+if [[ ! -e /dev/nvidia0 && ! -e /dev/dxg ]]; then
+  why='there is no GPU here, or no driver for it'
+  ((cuda)) || why='this program was built without CUDA'
+  expect_refused "nothing can be measured, for $why: estimate its times (--estimate GPU) or import them (--import FORMAT FILE)" \
     -o measured.json
 fi
 finish
