@@ -1,5 +1,6 @@
 // dtfm-profile without its command line: one of five sources, then a table and a profile file out.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string_view>
 
@@ -118,7 +119,7 @@ LayerProfile estimated(const ProfileOptions& options, const Job& job, std::span<
 void put_out(const ProfileOptions& options, const ProfileSummary& summary) {
   const std::string json = json_text(profile_json(summary.profile));
   if (options.output) {
-    const InterruptHold hold;
+    const InterruptHold hold(must_be_whole(std::array{*options.output}));
     write_whole_file(*options.output, json);
     if (is_stdout(*options.output)) return;
   }
