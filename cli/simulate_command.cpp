@@ -170,7 +170,7 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   for (const auto& more :
        {batch_notes(input.plan, input.problem.job),
         LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline, {input.plan.tensor})
-            .notes()})
+            .notes(pipeline_major(input.plan))})
     notes.insert(notes.end(), more.begin(), more.end());
   if (options.samples && !is_random(input.scenario))
     notes.push_back(fmt::format(

@@ -97,6 +97,24 @@ __device__ void probabilities(float (&s)[queries / 8][4], float (&dp)[queries / 
     }
 }
 
+/// What the queries at hand add to the gradients of the warp's keys and values; leaves its rows of ds in
+/// their tile.
+template <class T, int D, int warps, int queries>
+__device__ void add_key_gradients(const Tiles<T, D, warps, queries>& tiles, float (&dk)[D / 8][4],
+                                  float (&dv)[D / 8][4], int first_row, float scale, bool masked,
+                                  int key_minus_query, int keys_left, bool causal) {
+  float s[queries / 8][4], ds[queries / 8][4];
+  multiply_rows<D, queries>(s, tiles.k, first_row, tiles.q);
+  multiply_rows<D, queries>(ds, tiles.v, first_row, tiles.dout);
+  probabilities<queries>(s, ds, tiles.log_sums, tiles.deltas, scale, masked, key_minus_query, keys_left,
+                         causal);
+  add_product<D, queries>(dv, s, tiles.dout);
+  const LanePlace at = lane_place();
+#pragma unroll
+  for (int j = 0; j < queries / 8; ++j) store_fragment(tiles.ds, at, first_row, 8 * j, ds[j], 1, 1);
+  add_product<D, queries>(dk, ds, tiles.q);
+}
+
 /// The warp's part of ds transposed (queries × keys) · k, added to the queries' gradient, a row per token.
 template <class T, int D, int warps, int queries>
 __device__ void add_query_gradient(const Tiles<T, D, warps, queries>& tiles, float* dq, int stride,
@@ -195,17 +213,9 @@ __global__ void __launch_bounds__(warps* warp_size) attention_backward_kernel(Ar
     const int head = first_head + step / tiles_of_head, query = (first_tile + step % tiles_of_head) * queries;
     wait_copies<0>();
     __syncthreads();  // queries, dout and sums are there, and the last ds is done with
-    float s[queries / 8][4], ds[queries / 8][4];
-    multiply_rows<D, queries>(s, tiles.k, first_row, tiles.q);
-    multiply_rows<D, queries>(ds, tiles.v, first_row, tiles.dout);
     const bool masked = first_key + S::keys > n || (in.shape.causal && first_key + S::keys > query + 1);
-    probabilities<queries>(s, ds, tiles.log_sums, tiles.deltas, scale_log2, masked,
-                           first_key + first_row - query, n - first_key - first_row, in.shape.causal);
-    add_product<D, queries>(dv, s, tiles.dout);
-    const LanePlace at = lane_place();
-#pragma unroll
-    for (int j = 0; j < queries / 8; ++j) store_fragment(tiles.ds, at, first_row, 8 * j, ds[j], 1, 1);
-    add_product<D, queries>(dk, ds, tiles.q);
+    add_key_gradients(tiles, dk, dv, first_row, scale_log2, masked, first_key + first_row - query,
+                      n - first_key - first_row, in.shape.causal);
     __syncthreads();  // ds is there, queries and dout are done with
     if (step + 1 < steps) start(step + 1);
     const FloatPair sums = step + 1 < steps ? sums_of(step + 1) : FloatPair{INFINITY, 0};

@@ -65,6 +65,21 @@ __global__ void __launch_bounds__(max_threads) forward(NormForward<T> in) {
   in.rstd[block_index()] = rstd;
 }
 
+/// A block's sums of the parameters' gradients, a row of the workspace for each of the two.
+template <class T, int packs>
+__device__ void write_parts(const NormBackward<T>& in, const Floats<T> (&weight_sum)[packs],
+                            const Floats<T> (&bias_sum)[packs]) {
+  float* weight_part = in.workspace + static_cast<std::int64_t>(block_index()) * in.columns;
+  float* bias_part = weight_part + static_cast<std::int64_t>(block_count()) * in.columns;
+#pragma unroll
+  for (int p = 0; p < packs; ++p) {
+    const int column = (p * thread_count() + thread_index()) * pack_size<T>;
+    if (column >= in.columns) continue;
+    store_floats<T>(weight_part + column, weight_sum[p]);
+    if (in.bias_gradient != nullptr) store_floats<T>(bias_part + column, bias_sum[p]);
+  }
+}
+
 /// With h = (x − mean)·rstd and g = dy·weight:  dx = rstd·(g − Σg/c − h·Σ(g·h)/c), without Σg/c for RMS norm;
 /// dweight = Σ over rows dy·h, dbias = Σ over rows dy. A block keeps the latter in registers over all of its
 /// rows.
@@ -123,15 +138,7 @@ __global__ void __launch_bounds__(max_threads) backward(NormBackward<T> in) {
       store_pack(in.dx + row + column, dx);
     }
   }
-  float* weight_part = in.workspace + static_cast<std::int64_t>(block_index()) * in.columns;
-  float* bias_part = weight_part + static_cast<std::int64_t>(block_count()) * in.columns;
-#pragma unroll
-  for (int p = 0; p < packs; ++p) {
-    const int column = (p * thread_count() + thread_index()) * n;
-    if (column >= in.columns) continue;
-    store_floats<T>(weight_part + column, weight_sum[p]);
-    if (in.bias_gradient != nullptr) store_floats<T>(bias_part + column, bias_sum[p]);
-  }
+  write_parts<T, packs>(in, weight_sum, bias_sum);
 }
 
 /// Enough threads in a multiprocessor that bytes are on their way while some wait at a barrier, and not more:

@@ -12,16 +12,29 @@
 namespace dtfm {
 namespace {
 
-Error missing(const LayerProfile& profile, std::string_view kind) {
-  std::set<std::string> kinds;
+Error missing(const LayerProfile& profile, std::string_view kind, int tensor) {
+  std::set<std::string> has;
   for (const ProfileRow& row : profile.rows)
-    if (row.tensor == 1) kinds.insert(row.kind);
-  return Error("", fmt::format("the profile of GPU {} has no layer `{}` for tensor degree 1; it has {}",
-                               profile.gpu, kind, fmt::join(kinds, ", ")));
+    has.insert(row.tensor == 1 ? row.kind : fmt::format("{} at degree {}", row.kind, row.tensor));
+  return Error("",
+               fmt::format("the profile of GPU {} has no layer `{}` for a tensor degree up to {}; it has {}",
+                           profile.gpu, kind, tensor, fmt::join(has, ", ")));
 }
 
-ProfiledTime divided(ProfiledTime time, int tensor) {
-  return {time.forward_s / tensor, time.backward_s / tensor, time.update_s / tensor, true};
+/// Rows of the kind at the largest degree up to `tensor` that was measured; by micro-batch.
+std::vector<const ProfileRow*> nearest_rows(const LayerProfile& profile, std::string_view kind, int tensor) {
+  std::vector<const ProfileRow*> rows;
+  for (const ProfileRow& row : profile.rows) {
+    if (row.kind != kind || row.tensor > tensor) continue;
+    if (!rows.empty() && row.tensor < rows.back()->tensor) continue;
+    if (!rows.empty() && row.tensor > rows.back()->tensor) rows.clear();
+    rows.push_back(&row);
+  }
+  if (rows.empty()) throw missing(profile, kind, tensor);
+  DTFM_ASSERT(std::is_sorted(rows.begin(), rows.end(), [](const ProfileRow* a, const ProfileRow* b) {
+    return a->micro_batch <= b->micro_batch;
+  }));
+  return rows;
 }
 
 /// On the line through two points.
@@ -51,29 +64,26 @@ std::string_view name_of(LayerProfile::Source source) {
 }
 
 ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, int micro_batch, int tensor) {
-  std::vector<const ProfileRow*> rows;
-  for (const ProfileRow& row : profile.rows)
-    if (row.kind == kind && row.tensor == tensor) rows.push_back(&row);
-  if (rows.empty() && tensor != 1) return divided(profiled_time(profile, kind, micro_batch, 1), tensor);
-  if (rows.empty()) throw missing(profile, kind);
-  DTFM_ASSERT(std::is_sorted(rows.begin(), rows.end(), [](const ProfileRow* a, const ProfileRow* b) {
-    return a->micro_batch <= b->micro_batch;
-  }));
+  const std::vector<const ProfileRow*> rows = nearest_rows(profile, kind, tensor);
+  const ProfileRow &first = *rows.front(), &last = *rows.back();
+  const double divided = static_cast<double>(first.tensor) / tensor;
   ProfiledTime time;
-  time.update_s = rows.front()->update.median_s;
-  time.extrapolated = micro_batch < rows.front()->micro_batch || micro_batch > rows.back()->micro_batch;
-  if (rows.size() == 1) {
-    const double share = static_cast<double>(micro_batch) / rows.front()->micro_batch;
-    time.forward_s = rows.front()->forward.median_s * share;
-    time.backward_s = rows.front()->backward.median_s * share;
+  time.update_s = first.update.median_s * divided;
+  time.extrapolated =
+      first.tensor != tensor || micro_batch < first.micro_batch || micro_batch > last.micro_batch;
+  if (rows.size() == 1 || micro_batch < first.micro_batch) {
+    const double share = divided * micro_batch / first.micro_batch;
+    time.forward_s = first.forward.median_s * share;
+    time.backward_s = first.backward.median_s * share;
     return time;
   }
   std::size_t above = 1;
   while (above + 1 < rows.size() && rows[above]->micro_batch < micro_batch) ++above;
   const ProfileRow &a = *rows[above - 1], &b = *rows[above];
-  time.forward_s = on_line(a.micro_batch, a.forward.median_s, b.micro_batch, b.forward.median_s, micro_batch);
+  time.forward_s =
+      divided * on_line(a.micro_batch, a.forward.median_s, b.micro_batch, b.forward.median_s, micro_batch);
   time.backward_s =
-      on_line(a.micro_batch, a.backward.median_s, b.micro_batch, b.backward.median_s, micro_batch);
+      divided * on_line(a.micro_batch, a.backward.median_s, b.micro_batch, b.backward.median_s, micro_batch);
   return time;
 }
 

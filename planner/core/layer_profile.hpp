@@ -56,10 +56,10 @@ struct ProfiledTime {
   bool extrapolated = false;
 };
 
-/// Between two measured sizes on the line through them; beyond them on the line through the last two, never
-/// below 0, and in proportion to the size where there is only one. A tensor degree that was not measured has
-/// the times of degree 1, divided by it. Throws Error where the profile does not have the kind, saying what
-/// it has.
+/// Between two measured sizes on the line through them; above them on the line through the last two, never
+/// below 0; below them, and where there is only one, in proportion to the size. A tensor degree that was not
+/// measured has the times of the largest smaller one, divided by the ratio. Throws Error where the profile
+/// has no such kind, saying what it has.
 ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, int micro_batch, int tensor);
 
 }  // namespace dtfm

@@ -1,6 +1,7 @@
 #include "planner/core/layer_times.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +18,22 @@ bool same_layers(Transformer a, Transformer b) {
   return a == b;
 }
 
+/// Whether the sizes of the model can be compared.
+bool is_checked(const LayerProfile& profile, const Job& job) {
+  return profile.shape && std::holds_alternative<Transformer>(job.model);
+}
+
+/// A profile knows layers by their names alone.
+void check_names(const LayerProfile& profile, const LayerKinds& kinds) {
+  std::set<std::string> names;
+  for (const Layer& kind : kinds.kinds)
+    if (!names.insert(kind.name).second)
+      throw Error("",
+                  fmt::format("the model has different layers of the name `{}`, which the profile of GPU {} "
+                              "cannot tell apart; give them names of their own",
+                              kind.name, profile.gpu));
+}
+
 void check_fits(const LayerProfile& profile, const Job& job) {
   const auto complaint = [&](const std::string& what) {
     return Error("", fmt::format("the profile of GPU {} ({}) is not of this job: {}", profile.gpu,
@@ -25,8 +42,7 @@ void check_fits(const LayerProfile& profile, const Job& job) {
   if (profile.precision != job.training.precision)
     throw complaint(
         fmt::format("it is of precision {}, the job of {}", profile.precision, job.training.precision));
-  const auto* model = std::get_if<Transformer>(&job.model);
-  if (model && profile.shape && !same_layers(*model, *profile.shape))
+  if (is_checked(profile, job) && !same_layers(std::get<Transformer>(job.model), *profile.shape))
     throw complaint("its transformer has other sizes");
 }
 
@@ -50,25 +66,41 @@ LayerTimes::LayerTimes(const Job& job, const Topology& topology, const Roofline&
     : job_(job),
       topology_(topology),
       kinds_(layer_kinds(job.model, bytes_per_number(job.training))),
-      tensors_(std::move(tensors)) {
-  for (const LayerProfile& profile : job.profiles) check_fits(profile, job);
+      tensors_(std::move(tensors)),
+      times_(topology.gpus.size()) {
   std::vector<bool> is_used(topology.gpus.size());
   for (const Device& device : topology.devices)
     if (device.gpu >= 0) is_used[at(device.gpu)] = true;
-  times_.resize(topology.gpus.size());
   for (std::size_t gpu = 0; gpu < topology.gpus.size(); ++gpu) {
     if (!is_used[gpu]) continue;
-    for (const int tensor : tensors_) {
-      times_[gpu].push_back(times_on(topology.gpus[gpu], tensor, roofline));
-      if (times_[gpu].back().is_extrapolated)
-        notes_.push_back(fmt::format(
-            "times on GPU {} are extrapolated: its profile is not of micro-batch {} at tensor degree {}",
-            topology.gpus[gpu].name, job.training.micro_batch, tensor));
+    if (const LayerProfile* profile = profile_of(job, topology.gpus[gpu])) {
+      check_fits(*profile, job);
+      check_names(*profile, kinds_);
     }
-    if (!profile_of(job, topology.gpus[gpu]) && !job.efficiency)
-      notes_.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it",
-                                   topology.gpus[gpu].name));
+    for (const int tensor : tensors_) times_[gpu].push_back(times_on(topology.gpus[gpu], tensor, roofline));
   }
+}
+
+std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
+  std::set<int> gpus;
+  for (const int device : devices)
+    if (const int gpu = topology_.devices[at(device)].gpu; gpu >= 0) gpus.insert(gpu);
+  std::vector<std::string> notes;
+  for (const int gpu : gpus) {
+    const std::string& name = topology_.gpus[at(gpu)].name;
+    const LayerProfile* profile = profile_of(job_, topology_.gpus[at(gpu)]);
+    if (!profile && !job_.efficiency)
+      notes.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it", name));
+    if (profile && !is_checked(*profile, job_) && profile->model != job_.name)
+      notes.push_back(fmt::format("the profile of GPU {} is of model {}; it is taken to be that of job {}",
+                                  name, profile->model, job_.name));
+    for (std::size_t degree = 0; degree < tensors_.size(); ++degree)
+      if (times_[at(gpu)][degree].is_extrapolated)
+        notes.push_back(fmt::format(
+            "times on GPU {} are extrapolated: its profile is not of micro-batch {} at tensor degree {}",
+            name, job_.training.micro_batch, tensors_[degree]));
+  }
+  return notes;
 }
 
 LayerTimes::Times LayerTimes::times_on(const Gpu& gpu, int tensor, const Roofline& roofline) const {

@@ -1,6 +1,7 @@
 // Seconds that a layer of the job takes on a device: the one place where profiles and estimates become times.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,18 +21,19 @@ struct LayerTime {
 /// roofline).
 class LayerTimes {
  public:
-  /// `tensors`: the degrees that will be asked for. Throws Error for a profile of another model or precision.
+  /// `tensors`: the degrees that will be asked for. Throws Error for a profile that is of another precision
+  /// or of a transformer of other sizes, or that cannot tell the layers apart.
   LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline, std::vector<int> tensors);
 
   /// Layer of the chain on `device` (index into Topology::devices), one of `tensor` that share it.
-  /// Recomputation `full` adds the forward of all kinds but the head to the backward, `selective` the
-  /// attention core's share of it. Throws Error where the time cannot be known: no GPU given, no profile of
-  /// it and no peak, or a profile without the layer.
+  /// Recomputation `full` adds the forward of all kinds that compute, but the head, to the backward,
+  /// `selective` the attention core's share of it. Throws Error where the time cannot be known: no GPU given,
+  /// no profile of it and no peak, or a profile without the layer.
   LayerTime of(int layer, int device, int tensor) const;
 
-  /// What a reader of the numbers should know: GPUs with neither profile nor efficiency, micro-batch sizes
-  /// outside the measured ones.
-  const std::vector<std::string>& notes() const { return notes_; }
+  /// What a reader of the numbers on these devices should know: GPUs with neither profile nor efficiency,
+  /// profiles that may be of another model, times outside of what was measured.
+  std::vector<std::string> notes(std::span<const int> devices) const;
 
  private:
   /// Of all layers of one GPU at one tensor degree; an empty list and the reason where they cannot be known.
@@ -47,7 +49,6 @@ class LayerTimes {
   LayerKinds kinds_;
   std::vector<int> tensors_;
   std::vector<std::vector<Times>> times_;  // [GPU][index of the tensor degree]
-  std::vector<std::string> notes_;
 };
 
 }  // namespace dtfm

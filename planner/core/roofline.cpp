@@ -22,12 +22,18 @@ Work work_of(const Layer& kind, const Training& training, int micro_batch, int t
           parameters * parameter_bytes(training).held};
 }
 
+/// What a catalogue must give for `peak_of`.
+std::string_view peak_keys(std::string_view precision) {
+  if (precision == "fp16") return "`peak`";
+  if (precision == "bf16") return "`peak_fp32`, nor `peak` with the `peak_tf32` that goes with bf16";
+  return precision == "tf32" ? "`peak_tf32` or `peak_fp32`" : "`peak_fp32`";
+}
+
 double peak_or_error(const Gpu& gpu, const Training& training) {
   const auto peak = peak_of(gpu, training.precision);
   if (!peak)
-    throw Error(
-        "", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no peak for {}",
-                        gpu.name, training.precision));
+    throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no {}",
+                                gpu.name, peak_keys(training.precision)));
   return peak->value();
 }
 

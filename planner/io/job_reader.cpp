@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/model_reader.hpp"
 #include "planner/io/named_file.hpp"
@@ -133,6 +134,7 @@ void read_profile_entry(const YamlValue& value, const FileReader& open, Job& job
 void read_profiles(const YamlValue& value, const FileReader& open, Job& job) {
   if (!value.is_list()) return read_profile_entry(value, open, job);
   const auto entries = value.list();
+  if (entries.empty()) throw value.value_error("must not be empty");
   if (entries.size() > most_profiles)
     throw value.value_error(fmt::format("more than {} profiles", most_profiles));
   for (const YamlValue& entry : entries) read_profile_entry(entry, open, job);
@@ -172,7 +174,8 @@ Job parse_job(std::string text, std::string file) {
 }
 
 Job default_job() {
-  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml", [](const YamlValue&) {
+  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml", [](const YamlValue& name) {
+    DTFM_ASSERT(name.text() == "profiles/v100.json");
     return NamedFile{"configs/profiles/v100.json", std::string(v100_json)};
   });
 }

@@ -14,10 +14,9 @@
 namespace dtfm {
 namespace {
 
-constexpr std::size_t most_operators =
-    50'000;                               // as many layers in a job are within the limits of YamlDocument
-constexpr std::size_t longest_name = 60;  // two of them make the name of a layer
-constexpr double most_parameters = 1e18;  // of all together, as of one layer in a job
+constexpr std::size_t most_operators = 50'000;  // a job with as many layers can be read by YamlDocument
+constexpr std::size_t longest_name = 60;        // two of them make the name of a layer
+constexpr double most_parameters = 1e18;        // of all together, as of one layer in a job
 
 using Numbers = std::map<std::string, int>;  // of the operators, by their names
 

@@ -49,8 +49,7 @@ Bounds bounds_of(const KnownConstants& known) {
 }
 
 /// Where the fit begins: little of the network's time by messages, much of it, and machines far off.
-const std::array<SimConstants, 3> starts = {
-    {{0.3, 1e-3, 0.9, 0.5}, {0.4, 1e-2, 0.99, 0.5}, {0.7, 1e-4, 0.6, 2}}};
+const std::array<SimConstants, 3> starts = {{{1, 1e-3, 0.9, 0.5}, {0.5, 1e-2, 0.99, 0.5}, {2, 1e-4, 0.6, 2}}};
 
 Eigen::VectorXd errors_at(std::span<const MeasuredRun> runs, const Vector& x, int threads) {
   const std::vector<double> errors = relative_errors(runs, to_constants(x), threads);

@@ -47,8 +47,6 @@ class LoadModel {
   double backward_s(const Stage& stage, int layer) const;
   /// That a replica exchanges of one layer's gradients; `tied` with the first layer's copy, if it has one.
   double gradient_bytes(int layer, bool tied) const;
-  /// See LayerTimes.
-  const std::vector<std::string>& notes() const { return times_.notes(); }
   int layers() const { return static_cast<int>(chain_.size()); }
 
  private:

@@ -37,16 +37,23 @@ TEST_CASE("times beyond what was measured say so") {
   CHECK(profiled_time(profile(), "head", 4, 1).forward_s == 12);
   CHECK(profiled_time(profile(), "head", 4, 1).extrapolated);
   CHECK(profiled_time(profile(), "head", 1, 1).backward_s == 6);
-  // Degree 4 was not measured: a quarter of degree 1.
+  // Below the smallest of several sizes too: not on the line from 1 at 4 and 3 at 8, which is below 0 there.
+  LayerProfile large = profile();
+  large.rows = {row("block", 4, 1, 1), row("block", 8, 1, 3)};
+  CHECK(profiled_time(large, "block", 1, 1).forward_s == 0.25);
+  CHECK(profiled_time(large, "block", 1, 1).extrapolated);
+  // Degree 2 was measured at micro-batch 1 alone, degree 4 not at all: half of degree 2.
   CHECK(profiled_time(profile(), "block", 2, 2).forward_s == 4);
-  CHECK(profiled_time(profile(), "block", 2, 4).forward_s == 1);
-  CHECK(profiled_time(profile(), "block", 2, 4).update_s == 0.125);
+  CHECK(profiled_time(profile(), "block", 2, 4).forward_s == 2);
+  CHECK(profiled_time(profile(), "block", 2, 4).update_s == 0.25);
   CHECK(profiled_time(profile(), "block", 2, 4).extrapolated);
 }
 
 TEST_CASE("a layer that the profile does not have is an error") {
   CHECK(error_of([] { profiled_time(profile(), "blok", 1, 1); }) ==
-        "the profile of GPU one has no layer `blok` for tensor degree 1; it has block, head");
+        "the profile of GPU one has no layer `blok` for a tensor degree up to 1; it has block, block at "
+        "degree 2, "
+        "head");
 }
 
 TEST_CASE("a timing is the median and the distance of the 10th and 90th percentile") {

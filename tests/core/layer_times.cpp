@@ -19,6 +19,8 @@ Job tiny_job(const std::string& recompute) {
   return job;
 }
 
+const std::vector<int> all = {0, 1};
+
 constexpr double forward_flops = 24 * 16 * 64 + 4 * 256 * 8, attention_flops = 4 * 256 * 8,
                  head_flops = 2 * 16 * 8 * 100;
 
@@ -40,6 +42,7 @@ LayerProfile measured() {
   LayerProfile profile;
   profile.gpu = "one";
   profile.precision = "fp16";
+  profile.model = "tiny";
   profile.rows = {{"embedding", 2, 1, {0.25}, {0.5}, {8}, {}, {}},
                   {"block", 2, 1, {1}, {2}, {16}, {}, {}},
                   {"head", 2, 1, {4}, {6}, {32}, {}, {}}};
@@ -58,7 +61,7 @@ TEST_CASE("a profile of the GPU gives the times, kind by kind") {
   CHECK(times.of(2, 0, 1).forward_s == 5);
   CHECK(times.of(2, 0, 1).update_s == 48);
   CHECK(times.of(2, 1, 1).backward_s == 16);  // a device of half the speed
-  CHECK(times.notes().empty());
+  CHECK(times.notes(all).empty());
 }
 
 TEST_CASE("what is computed again is added to the backward") {
@@ -94,7 +97,7 @@ TEST_CASE("without a profile, times are those of the roofline") {
   const double head_traffic = (2 * (4 * 16 * 8 + 4 * 16 * 100) + 2 * 816) / 100e9;
   CHECK(times.of(2, 0, 1).backward_s - times.of(1, 0, 1).backward_s ==
         Approx(1.5 * 2 * 2 * head_flops / 1e12 + 3 * head_traffic + 1e-6));
-  CHECK(times.notes() ==
+  CHECK(times.notes(all) ==
         std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
 }
 
@@ -131,7 +134,7 @@ TEST_CASE("times beyond the profile are noted") {
   const Topology topology = one_gpu();
   const LayerTimes times(job, topology, {}, {1});
   CHECK(times.of(1, 0, 1).forward_s == 2);
-  CHECK(times.notes() ==
+  CHECK(times.notes(all) ==
         std::vector<std::string>{
             "times on GPU one are extrapolated: its profile is not of micro-batch 4 at tensor degree 1"});
 }
@@ -142,7 +145,7 @@ TEST_CASE("a profile of another model or precision is refused, and times that ca
   Topology topology = one_gpu();
   job.profiles[0].precision = "bf16";
   CHECK(error_of([&] { LayerTimes(job, topology, {}, {1}); }) ==
-        "the profile of GPU one () is not of this job: it is of precision bf16, the job of fp16");
+        "the profile of GPU one (tiny) is not of this job: it is of precision bf16, the job of fp16");
   job.profiles[0].precision = "fp16";
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
   CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}); }),
@@ -160,4 +163,35 @@ TEST_CASE("a profile of another model or precision is refused, and times that ca
   topology.devices[0].gpu = -1;
   CHECK(error_of([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }) ==
         "the speed of device d is not known: the topology gives it no `gpu`");
+}
+
+TEST_CASE("a profile of unlike layers knows them by their names") {
+  Job job = tiny_job("none");
+  Layer wide, narrow;
+  wide.name = narrow.name = "layer";
+  wide.forward = Flops(2);
+  narrow.forward = Flops(1);
+  job.model = LayerChain{1, {wide, narrow, wide}};
+  LayerProfile profile = measured();
+  profile.model = "resnet";
+  profile.rows = {{"layer", 2, 1, {1}, {2}, {}, {}, {}}, {"narrow", 2, 1, {4}, {8}, {}, {}, {}}};
+  job.profiles = {profile};
+  Topology topology = one_gpu();
+  CHECK(error_of([&] { LayerTimes(job, topology, {}, {1}); }) ==
+        "the model has different layers of the name `layer`, which the profile of GPU one cannot tell apart; "
+        "give "
+        "them names of their own");
+  narrow.name = "narrow";
+  job.model = LayerChain{1, {wide, narrow, wide}};
+  const LayerTimes times(job, topology, {}, {1});
+  CHECK(times.of(1, 0, 1).forward_s == 4);
+  CHECK(times.of(2, 0, 1).forward_s == 1);
+  CHECK(times.notes(all) ==
+        std::vector<std::string>{"the profile of GPU one is of model resnet; it is taken to be that of "
+                                 "job tiny"});
+  // That of a GPU which no device has is not looked at.
+  job.profiles[0].precision = "bf16";
+  job.profiles[0].gpu = "another";
+  CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==
+        std::vector<std::string>{"times on GPU one are estimates: the job has no profile of it"});
 }

@@ -126,6 +126,19 @@ TEST_CASE("volumes follow precision, compression and the split of the batch") {
   CHECK(comm_volumes(job, 2, 4).gradient.value() == 2 * 2672 * 0.5);
 }
 
+// Megatron's adam-18 and adam-20 and DT-FM's sgd-12 exchange fp32 gradients, the others those of the
+// precision.
+TEST_CASE("gradients have the bytes that the optimizer exchanges") {
+  for (const auto& [optimizer, bytes] :
+       {std::pair("adam-16", 2), std::pair("adam-18", 4), std::pair("adam-20", 4), std::pair("sgd-12", 4),
+        std::pair("sgd-8", 2), std::pair("host-offload", 2)}) {
+    CAPTURE(optimizer);
+    Job job = tiny_job();
+    job.training.optimizer = optimizer;
+    CHECK(comm_volumes(job, 2, 2).gradient.value() == bytes * 2672);
+  }
+}
+
 TEST_CASE("volumes that the job gives win, whatever the stages, the replicas and the compression are") {
   Job job = tiny_job();
   job.comm_cost = CommVolumes{Bytes(123), Bytes(45)};

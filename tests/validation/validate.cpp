@@ -1,5 +1,6 @@
 // Prints measured and simulated iteration times, and measured and estimated times of layers.
 #include <cstdio>
+#include <filesystem>
 
 #include <fmt/core.h>
 #include <omp.h>
@@ -82,6 +83,10 @@ void print_others(const std::vector<LayerSample>& samples, const Roofline& roofl
 }
 
 void validate_roofline(const std::string& configs, const std::string& data) {
+  if (!std::filesystem::exists(data)) {
+    fmt::print("\nroofline: skipped, for there are no profiles of layers in {}\n", data);
+    return;
+  }
   const std::vector<LayerSample> samples = read_measured_layers(configs, data);
   const std::vector<LayerSample> fitted = samples_where(samples, is_fitted);
   const Roofline in_use = built_in_roofline();
