@@ -60,6 +60,9 @@ END
 run --estimate V100-16GB --job chain.yaml --micro-batch 1
 expect_status 0 'layers that are no transformer'
 expect_in "$out" 'conv '
+sed 's/\[{name: conv.*}\]/[{name: conv, parameters: 1, forward_flops: 1 FLOP, output: 1 B, activation_memory: 1 B}, {name: conv, parameters: 2, forward_flops: 1 FLOP, output: 1 B, activation_memory: 1 B}]/' chain.yaml >twins.yaml
+expect_refused 'job chain: it has different layers of the name `conv`, which a profile cannot tell apart; give them names of their own' \
+  --estimate V100-16GB --job twins.yaml
 expect_refused '--precision: the job has the sizes of its layers in its own precision: set that in the job' \
   --estimate V100-16GB --job chain.yaml --precision fp32
 
