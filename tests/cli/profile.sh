@@ -131,7 +131,7 @@ expect_refused '--output: is not for what is only printed' v100.json -o copy.jso
 expect_refused "unexpected argument \`--estimat\`; did you mean \`--estimate\`? $help" --estimat T4
 expect_refused '--precision: expected fp16, bf16, tf32 or fp32; found `fp8`' --estimate T4 --precision fp8
 expect_refused '--format: expected text or json; found `xml`' --estimate T4 --format xml
-for list in 0 -1 '' 1, ,1 1,x 1000001; do
+for list in 0 -1 '' '1,' ',1' '1,x' 1000001; do
   run --estimate T4 --micro-batch "$list"
   expect_status 2 "--micro-batch $list"
   expect_in "$err" 'dtfm-profile: --micro-batch: expected a whole number from 1 to 1000000; found'
