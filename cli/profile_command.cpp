@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -56,6 +57,17 @@ Job job_of(const ProfileOptions& options) {
                 "the job has the sizes of its layers in its own precision: set that in the job");
   job.training.precision = *options.precision;
   return job;
+}
+
+/// A profile tells layers apart by their names.
+void check_names(const Job& job) {
+  std::set<std::string> names;
+  for (const Layer& kind : layer_kinds(job.model, bytes_per_number(job.training)).kinds)
+    if (!names.insert(kind.name).second)
+      throw Error("job " + job.name,
+                  fmt::format("it has different layers of the name {}, which a profile cannot "
+                              "tell apart; give them names of their own",
+                              in_quotes(kind.name)));
 }
 
 std::vector<int> or_else(const std::vector<int>& given, std::vector<int> otherwise) {
@@ -157,6 +169,7 @@ int run_profile_command(const ProfileOptions& options) {
   inputs.push_back(options.job.value_or(""));
   check_outputs(inputs, std::vector{options.output.value_or("")});
   const Job job = job_of(options);
+  check_names(job);
   const LayerProfile profile = options.mode == Mode::estimate ? estimated(options, job, catalogue)
                                : options.mode == Mode::import ? imported(options, job)
                                                               : measured(options, job, catalogue);

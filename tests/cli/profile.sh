@@ -60,6 +60,9 @@ END
 run --estimate V100-16GB --job chain.yaml --micro-batch 1
 expect_status 0 'layers that are no transformer'
 expect_in "$out" 'conv '
+sed 's/\[{name: conv.*}\]/[{name: conv, parameters: 1, forward_flops: 1 FLOP, output: 1 B, activation_memory: 1 B}, {name: conv, parameters: 2, forward_flops: 1 FLOP, output: 1 B, activation_memory: 1 B}]/' chain.yaml >twins.yaml
+expect_refused 'job chain: it has different layers of the name `conv`, which a profile cannot tell apart; give them names of their own' \
+  --estimate V100-16GB --job twins.yaml
 expect_refused '--precision: the job has the sizes of its layers in its own precision: set that in the job' \
   --estimate V100-16GB --job chain.yaml --precision fp32
 
@@ -128,7 +131,7 @@ expect_refused '--output: is not for what is only printed' v100.json -o copy.jso
 expect_refused "unexpected argument \`--estimat\`; did you mean \`--estimate\`? $help" --estimat T4
 expect_refused '--precision: expected fp16, bf16, tf32 or fp32; found `fp8`' --estimate T4 --precision fp8
 expect_refused '--format: expected text or json; found `xml`' --estimate T4 --format xml
-for list in 0 -1 '' 1, ,1 1,x 1000001; do
+for list in 0 -1 '' '1,' ',1' '1,x' 1000001; do
   run --estimate T4 --micro-batch "$list"
   expect_status 2 "--micro-batch $list"
   expect_in "$err" 'dtfm-profile: --micro-batch: expected a whole number from 1 to 1000000; found'
