@@ -177,8 +177,7 @@ TEST_CASE("a speed that cannot be known is an error") {
   const Job job = tiny_transformer("none");
   CHECK(error_of([&] {
           stage_load(job, topology, {{0, 1}, {0}});
-        }) ==
-        "device s0/0: times on GPU one cannot be estimated: its entry in the catalogue has no peak for fp16");
+        }) == "device s0/0: times on GPU one cannot be estimated: its entry in the catalogue has no `peak`");
   topology.devices[0].gpu = -1;
   CHECK(error_of([&] {
           stage_load(job, topology, {{0, 1}, {0}});
