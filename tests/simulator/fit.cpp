@@ -61,8 +61,8 @@ TEST_CASE("where a constant lies on its bound, the others still have the least s
     for (const double message : {0.9, 1.0, 1.1})
       for (const double network : {0.97, 1.0})
         for (const double iteration : {0.95, 1.0, 1.05}) {
-          const SimConstants other{best.compute_scale * compute, best.message_overhead_s * message,
-                                   network, best.iteration_overhead_s * iteration};
+          const SimConstants other{best.compute_scale * compute, best.message_overhead_s * message, network,
+                                   best.iteration_overhead_s * iteration};
           CAPTURE(compute, message, network, iteration);
           CHECK(squares(other) >= least * (1 - 1e-3));
         }
