@@ -92,7 +92,8 @@ LayerProfile empty_profile(const MeasureRequest& request, const kernels::DeviceS
   profile.precision = request.job.training.precision;
   profile.model = request.job.name;
   profile.shape = std::get<Transformer>(request.job.model);
-  profile.shape->layers = 0;  // as it is read
+  profile.shape->layers = 0;              // as it is read
+  profile.shape->flash_attention = true;  // the kernels keep no scores
   const int version = device.cuda_runtime_version;
   if (version > 0)
     profile.software.emplace_back("cuda", fmt::format("{}.{}", version / 1000, version % 1000 / 10));

@@ -12,9 +12,19 @@
 namespace dtfm {
 namespace {
 
-bool same_layers(Transformer a, Transformer b) {
-  a.layers = b.layers = 0;
-  a.positions = b.positions = 0;  // they cost parameters, not time
+/// Without what costs parameters or memory alone, and with defaults filled in.
+Transformer timed_part(Transformer model) {
+  model.layers = model.positions = 0;
+  model.tied = true;
+  if (model.kv_heads == 0) model.kv_heads = model.heads;
+  if (model.feed_forward == 0) model.feed_forward = 4 * model.hidden;
+  return model;
+}
+
+/// Measured layers have the attention that was there to be measured, whichever the job names.
+bool same_layers(const LayerProfile& profile, const Transformer& model) {
+  Transformer a = timed_part(*profile.shape), b = timed_part(model);
+  if (profile.source == LayerProfile::Source::measured) a.flash_attention = b.flash_attention;
   return a == b;
 }
 
@@ -42,7 +52,7 @@ void check_fits(const LayerProfile& profile, const Job& job) {
   if (profile.precision != job.training.precision)
     throw complaint(
         fmt::format("it is of precision {}, the job of {}", profile.precision, job.training.precision));
-  if (is_checked(profile, job) && !same_layers(std::get<Transformer>(job.model), *profile.shape))
+  if (is_checked(profile, job) && !same_layers(profile, std::get<Transformer>(job.model)))
     throw complaint("its transformer has other sizes");
 }
 
@@ -94,6 +104,12 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
     if (profile && !is_checked(*profile, job_) && profile->model != job_.name)
       notes.push_back(fmt::format("the profile of GPU {} is of model {}; it is taken to be that of job {}",
                                   name, profile->model, job_.name));
+    if (profile && is_checked(*profile, job_) &&
+        profile->shape->flash_attention != std::get<Transformer>(job_.model).flash_attention)
+      notes.push_back(
+          fmt::format("the profile of GPU {} names another kind of attention than job {}, whose memory "
+                      "is counted",
+                      name, job_.name));
     for (std::size_t degree = 0; degree < tensors_.size(); ++degree)
       if (times_[at(gpu)][degree].is_extrapolated)
         notes.push_back(fmt::format(

@@ -41,10 +41,11 @@ Layer block(const Transformer& model, double precision) {
   layer.forward = Flops(2 * n.s * matrices(model, n)) + layer.attention;
   layer.backward = 2 * layer.forward;
   layer.output = Bytes(2 * n.s * n.h * precision);
-  if (!model.flash_attention) layer.attention_memory = Bytes(5 * n.a * n.s * n.s * precision);
-  const double norms = 4 * n.s * n.h, attention = 7 * n.s * n.h + 4 * n.s * n.kv,
-               mlp = 3 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f;
-  layer.activation_memory = Bytes((norms + attention + mlp) * precision) + layer.attention_memory;
+  const double core = n.a * n.s * n.s;
+  if (!model.flash_attention) layer.attention_memory = Bytes(4 * core * precision + core);
+  const double norms = 4 * n.s * n.h, attention = 6 * n.s * n.h + 4 * n.s * n.kv,
+               mlp = 2 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f, masks = 2 * n.s * n.h;
+  layer.activation_memory = Bytes((norms + attention + mlp) * precision + masks) + layer.attention_memory;
   return layer;
 }
 
@@ -73,7 +74,7 @@ Layer head(const Transformer& model, double precision) {
   layer.backward = 2 * layer.forward;
   layer.head = layer.forward;
   layer.output = Bytes(2 * n.s * n.h * precision);  // the logits go nowhere: what a layer more would get
-  layer.activation_memory = Bytes((4 * n.s * n.h + 4 * n.s * n.v) * precision);
+  layer.activation_memory = Bytes(4 * n.s * n.h * precision + 4 * n.s * n.v);  // logits in fp32
   return layer;
 }
 

@@ -70,17 +70,17 @@ struct LayerKinds {
 ///
 /// With hidden size h, a heads, g of keys and values, MLP width f, sequence s, vocabulary V:
 /// - a block has 2 h² + 2 h² g ÷ a parameters in the attention and 2 h f in the MLP (3 h f if gated), biases
-/// of all
-///   its matrices, two norms; 12 h² + 13 h for GPT (Narayanan et al., arXiv 2104.04473);
+///   of all its matrices, two norms; 12 h² + 13 h for GPT (Narayanan et al., arXiv 2104.04473);
 /// - its forward has 2 s FLOPs a parameter of its matrices and 4 s² h of the attention core (no saving for
-/// the
-///   causal mask), 24 s h² + 4 s² h for GPT; backward twice that (the same);
-/// - it keeps, in 16-bit numbers, norms 4 s h, attention 7 s h + 4 s h g ÷ a + 5 a s², MLP 3 s h + 4 s f
-/// (gated: 6 s
-///   f, for gate, product and the other factor), with the masks of dropout; s h (34 + 5 a s ÷ h) for GPT
-///   (Korthikanti et al., arXiv 2205.05198), of which 5 a s² are the attention core's;
-/// - the head: final norm, 2 s h V FLOPs, 4 s h + 4 s V bytes; the embedding 8 s + s h bytes (the same, and
-///   Megatron-LM's accounting).
+///   the causal mask), 24 s h² + 4 s² h for GPT; backward twice that (the same);
+/// - it keeps, in 16-bit numbers, norms 4 s h, attention 6 s h + 4 s h g ÷ a + 4 a s², MLP 2 s h + 4 s f
+///   (6 s f if gated: gate, product and the other factor), twice as much in 32 bits,
+///   and masks of dropout, 2 s h + a s² bytes, whether there is dropout or not:
+///   s h (34 + 5 a s ÷ h) for GPT (Korthikanti et al., arXiv 2205.05198),
+///   of which 5 a s² are the attention core's;
+/// - the head has 2 s h V FLOPs, keeps 4 s h bytes (twice that in 32 bits) and logits in fp32, 4 s V;
+/// - the embedding keeps 8 s + s h bytes
+///   (all of that is the same paper's, and in Megatron-LM's accounting).
 LayerKinds layer_kinds(const Model& model, double number_bytes);
 
 /// The layers of the chain, each the sum of its kinds.

@@ -3,6 +3,7 @@
 // Layer 0 is the embedding, the last one the head.
 #include <cctype>
 #include <charconv>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -31,21 +32,37 @@ int number_of(const std::string& key, const JsonCursor& cursor, int least, std::
   return number;
 }
 
+double time_of(const JsonCursor& times, Phase phase) {
+  return times.at(static_cast<std::size_t>(phase)).as_number(0, most_imported_seconds);
+}
+
+/// In the published files every layer, embedding and head too, has one and the same update: that of all that
+/// was run together, some two blocks and both ends, not of a layer.
+bool updates_differ(const std::vector<std::pair<std::string, JsonCursor>>& layers) {
+  std::set<double> updates;
+  for (const auto& [key, times] : layers) {
+    if (times.array_size("seconds: forward, backward, update") != 3)
+      times.fail("expected three times: forward, backward, update");
+    updates.insert(time_of(times, Phase::update));
+  }
+  return layers.size() == 1 || updates.size() > 1;
+}
+
 void read_layers(const JsonCursor& value, const std::vector<int>& kinds, int micro_batch, int tensor,
                  LayerSamples& samples) {
   const auto layers = value.members("layers");
   if (layers.size() != kinds.size())
     value.fail(fmt::format("expected {} layers, as the model has with embedding and head; found {}",
                            kinds.size(), layers.size()));
+  const bool has_updates = updates_differ(layers);
   for (const auto& [key, times] : layers) {
     const int layer = number_of(key, times, 0, "layer");
     if (at(layer) >= kinds.size())
       times.fail(fmt::format("expected a layer from 0 to {}; found {}", kinds.size() - 1, in_quotes(key)));
-    if (times.array_size("seconds: forward, backward, update") != 3)
-      times.fail("expected three times: forward, backward, update");
-    for (const Phase phase : {Phase::forward, Phase::backward, Phase::update})
-      samples.add(kinds[at(layer)], micro_batch, tensor, phase,
-                  times.at(static_cast<std::size_t>(phase)).as_number(0, most_imported_seconds));
+    for (const Phase phase : {Phase::forward, Phase::backward})
+      samples.add(kinds[at(layer)], micro_batch, tensor, phase, time_of(times, phase));
+    if (has_updates)
+      samples.add(kinds[at(layer)], micro_batch, tensor, Phase::update, time_of(times, Phase::update));
   }
 }
 
@@ -64,7 +81,9 @@ LayerProfile import_sailor(std::span<const ImportFile> files, const ImportSettin
   LayerProfile profile = empty_import(
       files, settings, "Sailor",
       "medians over the layers of a kind, spread between their 10th and 90th percentile; backward "
-      "taken to be without recomputation");
+      "taken to be without recomputation; updates that are the same for all layers are left out, for they "
+      "are "
+      "of several layers together");
   profile.rows = samples.rows(name);
   return profile;
 }

@@ -150,8 +150,23 @@ TEST_CASE("a profile of another model or precision is refused, and times that ca
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
   CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}); }),
              contains("its transformer has other sizes"));
-  job.profiles[0].shape = Transformer{99, 8, 2, 16, 100};  // the number of layers means nothing
+  // The number of layers means nothing; neither do weights that are tied, and defaults that are written out.
+  Transformer same{99, 8, 2, 16, 100};
+  same.kv_heads = 2;
+  same.feed_forward = 32;
+  same.tied = false;
+  job.profiles[0].shape = same;
   CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).forward_s == 1);
+  // Of attention there is what was measured.
+  job.profiles[0].shape->flash_attention = true;
+  CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==
+        std::vector<std::string>{
+            "the profile of GPU one names another kind of attention than job tiny, whose memory is "
+            "counted"});
+  job.profiles[0].source = LayerProfile::Source::imported;
+  CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}); }),
+             contains("its transformer has other sizes"));
+  job.profiles[0].shape->flash_attention = false;
 
   job.profiles[0].rows.pop_back();
   CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),

@@ -32,7 +32,7 @@ dtfm::Topology four_devices() {
 dtfm::Job four_layers() {
   dtfm::Job job;
   job.name = "small";
-  job.model = Transformer{4, 8, 2, 16, 100};
+  job.model = dtfm::Transformer{4, 8, 2, 16, 100};
   job.training.global_batch = 8;
   return job;
 }
