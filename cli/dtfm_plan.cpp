@@ -1,14 +1,13 @@
-// dtfm-plan: the command line. The one file that sees CLI11.
+// dtfm-plan: the command line.
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/command_line.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/whole_number.hpp"
@@ -59,67 +58,49 @@ void check_tensor(const std::string& text) {
   throw Error("--tensor", "only 1 is available in this version");
 }
 
-using Setter = std::function<void(const std::string&)>;
-
-/// An option whose value is checked by us, so that all errors speak alike.
-void add(CLI::App& app, const char* name, const char* value, const char* help, const Setter& set) {
-  app.add_option_function<std::string>(name, set, help)->type_name(value);
-}
-
 void add_what(CLI::App& app, PlanOptions& options) {
   app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
       ->type_name("");
-  add(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
-      [&](const std::string& text) { options.job = text; });
-  add(app, "--objective", "NAME", "what is minimised: comm-cost",
-      [&](const std::string& text) { set_objective(text, options); });
-  add(app, "--pipeline", "N|auto", "stages; auto: the job's number", [&](const std::string& text) {
+  add_option(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
+             [&](const std::string& text) { options.job = text; });
+  add_option(app, "--objective", "NAME", "what is minimised: comm-cost",
+             [&](const std::string& text) { set_objective(text, options); });
+  add_option(app, "--pipeline", "N|auto", "stages; auto: the job's number", [&](const std::string& text) {
     if (text != "auto") options.pipeline = whole_number("--pipeline", text, 1, 1'000'000);
   });
-  add(app, "--data", "N|auto", "replicas; auto: devices / stages", [&](const std::string& text) {
+  add_option(app, "--data", "N|auto", "replicas; auto: devices / stages", [&](const std::string& text) {
     options.data_auto = text == "auto";
     if (!options.data_auto) options.data = whole_number("--data", text, 1, 1'000'000);
   });
-  add(app, "--tensor", "N|auto", "devices a stage: 1", check_tensor);
-  add(app, "--score", "PLAN", "no search: check and score this plan (JSON)",
-      [&](const std::string& text) { options.score = text; });
+  add_option(app, "--tensor", "N|auto", "devices a stage: 1", check_tensor);
+  add_option(app, "--score", "PLAN", "no search: check and score this plan (JSON)",
+             [&](const std::string& text) { options.score = text; });
 }
 
 void add_how(CLI::App& app, PlanOptions& options) {
-  add(app, "--strategy", "NAME", "the search; see --list-strategies",
-      [&](const std::string& text) { options.strategy = text; });
+  add_option(app, "--strategy", "NAME", "the search; see --list-strategies",
+             [&](const std::string& text) { options.strategy = text; });
   app.add_flag("--list-strategies", options.list_strategies, "names the strategies and exits");
-  add(app, "--seed", "N", "of the random numbers (0)", [&](const std::string& text) {
+  add_option(app, "--seed", "N", "of the random numbers (0)", [&](const std::string& text) {
     options.seed = whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
   });
-  add(app, "--threads", "N", "all cores when not given; any number gives the same plan",
-      [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
-  add(app, "--evaluations", "N", "stops after so many candidates", [&](const std::string& text) {
+  add_option(app, "--threads", "N", "all cores when not given; any number gives the same plan",
+             [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
+  add_option(app, "--evaluations", "N", "stops after so many candidates", [&](const std::string& text) {
     options.evaluations = whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
   });
-  add(app, "--time-limit", "S", "stops after so many seconds; another run may then give another plan",
-      [&](const std::string& text) { options.time_limit = seconds_above_zero("--time-limit", text); });
+  add_option(app, "--time-limit", "S", "stops after so many seconds; another run may then give another plan",
+             [&](const std::string& text) { options.time_limit = seconds_above_zero("--time-limit", text); });
   app.add_flag("--prove", options.prove, "works on until the plan is proven optimal");
 }
 
 void add_output(CLI::App& app, PlanOptions& options) {
-  add(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
-      [&](const std::string& text) { options.output = text; });
-  add(app, "--format", "text|json", "of what is printed (text)",
-      [&](const std::string& text) { options.format = output_format(text); });
+  add_option(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
+             [&](const std::string& text) { options.output = text; });
+  add_option(app, "--format", "text|json", "of what is printed (text)",
+             [&](const std::string& text) { options.format = output_format(text); });
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);
-}
-
-/// The words that CLI11 did not expect, with what the user may have meant.
-std::string unexpected_arguments(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  const std::string word = app.remaining().empty() ? "" : app.remaining().front();
-  std::string text = fmt::format("unexpected argument {}", in_quotes(word));
-  if (!word.starts_with("--")) return text;
-  return text + "; " + suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
 }
 
 /// A score is not searched for: an option of the search beside it is a mistake.
@@ -130,7 +111,7 @@ void refuse_search_options(const CLI::App& app) {
 
 PlanOptions default_options() {
   PlanOptions options;
-  options.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
+  options.threads = all_threads();
   return options;
 }
 
@@ -142,14 +123,7 @@ int run(int argc, char** argv) {
   add_what(app, options);
   add_how(app, options);
   add_output(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ExtrasError&) {
-    throw Error("", unexpected_arguments(app) + " (see dtfm-plan --help)");
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    throw Error("", std::string(error.what()) + " (see dtfm-plan --help)");
-  }
+  if (const auto code = parse_command_line(app, argc, argv)) return *code;
   if (options.topology.empty() && !options.list_strategies)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
   if (options.score) refuse_search_options(app);

@@ -1,6 +1,5 @@
 // dtfm-profile: the command line.
 #include <algorithm>
-#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/command_line.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/profile_options.hpp"
 #include "cli/whole_number.hpp"
@@ -39,13 +39,6 @@ A job names its profiles by `profile: a100.json` or a list of several. Layers in
 trainer gave them with record_function: embedding.fwd, embedding.bwd, layer.0.fwd, layer.0.bwd, …, head.fwd, head.bwd.
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or nothing to measure on.)";
-
-using Setter = std::function<void(const std::string&)>;
-
-/// An option whose value is checked by us, so that all errors speak alike.
-void add(CLI::App& app, const char* name, const char* value, const char* help, const Setter& set) {
-  app.add_option_function<std::string>(name, set, help)->type_name(value);
-}
 
 /// `1,2,4`, in ascending order.
 std::vector<int> number_list(const std::string& option, const std::string& text) {
@@ -80,46 +73,36 @@ std::string precision_named(const std::string& text) {
 }
 
 void add_what(CLI::App& app, ProfileOptions& options) {
-  add(app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
-      [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
-  add(app, "--import", "FORMAT",
-      "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
-      [&](const std::string& text) { options.import_format = text; });
+  add_option(app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
+             [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
+  add_option(app, "--import", "FORMAT",
+             "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
+             [&](const std::string& text) { options.import_format = text; });
   app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
   app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
   app.add_option("FILE", options.files, "what to import or check")->type_name("");
-  add(app, "--model", "NAME", "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
-      [&](const std::string& text) { options.model = text; });
-  add(app, "--job", "FILE", "the same by a job (YAML)", [&](const std::string& text) { options.job = text; });
-  add(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
-      [&](const std::string& text) { options.gpu = gpu_name("--gpu", text); });
-  add(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
-      [&](const std::string& text) { options.precision = precision_named(text); });
-  add(app, "--micro-batch", "LIST", "sizes (1,2,4,8); of --import kineto, the size that was measured",
-      [&](const std::string& text) { options.micro_batches = number_list("--micro-batch", text); });
-  add(app, "--tensor", "LIST",
-      "tensor-parallel degrees (1); of --import kineto, the degree that was measured",
-      [&](const std::string& text) { options.tensors = number_list("--tensor", text); });
+  add_option(app, "--model", "NAME", "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
+             [&](const std::string& text) { options.model = text; });
+  add_option(app, "--job", "FILE", "the same by a job (YAML)",
+             [&](const std::string& text) { options.job = text; });
+  add_option(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
+             [&](const std::string& text) { options.gpu = gpu_name("--gpu", text); });
+  add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
+             [&](const std::string& text) { options.precision = precision_named(text); });
+  add_option(app, "--micro-batch", "LIST", "sizes (1,2,4,8); of --import kineto, the size that was measured",
+             [&](const std::string& text) { options.micro_batches = number_list("--micro-batch", text); });
+  add_option(app, "--tensor", "LIST",
+             "tensor-parallel degrees (1); of --import kineto, the degree that was measured",
+             [&](const std::string& text) { options.tensors = number_list("--tensor", text); });
 }
 
 void add_output(CLI::App& app, ProfileOptions& options) {
-  add(app, "-o,--output", "FILE", "writes the profile (JSON); - is stdout, in place of the table",
-      [&](const std::string& text) { options.output = text; });
-  add(app, "--format", "text|json", "of what is printed (text)",
-      [&](const std::string& text) { options.format = output_format(text); });
+  add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - is stdout, in place of the table",
+             [&](const std::string& text) { options.output = text; });
+  add_option(app, "--format", "text|json", "of what is printed (text)",
+             [&](const std::string& text) { options.format = output_format(text); });
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);
-}
-
-/// The words that CLI11 did not expect, with what the user may have meant.
-std::string unexpected_arguments(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  const std::string word = app.remaining().empty() ? "" : app.remaining().front();
-  const std::string text = fmt::format("unexpected argument {}", in_quotes(word));
-  if (!word.starts_with("--")) return text;
-  return text + "; " + suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
 }
 
 Mode mode_of(const CLI::App& app) {
@@ -172,14 +155,7 @@ int run(int argc, char** argv) {
   app.footer(examples);
   add_what(app, options);
   add_output(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ExtrasError&) {
-    throw Error("", unexpected_arguments(app) + " (see dtfm-profile --help)");
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    throw Error("", std::string(error.what()) + " (see dtfm-profile --help)");
-  }
+  if (const auto code = parse_command_line(app, argc, argv)) return *code;
   options.mode = mode_of(app);
   refuse_others(app, options.mode);
   check_complete(options);

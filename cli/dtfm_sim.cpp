@@ -1,19 +1,16 @@
 // dtfm-sim: the command line.
-#include <algorithm>
-#include <functional>
 #include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/command_line.hpp"
 #include "cli/graph_command.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/simulate_options.hpp"
 #include "cli/whole_number.hpp"
-#include "planner/io/suggest.hpp"
 
 namespace dtfm {
 namespace {
@@ -49,68 +46,52 @@ struct Arguments {
   std::string graph, tasks, output;
 };
 
-using Setter = std::function<void(const std::string&)>;
-
-/// An option whose value is checked by us, so that all errors speak alike.
-void add(CLI::App& app, const char* name, const char* value, const char* help, const Setter& set) {
-  app.add_option_function<std::string>(name, set, help)->type_name(value);
-}
-
 void add_what(CLI::App& app, Arguments& arguments) {
   SimulateOptions& options = arguments.simulate;
   app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
       ->type_name("");
   app.add_option("PLAN", options.plan, "who computes what (JSON, as dtfm-plan -o writes it)")->type_name("");
-  add(app, "--job", "FILE", "what is trained (YAML), in place of the job in the plan",
-      [&](const std::string& text) { options.job = text; });
-  add(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
-      [&](const std::string& text) { options.scenario = text; });
-  add(app, "--iterations", "N", "of training (3); a scenario's horizon takes their place",
-      [&](const std::string& text) {
-        options.iterations = whole_number("--iterations", text, 1, 1'000'000);
-      });
-  add(app, "--seed", "N", "of the random numbers, with that of the scenario (0)",
-      [&](const std::string& text) {
-        options.seed =
-            whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
-      });
-  add(app, "--samples", "N", "runs of a random scenario, each with random numbers of its own",
+  add_option(app, "--job", "FILE", "what is trained (YAML), in place of the job in the plan",
+             [&](const std::string& text) { options.job = text; });
+  add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
+             [&](const std::string& text) { options.scenario = text; });
+  add_option(app, "--iterations", "N", "of training (3); a scenario's horizon takes their place",
+             [&](const std::string& text) {
+               options.iterations = whole_number("--iterations", text, 1, 1'000'000);
+             });
+  add_option(app, "--seed", "N", "of the random numbers, with that of the scenario (0)",
+             [&](const std::string& text) {
+               options.seed =
+                   whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
+             });
+  add_option(
+      app, "--samples", "N", "runs of a random scenario, each with random numbers of its own",
       [&](const std::string& text) { options.samples = whole_number("--samples", text, 1, 1'000'000); });
-  add(app, "--threads", "N", "for --samples; all cores when not given; any number gives the same result",
-      [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
-  add(app, "--graph", "FILE", "replays this task graph instead of a plan",
-      [&](const std::string& text) { arguments.graph = text; });
+  add_option(app, "--threads", "N",
+             "for --samples; all cores when not given; any number gives the same result",
+             [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
+  add_option(app, "--graph", "FILE", "replays this task graph instead of a plan",
+             [&](const std::string& text) { arguments.graph = text; });
 }
 
 void add_output(CLI::App& app, Arguments& arguments) {
   SimulateOptions& options = arguments.simulate;
-  add(app, "-o,--output", "FILE", "writes the result (JSON)", [&](const std::string& text) {
+  add_option(app, "-o,--output", "FILE", "writes the result (JSON)", [&](const std::string& text) {
     options.output = text;
     arguments.output = text;
   });
-  add(app, "--trace", "FILE", "writes a timeline (Chrome trace event JSON)",
-      [&](const std::string& text) { options.trace = text; });
-  add(app, "--tasks", "FILE", "writes when each task was ready, started and finished (CSV)",
-      [&](const std::string& text) {
-        options.tasks = text;
-        arguments.tasks = text;
-      });
-  add(app, "--format", "text|json", "of what is printed (text)",
-      [&](const std::string& text) { options.format = output_format(text); });
+  add_option(app, "--trace", "FILE", "writes a timeline (Chrome trace event JSON)",
+             [&](const std::string& text) { options.trace = text; });
+  add_option(app, "--tasks", "FILE", "writes when each task was ready, started and finished (CSV)",
+             [&](const std::string& text) {
+               options.tasks = text;
+               arguments.tasks = text;
+             });
+  add_option(app, "--format", "text|json", "of what is printed (text)",
+             [&](const std::string& text) { options.format = output_format(text); });
   app.add_flag("--stats", options.stats, "a line of JSON on stderr: counts, CPU time, memory");
   app.add_flag("--quiet", options.quiet, "no progress; with --graph, no summary either");
   app.set_version_flag("--version", "dtfm-sim " DTFM_VERSION);
-}
-
-/// The words that CLI11 did not expect, with what the user may have meant.
-std::string unexpected_arguments(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  const std::string word = app.remaining().empty() ? "" : app.remaining().front();
-  const std::string text = fmt::format("unexpected argument {}", in_quotes(word));
-  if (!word.starts_with("--")) return text;
-  return text + "; " + suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
 }
 
 /// A task graph knows nothing of plans: an option for these beside it is a mistake.
@@ -130,19 +111,12 @@ void check_samples(const SimulateOptions& options) {
 int run(int argc, char** argv) {
   Arguments arguments;
   SimulateOptions& options = arguments.simulate;
-  options.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
+  options.threads = all_threads();
   CLI::App app("Replays a plan, or any graph of computations and transfers, event by event.", "dtfm-sim");
   app.footer(examples);
   add_what(app, arguments);
   add_output(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ExtrasError&) {
-    throw Error("", unexpected_arguments(app) + " (see dtfm-sim --help)");
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    throw Error("", std::string(error.what()) + " (see dtfm-sim --help)");
-  }
+  if (const auto code = parse_command_line(app, argc, argv)) return *code;
   if (app.count("--graph") > 0) {
     refuse_beside_graph(app);
     return run_graph_command(

@@ -1,0 +1,53 @@
+#include "cli/command_line.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/io/suggest.hpp"
+
+namespace dtfm {
+namespace {
+
+/// The words that CLI11 did not expect, with what the user may have meant.
+std::string unexpected_arguments(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string word = app.remaining().empty() ? "" : app.remaining().front();
+  const std::string text = fmt::format("unexpected argument {}", in_quotes(word));
+  if (!word.starts_with("--")) return text;
+  return text + "; " + suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
+}
+
+}  // namespace
+
+void add_option(CLI::App& app, const char* name, const char* value, const char* help,
+                const std::function<void(const std::string&)>& set) {
+  app.add_option_function<std::string>(name, set, help)->type_name(value);
+}
+
+std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
+  const auto complaint = [&](const std::string& what) {
+    return Error("", fmt::format("{} (see {} --help)", what, app.get_name()));
+  };
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    throw complaint(unexpected_arguments(app));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    throw complaint(error.what());
+  }
+  return std::nullopt;
+}
+
+int all_threads() {
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
+}
+
+}  // namespace dtfm
