@@ -115,10 +115,7 @@ void benchmark_layers(Report& report, const TransformerShape& shape, int runs) {
     std::printf("%-34s %.3f GB kept from forward to backward, %.3f GB in all\n", "",
                 static_cast<double>(row.activation_bytes) / 1e9, static_cast<double>(row.peak_bytes) / 1e9);
   }
-  if (!measured.error.empty()) {
-    std::printf("layers: %s\n", measured.error.c_str());
-    return;
-  }
+  if (!measured.error.empty()) throw DeviceError("layers: " + measured.error);
   report.repeated("block forward, measured twice", measured.rows[1].forward_s, measured.rows[3].forward_s);
   report.repeated("block backward, measured twice", measured.rows[1].backward_s, measured.rows[3].backward_s);
   std::printf("clocks %d → %d of %d MHz, memory %d MHz, %d → %d °C, %.0f W\n", measured.before.sm_clock_mhz,
