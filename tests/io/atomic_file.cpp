@@ -11,28 +11,12 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/folder.hpp"
 
 using namespace dtfm;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A new folder, removed at the end of the test.
-struct Folder {
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "dtfm-atomic-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path); }
-
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-  fs::path path;
-};
 
 std::string content_of(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
@@ -43,16 +27,16 @@ std::string content_of(const fs::path& path) {
 
 TEST_CASE("a file appears with its content and nothing beside it") {
   const Folder folder;
-  write_whole_file(folder.path / "plan.json", "one");
-  CHECK(content_of(folder.path / "plan.json") == "one");
-  write_whole_file(folder.path / "plan.json", std::string(3'000'000, 'x'));
-  CHECK(content_of(folder.path / "plan.json") == std::string(3'000'000, 'x'));
+  write_whole_file(folder.path() / "plan.json", "one");
+  CHECK(content_of(folder.path() / "plan.json") == "one");
+  write_whole_file(folder.path() / "plan.json", std::string(3'000'000, 'x'));
+  CHECK(content_of(folder.path() / "plan.json") == std::string(3'000'000, 'x'));
   CHECK(folder.files() == 1);
 }
 
 TEST_CASE("a file written in parts appears when it is complete, or not at all") {
   const Folder folder;
-  const fs::path path = folder.path / "trace.json";
+  const fs::path path = folder.path() / "trace.json";
   write_whole_file(path, "before");
   {
     WholeFile file(path);
@@ -72,7 +56,7 @@ TEST_CASE("a file written in parts appears when it is complete, or not at all") 
 
 TEST_CASE("the mode is that of the file before, or what the umask says") {
   const Folder folder;
-  const fs::path file = folder.path / "plan.json";
+  const fs::path file = folder.path() / "plan.json";
   const mode_t before = ::umask(027);
   write_whole_file(file, "one");
   ::umask(before);
@@ -84,25 +68,25 @@ TEST_CASE("the mode is that of the file before, or what the umask says") {
 
 TEST_CASE("a symbolic link stays a link") {
   const Folder folder;
-  fs::create_directory(folder.path / "real");
-  fs::create_symlink("real/plan.json", folder.path / "link.json");
-  write_whole_file(folder.path / "link.json", "through");
-  CHECK(fs::is_symlink(folder.path / "link.json"));
-  CHECK(content_of(folder.path / "real" / "plan.json") == "through");
-  fs::create_symlink("loop", folder.path / "loop");
-  const std::string loop = (folder.path / "loop").string();
+  fs::create_directory(folder.path() / "real");
+  fs::create_symlink("real/plan.json", folder.path() / "link.json");
+  write_whole_file(folder.path() / "link.json", "through");
+  CHECK(fs::is_symlink(folder.path() / "link.json"));
+  CHECK(content_of(folder.path() / "real" / "plan.json") == "through");
+  fs::create_symlink("loop", folder.path() / "loop");
+  const std::string loop = (folder.path() / "loop").string();
   CHECK(error_of([&] { write_whole_file(loop, "x"); }) ==
         loop + ": cannot write: too many levels of symbolic links");
 }
 
 TEST_CASE("what cannot be written is named, before and while writing, and nothing is left") {
   const Folder folder;
-  const std::string missing = (folder.path / "missing" / "plan.json").string();
+  const std::string missing = (folder.path() / "missing" / "plan.json").string();
   const std::string expected = missing + ": cannot write: No such file or directory";
   CHECK(error_of([&] { check_can_write(missing); }) == expected);
   CHECK(error_of([&] { write_whole_file(missing, "x"); }) == expected);
 
-  const std::string itself = folder.path.string();
+  const std::string itself = folder.path().string();
   CHECK(error_of([&] { check_can_write(itself); }) == itself + ": cannot write: it is a folder");
   CHECK(error_of([&] { check_can_write(itself + "/"); }) == itself + "/: cannot write: it is a folder");
   CHECK(error_of([&] { check_can_write(""); }) == "the name of the output file is empty");
@@ -117,7 +101,7 @@ TEST_CASE("what is no regular file is written to in its place") {
         "/dev/full: cannot write: No space left on device");
 
   const Folder folder;
-  const fs::path pipe = folder.path / "pipe";
+  const fs::path pipe = folder.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   check_can_write(pipe);  // does not wait for a reader
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
@@ -133,13 +117,13 @@ TEST_CASE("what is no regular file is written to in its place") {
 
 TEST_CASE("checking leaves nothing behind") {
   const Folder folder;
-  check_can_write(folder.path / "plan.json");
+  check_can_write(folder.path() / "plan.json");
   CHECK(folder.files() == 0);
 }
 
 TEST_CASE("a file that cannot be replaced leaves the old one and nothing beside it") {
   const Folder folder;
-  const std::string too_long = (folder.path / std::string(300, 'n')).string();
+  const std::string too_long = (folder.path() / std::string(300, 'n')).string();
   CHECK(error_of([&] { write_whole_file(too_long, "x"); }) ==
         too_long + ": cannot write: File name too long");
   CHECK(folder.files() == 0);

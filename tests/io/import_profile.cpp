@@ -9,6 +9,7 @@
 #include "planner/io/profile_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/folder.hpp"
 
 using namespace dtfm;
 
@@ -297,8 +298,9 @@ TEST_CASE("Kineto: a trace without what is needed") {
 }
 
 TEST_CASE("what the files say cannot be given, what they do not say must be") {
-  const std::filesystem::path path = std::filesystem::temp_directory_path() / "dtfm_import_profile.json";
-  std::ofstream(path) << "\x1f\x8b\x08";
+  const Folder folder;
+  folder.write("trace.json", "\x1f\x8b\x08");
+  const std::filesystem::path path = folder.path() / "trace.json";
   const std::vector one{path};
   const auto formats = import_formats();
   CHECK(error_of([&] {

@@ -1,7 +1,5 @@
 #include "planner/io/operator_graph_reader.hpp"
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 #include "planner/io/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/folder.hpp"
 
 using namespace dtfm;
 
@@ -98,12 +97,11 @@ TEST_CASE("graphs have limits") {
 }
 
 TEST_CASE("a job names the file of its graph, which becomes a chain of layers") {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "dtfm-operator-graph";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "ops.json") << block;
+  const Folder folder;
+  folder.write("ops.json", block);
   const auto job_with = [&](const std::string& model) {
     return parse_job("version: 1\nname: g\nmodel: " + model + "\ntraining: {global_batch: 1}\n",
-                     (folder / "job.yaml").string());
+                     (folder.path() / "job.yaml").string());
   };
   const Job job = job_with("{kind: graph, file: ops.json, sequence: 7}");
   const std::vector<Layer> layers = layer_chain(job);
@@ -125,5 +123,4 @@ TEST_CASE("a job names the file of its graph, which becomes a chain of layers") 
   CHECK_THAT(error_of([&] { job_with("{kind: graph, file: ../ops.json}"); }),
              contains("`file`: `../ops.json` is not below the folder of this file"));
   CHECK_THAT(error_of([&] { job_with("{kind: graph, file: none.json}"); }), contains("none.json"));
-  std::filesystem::remove_all(folder);
 }

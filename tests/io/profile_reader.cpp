@@ -1,7 +1,5 @@
 #include "planner/io/profile_reader.hpp"
 
-#include <filesystem>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +8,7 @@
 #include "planner/io/text_file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/folder.hpp"
 
 using namespace dtfm;
 
@@ -68,18 +67,16 @@ TEST_CASE("the ways to name profiles that the description shows are those of a j
       "version: 1\nname: j\nmodel: {kind: transformer, layers: 2, hidden: 8, heads: 2, sequence: 4, "
       "vocabulary: 9}\n"
       "training: {global_batch: 1}\n";
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "dtfm_profile_reader";
-  std::filesystem::create_directories(folder / "profiles");
+  const Folder folder;
   for (const auto& [file, gpu] : {std::pair{"v100.json", "V100-16GB"}, {"a100.json", "A100-80GB"}})
-    std::ofstream(folder / "profiles" / file) << changed(with_layers(row), "one", gpu);
-  const std::string job = (folder / "job.yaml").string();
+    folder.write(std::string("profiles/") + file, changed(with_layers(row), "one", gpu));
+  const std::string job = (folder.path() / "job.yaml").string();
   CHECK(parse_job(head + block_of_readme("yaml", 0), job).profiles.at(0).gpu == "V100-16GB");
   const Job both = parse_job(head + block_of_readme("yaml", 1), job);
   CHECK(both.profiles.size() == 2);
   CHECK(both.efficiency == 0.4);
   CHECK(parse_job(head + block_of_readme("yaml", 2), job).profiles.at(0).rows.size() == 1);
   CHECK(block_of_readme("yaml", 3).empty());
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("rows are sorted by kind as they come, tensor degree and micro-batch; missing fields are 1 and 0") {

@@ -8,6 +8,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/folder.hpp"
 
 using namespace dtfm;
 
@@ -38,21 +39,6 @@ std::vector<std::string> ids(const Topology& topology) {
   for (const Device& device : topology.devices) result.push_back(device.id);
   return result;
 }
-
-/// A folder of its own that is gone afterwards.
-class Folder {
- public:
-  explicit Folder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("dtfm-test-" + name)) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace
 
@@ -204,7 +190,7 @@ TEST_CASE("the whole file is checked") {
 }
 
 TEST_CASE("measured matrices are read from beside the topology") {
-  const Folder folder("measured");
+  const Folder folder;
   folder.write("l.csv", "0,67,3\n60,0,3\n0,1,0\n");
   folder.write("b.csv", "0,0.79,1\n0.8,0,1\n1,1,0\n");
   const std::string head = "version: 1\ndevices: [{site: a, count: 2}, {site: b}]\n";
@@ -221,7 +207,7 @@ TEST_CASE("measured matrices are read from beside the topology") {
 }
 
 TEST_CASE("measured matrices are checked") {
-  const Folder folder("measured-checked");
+  const Folder folder;
   folder.write("one.csv", "0\n");
   folder.write("two.csv", "0,1\n-,0\n");
   const auto measured = [&](const std::string& text) {

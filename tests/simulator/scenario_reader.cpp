@@ -14,6 +14,7 @@
 #include "simulator/io/trace_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/folder.hpp"
 
 using namespace dtfm;
 
@@ -36,21 +37,6 @@ Scenario read(const std::string& entries, const std::filesystem::path& folder = 
 std::string complaint(const std::string& entries, const std::filesystem::path& folder = ".") {
   return error_of([&] { read(entries, folder); });
 }
-
-/// A folder of its own that is gone afterwards.
-class Folder {
- public:
-  explicit Folder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("dtfm-scenario-" + name)) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 TraceFormat factors() {
   TraceFormat format;
@@ -107,7 +93,7 @@ int alive_at(const std::vector<DeviceEvent>& events, double date, int devices) {
 }  // namespace
 
 TEST_CASE("every key of a scenario is read") {
-  const Folder folder("keys");
+  const Folder folder;
   folder.write("wave.csv", "t,down\n0,1\n10,0.5\n");
   folder.write("fleet.csv", "0,2\n50,1\n");
   const Scenario scenario = read(
@@ -200,7 +186,7 @@ TEST_CASE("bad scenarios are told with their position") {
 }
 
 TEST_CASE("files of a scenario lie below it, and two recordings are not about one device") {
-  const Folder folder("files");
+  const Folder folder;
   folder.write("fleet.csv", "0,4\n");
   const auto entry = [](const std::string& file) {
     return fmt::format("availability: [{{file: {}, format: count}}]\n", file);
@@ -262,7 +248,7 @@ TEST_CASE("bad traces are told with their position") {
   format.period = 5;
   CHECK_THAT(trace_complaint("0,1\n5,1\n", format), contains("`repeat` must be longer"));
 
-  const Folder folder("traces");
+  const Folder folder;
   folder.write("a.csv", "0,1\n");
   const auto entry = [](const std::string& trace) {
     return fmt::format("bandwidth: [{{from: a, to: b, trace: {{file: a.csv, {}}}}}]\n", trace);
