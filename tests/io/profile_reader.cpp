@@ -1,6 +1,5 @@
 #include "planner/io/profile_reader.hpp"
 
-
 #include <nlohmann/json.hpp>
 
 #include "planner/io/job_reader.hpp"
