@@ -17,12 +17,12 @@
 #include "cli/words.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/io/atomic_file.hpp"
+#include "planner/io/calibration_reader.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/plan_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "simulator/io/chrome_trace.hpp"
-#include "simulator/io/constants_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/simulate.hpp"
@@ -31,7 +31,7 @@ namespace dtfm {
 namespace {
 
 struct Input {
-  SimProblem problem;
+  Problem problem;
   Plan plan;
   Scenario scenario;
 };
@@ -47,7 +47,7 @@ Input read_input(const SimulateOptions& options) {
   input.problem.topology = read_topology(options.topology);
   const std::string plan = read_plan_text(options.plan);
   input.problem.job = options.job ? read_job(*options.job) : job_of_plan(plan, options.plan);
-  input.problem.constants = built_in_constants();
+  input.problem.constants = built_in_calibration();
   input.problem.roofline = built_in_roofline();
   input.plan = parse_plan(plan, options.plan, input.problem.topology, input.problem.job);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);

@@ -4,7 +4,7 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   exit
 fi
 # Compares the simulator with iterations measured on real machines (tests/validation): a table of all rows, the
-# constants in use (configs/simulator.yaml), and those of a fit to all rows and to all but each network's; and what
+# constants in use (configs/calibration.yaml), and those of a fit to all rows and to all but each network's; and what
 # a V100's profile (configs/profiles/v100.json) should hold by that fit. Then estimated times of layers with measured
 # ones, and the constants of the roofline in use (configs/roofline.yaml) and fitted, to all and to all but each GPU
 # and model. Installs what is missing and builds the release preset first.

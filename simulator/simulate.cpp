@@ -27,7 +27,7 @@ double micro_batches_of(const Plan& plan) {
 }
 
 /// Of a micro-batch, all layers.
-double model_flops(const SimProblem& problem, const Plan& plan) {
+double model_flops(const Problem& problem, const Plan& plan) {
   const LoadModel loads(problem, plan);
   double flops = 0;
   for (const Stage& stage : plan.pipelines.front().stages)
@@ -36,7 +36,7 @@ double model_flops(const SimProblem& problem, const Plan& plan) {
 }
 
 /// FLOP/s of all devices of the report in the job's precision; 0 where one is not known.
-double peak_flops(const SimReport& report, const SimProblem& problem) {
+double peak_flops(const SimReport& report, const Problem& problem) {
   double sum = 0;
   for (const DeviceReport& it : report.devices) {
     const Device& device = problem.topology.devices[at(it.device)];
@@ -65,7 +65,7 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 
 }  // namespace
 
-SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
   TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next());
   RunStatistics statistics(problem.topology, stage_memory(problem, plan),
@@ -86,7 +86,7 @@ SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& 
   return report;
 }
 
-std::optional<FairnessComparison> compare_fairness(const SimProblem& problem, const Plan& plan,
+std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
                                                    const std::function<bool()>& stop) {
   TaskGraph graph = iteration_graph(problem, plan).graph;
   ReplayOptions options;
@@ -99,7 +99,7 @@ std::optional<FairnessComparison> compare_fairness(const SimProblem& problem, co
   return FairnessComparison{equal.makespan, rtt.makespan};
 }
 
-std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
                                         const SimOptions& options, int samples, int threads) {
   return parallel_map(samples, threads, [&](int sample) {
     SimOptions own = options;

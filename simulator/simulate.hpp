@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planner/core/plan.hpp"
-#include "simulator/problem.hpp"
+#include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/run/observer.hpp"
 #include "simulator/scenario/scenario.hpp"
@@ -26,7 +26,7 @@ struct SimOptions {
 /// With n iterations, tokens and model FLOPs per second are those of iterations 2 … n over the time from the
 /// end of the first to the end of the run, recoveries and what was lost included; of the only one over the
 /// whole run.
-SimReport simulate(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options);
 
 /// How long one undisturbed iteration takes, by how flows that compete share.
@@ -35,12 +35,12 @@ struct FairnessComparison {
   double rtt_s = 0;    // inversely to their round-trip times, as those of TCP do
 };
 /// Nothing if `stop`, which is asked now and then, says so.
-std::optional<FairnessComparison> compare_fairness(const SimProblem& problem, const Plan& plan,
+std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
                                                    const std::function<bool()>& stop = {});
 
 /// Replicas of a run that chance makes different: sample i is `simulate` with seed `options.seed` + i,
 /// without observers. The same reports for any number of threads. simulator/report/samples.hpp sums them up.
-std::vector<SimReport> simulate_samples(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
                                         const SimOptions& options, int samples, int threads);
 
 }  // namespace dtfm

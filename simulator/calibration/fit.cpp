@@ -21,13 +21,13 @@ using Vector = Eigen::Vector4d;
 /// What one unit of a constant is for the fit: its usual size. Also the step of differences is a share of it.
 const Vector scale(0.1, 1e-3, 0.1, 0.1);
 
-Vector to_vector(const SimConstants& constants) {
+Vector to_vector(const Calibration& constants) {
   return Vector(constants.compute_scale, constants.message_overhead_s, constants.network_efficiency,
                 constants.iteration_overhead_s)
       .cwiseQuotient(scale);
 }
 
-SimConstants to_constants(const Vector& vector) {
+Calibration to_constants(const Vector& vector) {
   const Vector v = vector.cwiseProduct(scale);
   return {v[0], v[1], v[2], v[3]};
 }
@@ -38,7 +38,7 @@ struct Bounds {
   Vector nearest(const Vector& x) const { return x.cwiseMax(low).cwiseMin(high); }
 };
 
-Bounds bounds_of(const KnownConstants& known) {
+Bounds bounds_of(const KnownCalibration& known) {
   constexpr double least = 0.01, most_scale = 100, most_seconds = 1e6;
   Vector low(least, 0, least, 0), high(most_scale, most_seconds, 1, most_seconds);
   const std::array values = {known.compute_scale, known.message_overhead_s, known.network_efficiency,
@@ -49,7 +49,7 @@ Bounds bounds_of(const KnownConstants& known) {
 }
 
 /// Where the fit begins: little of the network's time by messages, much of it, and machines far off.
-const std::array<SimConstants, 3> starts = {{{1, 1e-3, 0.9, 0.5}, {0.5, 1e-2, 0.99, 0.5}, {2, 1e-4, 0.6, 2}}};
+const std::array<Calibration, 3> starts = {{{1, 1e-3, 0.9, 0.5}, {0.5, 1e-2, 0.99, 0.5}, {2, 1e-4, 0.6, 2}}};
 
 Eigen::VectorXd errors_at(std::span<const MeasuredRun> runs, const Vector& x, int threads) {
   const std::vector<double> errors = relative_errors(runs, to_constants(x), threads);
@@ -123,13 +123,13 @@ Fit fit_from(std::span<const MeasuredRun> runs, const Vector& start, const Bound
 
 }  // namespace
 
-double simulated_seconds(const MeasuredRun& run, const SimConstants& constants) {
-  SimProblem problem = run.problem;
+double simulated_seconds(const MeasuredRun& run, const Calibration& constants) {
+  Problem problem = run.problem;
   problem.constants = constants;
   return replay(iteration_graph(problem, run.plan).graph).makespan;
 }
 
-std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const SimConstants& constants,
+std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Calibration& constants,
                                     int threads) {
   return parallel_map(static_cast<int>(runs.size()), threads, [&](int i) {
     const MeasuredRun& run = runs[at(i)];
@@ -137,12 +137,13 @@ std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Sim
   });
 }
 
-SimConstants fitted_constants(std::span<const MeasuredRun> runs, const KnownConstants& known, int threads) {
+Calibration fitted_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known,
+                               int threads) {
   const Bounds bounds = bounds_of(known);
   if (runs.size() < static_cast<std::size_t>(scale.size()))
     throw Error("", "four constants cannot be fitted to fewer than four runs");
   std::optional<Fit> best;
-  for (const SimConstants& start : starts) {
+  for (const Calibration& start : starts) {
     const Fit fit = fit_from(runs, to_vector(start), bounds, threads);
     if (!best || fit.squares < best->squares) best = fit;
   }

@@ -26,7 +26,7 @@ struct Channel {
 class GraphBuilder {
  public:
   /// The arguments must outlive this.
-  GraphBuilder(const Topology& topology, const SimConstants& constants)
+  GraphBuilder(const Topology& topology, const Calibration& constants)
       : topology_(topology), constants_(constants), network_(topology, constants, result_.graph) {}
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
@@ -56,7 +56,7 @@ class GraphBuilder {
   double overhead_s(const Channel& channel) const;
 
   const Topology& topology_;
-  const SimConstants& constants_;
+  const Calibration& constants_;
   LabelledGraph result_;
   LoweredNetwork network_;
   std::map<std::pair<Activity, std::pair<int, int>>, int> queues_;

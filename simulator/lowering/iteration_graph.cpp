@@ -23,7 +23,7 @@ struct LayerGroup {
 
 class IterationGraph {
  public:
-  IterationGraph(const SimProblem& problem, const Plan& plan)
+  IterationGraph(const Problem& problem, const Plan& plan)
       : job_(problem.job),
         plan_(plan),
         model_(problem, plan),
@@ -201,7 +201,7 @@ Plan computed_stages(const Job& job, const Plan& plan) {
   return result;
 }
 
-LabelledGraph iteration_graph(const SimProblem& problem, const Plan& plan) {
+LabelledGraph iteration_graph(const Problem& problem, const Plan& plan) {
   if (plan.pipelines.empty()) throw Error("", "the plan has no pipeline");
   check_size(plan);
   check_tensor(plan);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
 #include "simulator/lowering/graph_builder.hpp"
-#include "simulator/problem.hpp"
 
 namespace dtfm {
 
@@ -28,7 +28,7 @@ namespace dtfm {
 /// The two copies of tied embeddings, at the ends of a pipeline, are not exchanged with each other.
 ///
 /// Throws Error for what cannot be run.
-LabelledGraph iteration_graph(const SimProblem& problem, const Plan& plan);
+LabelledGraph iteration_graph(const Problem& problem, const Plan& plan);
 
 /// The stages that are computed, which labels refer to: those of the plan, or for schedule `interleaved` the
 /// stages that it deals out. A plan gives every device its number of layers; they are cut into `chunks`

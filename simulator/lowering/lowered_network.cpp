@@ -37,7 +37,7 @@ std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_of(const Topology
 
 }  // namespace
 
-LoweredNetwork::LoweredNetwork(const Topology& topology, const SimConstants& constants, TaskGraph& graph)
+LoweredNetwork::LoweredNetwork(const Topology& topology, const Calibration& constants, TaskGraph& graph)
     : topology_(topology), graph_(graph), capacities_(capacities_of(topology)) {
   DTFM_ASSERT(graph.hosts.empty() && graph.links.empty());
   graph.hosts.resize(topology.devices.size());

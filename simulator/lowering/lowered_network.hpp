@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/calibration.hpp"
 #include "planner/core/topology.hpp"
 #include "simulator/graph/task_graph.hpp"
-#include "simulator/model/constants.hpp"
 
 namespace dtfm {
 
@@ -45,7 +45,7 @@ struct LinkMeaning {
 class LoweredNetwork {
  public:
   /// Adds a host for each device to `graph` and sets its model; both arguments must outlive this.
-  LoweredNetwork(const Topology& topology, const SimConstants& constants, TaskGraph& graph);
+  LoweredNetwork(const Topology& topology, const Calibration& constants, TaskGraph& graph);
 
   /// Index into TaskGraph::routes of messages from device `from` to device `to` ≠ `from`.
   int route(int from, int to);

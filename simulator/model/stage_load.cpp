@@ -19,7 +19,7 @@ std::vector<int> tensor_degrees(const Plan& plan) {
 
 }  // namespace
 
-LoadModel::LoadModel(const SimProblem& problem, const Plan& plan)
+LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
       scale_(problem.constants.compute_scale),
       times_(problem.job, problem.topology, problem.roofline, tensor_degrees(plan)),

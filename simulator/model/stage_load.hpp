@@ -6,7 +6,7 @@
 
 #include "planner/core/layer_times.hpp"
 #include "planner/core/plan.hpp"
-#include "simulator/problem.hpp"
+#include "planner/core/problem.hpp"
 
 namespace dtfm {
 
@@ -39,7 +39,7 @@ class LoadModel {
  public:
   /// For stages with the tensor degrees of `plan`. `problem` must outlive this. Throws Error for a profile of
   /// another model.
-  LoadModel(const SimProblem& problem, const Plan& plan);
+  LoadModel(const Problem& problem, const Plan& plan);
 
   /// Throws Error where the time on a device cannot be known (LayerTimes).
   StageLoad of(const Stage& stage) const;

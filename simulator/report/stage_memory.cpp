@@ -20,7 +20,7 @@ struct Table {
   std::vector<StageMemory> most;                         // by stage
 };
 
-Table table_of(const SimProblem& problem, const Plan& plan) {
+Table table_of(const Problem& problem, const Plan& plan) {
   const LoadModel model(problem, plan);
   Table table;
   for (const Pipeline& pipeline : computed_stages(problem.job, plan).pipelines) {
@@ -38,7 +38,7 @@ Table table_of(const SimProblem& problem, const Plan& plan) {
 
 }  // namespace
 
-StageMemoryOf stage_memory(const SimProblem& problem, const Plan& plan) {
+StageMemoryOf stage_memory(const Problem& problem, const Plan& plan) {
   return [table = table_of(problem, plan)](int device, int stage) {
     const auto found = table.of_device.find({device, stage});
     return found != table.of_device.end() ? found->second : table.most[at(stage)];

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "planner/core/plan.hpp"
-#include "simulator/problem.hpp"
+#include "planner/core/problem.hpp"
 #include "simulator/report/memory_use.hpp"
 
 namespace dtfm {
 
 /// By stage as labels number them (computed_stages). A device that the plan does not have, because it has
 /// taken the place of another, holds what the stage of that number holds in the pipeline where that is most.
-StageMemoryOf stage_memory(const SimProblem& problem, const Plan& plan);
+StageMemoryOf stage_memory(const Problem& problem, const Plan& plan);
 
 }  // namespace dtfm

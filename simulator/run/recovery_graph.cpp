@@ -20,7 +20,7 @@ struct Source {
 
 class FetchList {
  public:
-  FetchList(const SimProblem& problem, const Plan& computed, const std::vector<bool>& fresh)
+  FetchList(const Problem& problem, const Plan& computed, const std::vector<bool>& fresh)
       : problem_(problem), loads_(problem, computed), busy_s_(at(problem.topology.size())) {
     for (const Pipeline& pipeline : computed.pipelines)
       for (const Stage& stage : pipeline.stages)
@@ -75,7 +75,7 @@ class FetchList {
     fetch.layers.second = std::min(stage.layers.second, chosen->layers.second);
   }
 
-  const SimProblem& problem_;
+  const Problem& problem_;
   const LoadModel loads_;
   std::vector<Source> sources_;
   std::vector<double> busy_s_;  // of each device, with what it has to send
@@ -95,8 +95,8 @@ TaskLabel label_of(const Fetch& fetch) {
 
 }  // namespace
 
-std::vector<Fetch> fetches_of(const SimProblem& problem, const Plan& computed,
-                              const std::vector<bool>& running, const std::vector<bool>& fresh) {
+std::vector<Fetch> fetches_of(const Problem& problem, const Plan& computed, const std::vector<bool>& running,
+                              const std::vector<bool>& fresh) {
   FetchList fetches(problem, computed, fresh);
   for (int pipeline = 0; at(pipeline) < computed.pipelines.size(); ++pipeline) {
     if (!running[at(pipeline)]) continue;
@@ -110,7 +110,7 @@ std::vector<Fetch> fetches_of(const SimProblem& problem, const Plan& computed,
   return fetches.take();
 }
 
-LabelledGraph recovery_graph(const SimProblem& problem, const std::vector<Fetch>& fetches,
+LabelledGraph recovery_graph(const Problem& problem, const std::vector<Fetch>& fetches,
                              const std::optional<Checkpoint>& checkpoint) {
   GraphBuilder builder(problem.topology, problem.constants);
   std::vector<int> limited;      // tasks that the checkpoint's bandwidth holds back

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
 #include "simulator/lowering/iteration_graph.hpp"
-#include "simulator/problem.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm {
@@ -26,12 +26,12 @@ struct Fetch {
 /// Among several, where it would be there first if every device sent its fetches one after the other, by
 /// latency and bandwidth of the pair alone; among equals the first device. `computed` has the stages that are
 /// computed, see `computed_stages`.
-std::vector<Fetch> fetches_of(const SimProblem& problem, const Plan& computed,
-                              const std::vector<bool>& running, const std::vector<bool>& fresh);
+std::vector<Fetch> fetches_of(const Problem& problem, const Plan& computed, const std::vector<bool>& running,
+                              const std::vector<bool>& fresh);
 
 /// All fetches at once, over the network; from the checkpoint as `Checkpoint` says, those of a device one
 /// after the other. Every fetch that has no device to come from needs a checkpoint.
-LabelledGraph recovery_graph(const SimProblem& problem, const std::vector<Fetch>& fetches,
+LabelledGraph recovery_graph(const Problem& problem, const std::vector<Fetch>& fetches,
                              const std::optional<Checkpoint>& checkpoint);
 
 }  // namespace dtfm

@@ -56,7 +56,7 @@ std::size_t change_count(const std::vector<Profile>& profiles) {
 
 }  // namespace
 
-TrainingRun::TrainingRun(const SimProblem& problem, const Plan& plan, const Scenario& scenario,
+TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
                          std::uint64_t seed)
     : problem_(problem),
       scenario_(scenario),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/core/plan.hpp"
-#include "simulator/problem.hpp"
+#include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/run/departure_policy.hpp"
 #include "simulator/run/machine_log.hpp"
@@ -39,7 +39,7 @@ class TrainingRun {
  public:
   /// The arguments must outlive this. `seed` is that of the jitter. Throws Error for a plan that cannot be
   /// run.
-  TrainingRun(const SimProblem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed);
+  TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed);
 
   /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, now and then.
   /// Fills in `iterations`, `events`, `lost_work_s`, `stopped`, `stuck` and the counts of the report.
@@ -85,7 +85,7 @@ class TrainingRun {
   void show(const Stretch& stretch);
   void complete(double end);
 
-  const SimProblem& problem_;
+  const Problem& problem_;
   const Scenario& scenario_;
   const DeparturePolicy& policy_;
   std::uint64_t seed_;

@@ -101,14 +101,14 @@ class Auditor : public RunObserver {
 /// As many stages as layers; a spare device behind the plan's.
 struct Case {
   int stages, replicas;
-  SimProblem problem;
+  Problem problem;
   Plan plan;
 
   Case(int s, int r)
       : stages(s),
         replicas(r),
         problem{flat_topology({s * r + 1}, link_of(0.01, 1e6), link_of(0.01, 1e6)), chain_job(s, 1e5, 2e5),
-                SimConstants{1, 0.001, 0.9, 0.1}} {
+                Calibration{1, 0.001, 0.9, 0.1}} {
     plan = plan_of(problem.job, stages, replicas, 4);
   }
 };

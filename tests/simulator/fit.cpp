@@ -9,7 +9,7 @@ using namespace dtfm;
 namespace {
 
 /// Pipelines of unequal depth, length, output and rate, as if measured on machines with `truth`.
-std::vector<MeasuredRun> runs_with(const SimConstants& truth) {
+std::vector<MeasuredRun> runs_with(const Calibration& truth) {
   std::vector<MeasuredRun> runs;
   for (const int stages : {1, 2, 8})
     for (const double output : {1e6, 2e8, 1e9})
@@ -26,8 +26,8 @@ std::vector<MeasuredRun> runs_with(const SimConstants& truth) {
 }  // namespace
 
 TEST_CASE("constants are found again from the iterations that were simulated with them") {
-  for (const SimConstants& truth : {SimConstants{0.4, 0.05, 0.9, 3}, SimConstants{0.7, 0.2, 0.6, 0}}) {
-    const SimConstants fitted = fitted_constants(runs_with(truth), {}, 1);
+  for (const Calibration& truth : {Calibration{0.4, 0.05, 0.9, 3}, Calibration{0.7, 0.2, 0.6, 0}}) {
+    const Calibration fitted = fitted_calibration(runs_with(truth), {}, 1);
     CHECK(fitted.compute_scale == Approx(truth.compute_scale).epsilon(0.01));
     CHECK(fitted.message_overhead_s == Approx(truth.message_overhead_s).epsilon(0.05));
     CHECK(fitted.network_efficiency == Approx(truth.network_efficiency).epsilon(0.01));
@@ -36,8 +36,8 @@ TEST_CASE("constants are found again from the iterations that were simulated wit
 }
 
 TEST_CASE("what is known is not fitted") {
-  const SimConstants truth{0.4, 0.05, 0.9, 3};
-  const SimConstants fitted = fitted_constants(runs_with(truth), {{}, 0.05, 0.9, {}}, 1);
+  const Calibration truth{0.4, 0.05, 0.9, 3};
+  const Calibration fitted = fitted_calibration(runs_with(truth), {{}, 0.05, 0.9, {}}, 1);
   CHECK(fitted.compute_scale == Approx(0.4).epsilon(1e-3));
   CHECK(fitted.message_overhead_s == 0.05);
   CHECK(fitted.network_efficiency == 0.9);
@@ -49,27 +49,27 @@ TEST_CASE("where a constant lies on its bound, the others still have the least s
   std::vector<MeasuredRun> runs = runs_with({0.4, 0.05, 1, 3});
   for (std::size_t i = 0; i < runs.size(); ++i)
     if (i % 6 >= 4) runs[i].seconds *= 0.8;  // messages of 1 GB
-  const auto squares = [&](const SimConstants& constants) {
+  const auto squares = [&](const Calibration& constants) {
     double sum = 0;
     for (const double error : relative_errors(runs, constants, 1)) sum += error * error;
     return sum;
   };
-  const SimConstants best = fitted_constants(runs, {}, 1);
+  const Calibration best = fitted_calibration(runs, {}, 1);
   CHECK(best.network_efficiency == 1);
   const double least = squares(best);
   for (const double compute : {0.97, 1.0, 1.03})
     for (const double message : {0.9, 1.0, 1.1})
       for (const double network : {0.97, 1.0})
         for (const double iteration : {0.95, 1.0, 1.05}) {
-          const SimConstants other{best.compute_scale * compute, best.message_overhead_s * message, network,
-                                   best.iteration_overhead_s * iteration};
+          const Calibration other{best.compute_scale * compute, best.message_overhead_s * message, network,
+                                  best.iteration_overhead_s * iteration};
           CAPTURE(compute, message, network, iteration);
           CHECK(squares(other) >= least * (1 - 1e-3));
         }
 }
 
 TEST_CASE("errors are relative to what was measured") {
-  const SimConstants truth{0.4, 0, 0.9, 0};
+  const Calibration truth{0.4, 0, 0.9, 0};
   std::vector<MeasuredRun> runs = runs_with(truth);
   runs[1].seconds *= 2;
   const std::vector<double> errors = relative_errors(runs, truth, 2);
@@ -80,6 +80,6 @@ TEST_CASE("errors are relative to what was measured") {
 TEST_CASE("too few runs are refused") {
   std::vector<MeasuredRun> runs = runs_with({});
   runs.resize(3);
-  CHECK(error_of([&] { fitted_constants(runs, {}, 1); }) ==
+  CHECK(error_of([&] { fitted_calibration(runs, {}, 1); }) ==
         "four constants cannot be fitted to fewer than four runs");
 }

@@ -33,9 +33,9 @@ double seconds_of(const LabelledGraph& lowered, int device) {
 }
 
 /// Two sites with shared links of every kind, unequal devices, and a job that uses them.
-SimProblem busy_problem(const std::string& schedule, const std::string& sync) {
-  SimProblem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
-                     SimConstants{1, 0.002, 0.9, 0.5}};
+Problem busy_problem(const std::string& schedule, const std::string& sync) {
+  Problem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
+                  Calibration{1, 0.002, 0.9, 0.5}};
   Topology& topology = problem.topology;
   topology.sites[0].uplink = BitsPerSecond(12e8);
   topology.devices[5].downlink = BitsPerSecond(3e8);
@@ -58,7 +58,7 @@ Plan busy_plan(const Job& job) {
   return plan;
 }
 
-double makespan(const SimProblem& problem, const Plan& plan) {
+double makespan(const Problem& problem, const Plan& plan) {
   return makespan_of(iteration_graph(problem, plan));
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("tasks come after what they wait for, and all can be run") {
     for (const auto& sync : syncs)
       for (const bool overlap : {false, true}) {
         CAPTURE(schedule, sync, overlap);
-        SimProblem problem = busy_problem(schedule, sync);
+        Problem problem = busy_problem(schedule, sync);
         problem.job.parallelism.overlap = overlap;
         const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
         const TaskGraph& graph = lowered.graph;
@@ -88,7 +88,7 @@ TEST_CASE("tasks come after what they wait for, and all can be run") {
 TEST_CASE("every task has a name of its own") {
   for (const auto& schedule : schedules)
     for (const auto& sync : syncs) {
-      SimProblem problem = busy_problem(schedule, sync);
+      Problem problem = busy_problem(schedule, sync);
       problem.job.parallelism.overlap = true;
       problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
       const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
@@ -106,7 +106,7 @@ TEST_CASE("every task has a name of its own") {
 // group, S = 2 layers · 2e8 parameters · 2 bytes; 1 / 4 and 1 / 2 of it compressed.
 TEST_CASE("transfers are what the plan needs") {
   for (const auto& sync : {"sharded-ps", "central-ps", "ring", "tree"}) {
-    SimProblem problem = busy_problem("1f1b", sync);
+    Problem problem = busy_problem("1f1b", sync);
     problem.job.compression = {0.25, 0.5, std::nullopt};
     const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
     CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 3 * 3e7 * 0.25));
@@ -114,7 +114,7 @@ TEST_CASE("transfers are what the plan needs") {
     CHECK(bytes_of(lowered, Activity::exchange) == Approx(4 * 2 * 8e8 * 0.5));
   }
   // Interleaved: 8 stages around 4 devices, 7 boundaries.
-  const SimProblem problem = busy_problem("interleaved", "ring");
+  const Problem problem = busy_problem("interleaved", "ring");
   const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
   CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 7 * 3e7));
   CHECK(bytes_of(lowered, Activity::exchange) == Approx(4 * 2 * 8e8));
@@ -123,7 +123,7 @@ TEST_CASE("transfers are what the plan needs") {
 TEST_CASE("computations are what the plan needs") {
   for (const auto& schedule : schedules)
     for (const bool overlap : {false, true}) {
-      SimProblem problem = busy_problem(schedule, "ring");
+      Problem problem = busy_problem(schedule, "ring");
       problem.job.parallelism.overlap = overlap;
       const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
       for (int device = 0; device < 8; ++device)  // 8 micro-batches, two layers, 3 s each
@@ -157,7 +157,7 @@ TEST_CASE("gradients are exchanged when the last backward is done, and the step 
   const Plan plan = plan_of(job, 4, 4, 8);
   // Messages of no bytes take the latency: 0.01 s there and back at every boundary.
   const double pipeline = 11 * 3 + 6 * 0.01, ring = 2 * 3 * (0.01 + 2e6 / (4 * 1e6));
-  CHECK(makespan({topology, job, SimConstants{1, 0, 1, 7}}, plan) == Approx(pipeline + ring + 7));
+  CHECK(makespan({topology, job, Calibration{1, 0, 1, 7}}, plan) == Approx(pipeline + ring + 7));
 }
 
 // Two replicas of one stage with 4 layers, one micro-batch: 4 + 8 s. All pairs of 2: a layer of 2e6 bytes
@@ -182,7 +182,7 @@ TEST_CASE("a device updates its weights after its computations and exchanges") {
   };
   Job job = chain_job(4, 1e6, 0);
   const double forward = 1.25, backward = 2.5, update = 2, small = 1e-3;
-  const SimConstants overhead{1, 0, 1, 7};
+  const Calibration overhead{1, 0, 1, 7};
   // Alone: four layers, then their update, then the fixed overhead.
   CHECK(makespan({updating(1), job, overhead}, plan_of(job, 1, 1, 3)) ==
         Approx(3 * 4 * (forward + backward) + 4 * update + 7).margin(small));
@@ -220,7 +220,7 @@ TEST_CASE("stages update when they are done, not all together") {
 }
 
 TEST_CASE("interleaved, a device updates the layers of its chunks together") {
-  SimProblem problem = busy_problem("interleaved", "ring");
+  Problem problem = busy_problem("interleaved", "ring");
   problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 16e9);
   const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
   int updates = 0;
@@ -241,7 +241,7 @@ TEST_CASE("pipelines may be cut in different ways: layers go with those who hold
   Plan plan = plan_of(job, 2, 2, 3);
   plan.pipelines[1].stages[0].layers = {0, 1};
   plan.pipelines[1].stages[1].layers = {1, 4};
-  const SimProblem problem{flat_topology({4}, instant, instant), job, {}};
+  const Problem problem{flat_topology({4}, instant, instant), job, {}};
   const LabelledGraph lowered = iteration_graph(problem, plan);
   std::map<std::pair<int, int>, double> bytes;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i)
@@ -311,7 +311,7 @@ TEST_CASE("k times the bandwidth and speed with 1 / k of the latency take 1 / k 
     for (const auto& sync : syncs) {
       CAPTURE(schedule, sync);
       const double k = 4;  // a power of two: no rounding
-      SimProblem problem = busy_problem(schedule, sync);
+      Problem problem = busy_problem(schedule, sync);
       const double before = makespan(problem, busy_plan(problem.job));
       for (Site& site : problem.topology.sites) site.uplink = site.uplink * k;
       for (Device& device : problem.topology.devices) {
@@ -334,13 +334,13 @@ TEST_CASE("the numbers of the devices mean nothing") {
   for (const auto& schedule : schedules)
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       CAPTURE(schedule, seed);
-      const SimProblem problem = busy_problem(schedule, "sharded-ps");
+      const Problem problem = busy_problem(schedule, "sharded-ps");
       const Plan plan = busy_plan(problem.job);
       std::vector<int> number(8);  // that each device gets
       std::iota(number.begin(), number.end(), 0);
       Rng rng = Rng::for_task(seed, 0);
       rng.shuffle(std::span(number));
-      SimProblem permuted = problem;
+      Problem permuted = problem;
       auto& ports = std::get<RuleLinks>(permuted.topology.links).port;
       const auto& old_ports = std::get<RuleLinks>(problem.topology.links).port;
       for (std::size_t i = 0; i < 8; ++i) {

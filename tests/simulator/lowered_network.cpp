@@ -22,7 +22,7 @@ std::vector<Kind> kinds(const TaskGraph& graph, const LoweredNetwork& network, i
 struct Lowered {
   explicit Lowered(Topology of) : topology(std::move(of)), network(topology, constants, graph) {}
   Topology topology;
-  SimConstants constants;
+  Calibration constants;
   TaskGraph graph;
   LoweredNetwork network;
 
@@ -196,7 +196,7 @@ TEST_CASE("a flow's weight is by its round trip") {
 TEST_CASE("fairness and efficiency are the graph's model") {
   Topology topology = flat_topology({2}, near, far);
   topology.fairness = Fairness::rtt;
-  SimConstants constants;
+  Calibration constants;
   constants.network_efficiency = 0.9;
   TaskGraph graph;
   const LoweredNetwork network(topology, constants, graph);

@@ -22,7 +22,7 @@ Topology two_sites() {
 
 /// One message from every device to every other.
 LabelledGraph all_pairs(const Topology& topology) {
-  const SimConstants constants;
+  const Calibration constants;
   GraphBuilder builder(topology, constants);
   for (int from = 0; from < topology.size(); ++from)
     for (int to = 0; to < topology.size(); ++to)
@@ -181,7 +181,7 @@ TEST_CASE("latency, shared links and speeds") {
 TEST_CASE("a trace about one entry of a sender changes what is shared there, whatever numbers others have") {
   Topology topology = flat_topology({2, 2}, link_of(0.25, 100), link_of(0.25, 100));
   for (Link& link : std::get<RuleLinks>(topology.links).links) link.shared_by_sender = true;
-  const SimConstants constants;
+  const Calibration constants;
   GraphBuilder builder(topology, constants);
   builder.send(builder.channel(0, 2, Activity::fetch), 1, {}, {});
   const LabelledGraph graph = builder.take();

@@ -75,7 +75,7 @@ int most_in_flight(const std::vector<Operation>& order) {
 double makespan(Job job, int devices, int micro_batches) {
   const Topology topology = flat_topology({devices}, link_of(0, 1e18), link_of(0, 1e18));
   return makespan_of(
-      iteration_graph({topology, job, SimConstants{}}, plan_of(job, devices, 1, micro_batches)));
+      iteration_graph({topology, job, Calibration{}}, plan_of(job, devices, 1, micro_batches)));
 }
 
 }  // namespace

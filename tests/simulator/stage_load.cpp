@@ -27,21 +27,21 @@ Topology two_devices() {
 }
 
 StageLoad stage_load(const Job& job, const Topology& topology, const Stage& stage,
-                     const SimConstants& constants = {}) {
-  const SimProblem problem{topology, job, constants};
+                     const Calibration& constants = {}) {
+  const Problem problem{topology, job, constants};
   Plan plan;
   plan.pipelines = {{1, {stage}}};
   return LoadModel(problem, plan).of(stage);
 }
 
-StageLoad load_of(const Job& job, std::pair<int, int> layers, SimConstants constants = {}) {
+StageLoad load_of(const Job& job, std::pair<int, int> layers, Calibration constants = {}) {
   return stage_load(job, two_devices(), {layers, {0}}, constants);
 }
 
 }  // namespace
 
 TEST_CASE("times are those of the layers, scaled, over speed") {
-  SimConstants constants;
+  Calibration constants;
   constants.compute_scale = 2;              // at 1 TFLOP/s
   const double block = 2 * 32768 / 0.5e12;  // of two sequences
   const StageLoad load = load_of(tiny_transformer("none"), {1, 3}, constants);

@@ -19,7 +19,7 @@ struct Outcome {
   std::vector<double> ends;  // of each device
 };
 
-Outcome exchanged(const Topology& topology, const std::string& sync, SimConstants constants = {}) {
+Outcome exchanged(const Topology& topology, const std::string& sync, Calibration constants = {}) {
   GraphBuilder builder(topology, constants);
   Exchange exchange{std::vector<int>(topology.devices.size()), S, no_index, 0};
   std::iota(exchange.devices.begin(), exchange.devices.end(), 0);
@@ -112,7 +112,7 @@ TEST_CASE("hierarchical with sites of unequal size has as many shards as the sma
 }
 
 TEST_CASE("overhead is paid by every message, efficiency by every byte") {
-  SimConstants constants;
+  Calibration constants;
   constants.message_overhead_s = 0.25;
   constants.network_efficiency = 0.5;
   CHECK(exchanged(behind_access_links(4), "ring", constants).makespan ==

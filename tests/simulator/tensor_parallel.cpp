@@ -44,7 +44,7 @@ double bytes_of(const LabelledGraph& lowered, Activity activity) {
   return sum;
 }
 
-double makespan(const SimProblem& problem, const Plan& plan) {
+double makespan(const Problem& problem, const Plan& plan) {
   return makespan_of(iteration_graph(problem, plan));
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("all-reduces of a stage go around its ring, message by message") {
       job.training.recompute = it.recompute;
       job.compression.activations = 0.25;  // not of these
       const Link link = link_of(0.003, 8e7);
-      const SimProblem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
+      const Problem problem{hosts_with(hosts, t / hosts, link, link), job, {1, 0.002, 0.5, 0}};
       const double overhead = hosts > 1 ? 0.002 : 0;  // none inside a host
       const double messages = 2 * 3 * it.all_reduces * 2 * (t - 1);
       const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, t, 2));
@@ -81,7 +81,7 @@ TEST_CASE("an all-reduce of a transformer is of micro-batch · sequence · hidde
   job.training.micro_batch = 3;
   for (const auto& [precision, bytes] : {std::pair("bf16", 2), std::pair("fp32", 4)}) {
     job.training.precision = precision;
-    const SimProblem problem{hosts_with(1, 2, instant, instant), job, {}};
+    const Problem problem{hosts_with(1, 2, instant, instant), job, {}};
     // 4 layers, 4 all-reduces, in which each of two devices sends all it has.
     CHECK(bytes_of(iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1)), Activity::all_reduce) ==
           4 * 4 * 2 * 3.0 * 16 * 8 * bytes);
@@ -91,7 +91,7 @@ TEST_CASE("an all-reduce of a transformer is of micro-batch · sequence · hidde
 // Ranks 0 and 1 on one host, 2 and 3 on another: two of the four links of the ring go between them.
 TEST_CASE("a ring is as fast as its slowest link") {
   const Job job = chain_job(1, 0, 4e6);
-  const SimProblem problem{hosts_with(2, 2, link_of(0, 1e9), link_of(0.1, 1e6)), job, {}};
+  const Problem problem{hosts_with(2, 2, link_of(0, 1e9), link_of(0.1, 1e6)), job, {}};
   CHECK(makespan(problem, tensor_plan(job, 1, 1, 4, 1)) == Approx(3.0 / 4 + 4 * 6 * (0.1 + 1)));
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("a ring is as fast as its slowest link") {
 // s; each rank sends its half of a message to the other host, 0.2 + 3 s.
 TEST_CASE("a stage sends on what its all-reduces have summed") {
   const Job job = chain_job(4, 0, 2e6);
-  const SimProblem problem{hosts_with(2, 2, link_of(0.01, 1e6), link_of(0.2, 1e6 / 3)), job, {}};
+  const Problem problem{hosts_with(2, 2, link_of(0.01, 1e6), link_of(0.2, 1e6 / 3)), job, {}};
   const double x = 4 * 1.01, forward = 2 * (0.5 + x), backward = 2 * (1 + x);
   CHECK(makespan(problem, tensor_plan(job, 2, 1, 2, 1)) == Approx(2 * (forward + backward + 3.2)));
   // m micro-batches: (m + p − 1) forwards and backwards, as messages of 3.2 s hide behind those of 9.08 s;
@@ -129,7 +129,7 @@ TEST_CASE("with links that take no time, t devices take 1 / t of the time") {
       Job job = chain_job(4, 1e6, 1e6);
       job.parallelism.schedule = schedule;
       if (schedule == "interleaved") job.parallelism.chunks = 2;
-      const SimProblem problem{hosts_with(4, t, instant, instant), job, {}};
+      const Problem problem{hosts_with(4, t, instant, instant), job, {}};
       CHECK(makespan(problem, tensor_plan(job, 2, 2, t, 4)) ==
             Approx(makespan(problem, tensor_plan(job, 2, 2, 1, 4)) / t).epsilon(1e-6));
     }
@@ -146,7 +146,7 @@ TEST_CASE("t devices are never more than t times as fast as one") {
         job.parallelism.overlap = rng.below(2) == 1;
         if (schedule == "interleaved") job.parallelism.chunks = 2;
         const Link inside = link_of(0.01 * rng.uniform(), 1e8), between = link_of(0.5 * rng.uniform(), 1e7);
-        const SimProblem problem{hosts_with(4, t, inside, between), job, {1, 0.001, 1, 0}};
+        const Problem problem{hosts_with(4, t, inside, between), job, {1, 0.001, 1, 0}};
         Plan one = tensor_plan(job, 2, 2, t, 4);
         for (Pipeline& pipeline : one.pipelines)
           for (Stage& stage : pipeline.stages) stage.devices.resize(1);
@@ -159,7 +159,7 @@ TEST_CASE("tasks of tensor parallel stages have names of their own and come afte
     Job job = chain_job(4, 1e6, 1e6);
     job.parallelism.overlap = overlap;
     job.compression = {0.5, 0.5, BitsPerSecond(1e9)};
-    const SimProblem problem{hosts_with(4, 3, instant, instant), job, {}};
+    const Problem problem{hosts_with(4, 3, instant, instant), job, {}};
     const auto [graph, labels, links] = iteration_graph(problem, tensor_plan(job, 2, 2, 3, 4));
     std::set<std::string> names;
     for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -176,7 +176,7 @@ TEST_CASE("tasks of tensor parallel stages have names of their own and come afte
 // the micro-batch to the end.
 TEST_CASE("all-reduces are waiting for the network, and hold the memory of what waits for them") {
   const Job job = chain_job(1, 0, 2e6);
-  const SimProblem problem{hosts_with(1, 2, link_of(0, 1e6), instant), job, {}};
+  const Problem problem{hosts_with(1, 2, link_of(0, 1e6), instant), job, {}};
   const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1));
   const Replay result = replay(lowered.graph);
   const Stretch stretch{Stretch::Kind::iteration, 0, 0, result.makespan, lowered, result};

@@ -30,7 +30,7 @@ class Diary : public RunObserver {
 /// Pipelines of one stage with one layer, which takes 3 s a micro-batch; weights of 12 MB over 1 MB/s. The
 /// gradients are compressed to nothing.
 struct Replicas {
-  SimProblem problem;
+  Problem problem;
   Plan plan;
   Scenario scenario;
 
@@ -40,8 +40,7 @@ struct Replicas {
     plan = plan_of(problem.job, 1, replicas, 2);
     scenario.detection_s = 1;
     // Of the 16 bytes a parameter: its fp32 copy and the two moments, of 4 bytes each.
-    REQUIRE(LoadModel(problem, plan).of(plan.pipelines[0].stages[0])
-                .weight_bytes == 12e6);
+    REQUIRE(LoadModel(problem, plan).of(plan.pipelines[0].stages[0]).weight_bytes == 12e6);
   }
 
   SimReport run(int iterations = 3) {
@@ -75,7 +74,7 @@ TEST_CASE("bandwidth that halves in the middle of a transfer") {
   // Two stages, one micro-batch, 100 bytes over 100 B/s: forward to 1, sent to 2. From 1.5 on half of it:
   // 50 bytes are left, at 50 B/s to 2.5. Forward and backward to 5.5, back in 2 s to 7.5, backward to 9.5.
   // The second iteration: 1 + 2 + 1 + 2 + 2 + 2 = 10 s.
-  SimProblem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
+  Problem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
   Scenario scenario;
   scenario.traces = {{{{1.5, 0.5}}, 0, true}};
   scenario.link_traces = {{LinkTrace::Quantity::bandwidth, {true, true}, {true, true}, false, 0}};
@@ -106,7 +105,7 @@ TEST_CASE("bandwidth that halves in the middle of a transfer") {
 }
 
 TEST_CASE("traces that multiply to what no link can be, and runs of ages, are refused") {
-  SimProblem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
+  Problem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
   const Plan plan = plan_of(problem.job, 2, 1, 1);
   Scenario scenario;
   scenario.traces.assign(3, {{{0, 1e9}}, 0, true});
@@ -120,7 +119,7 @@ TEST_CASE("traces that multiply to what no link can be, and runs of ages, are re
 
 TEST_CASE("the state of a place counts from the start, whoever computes") {
   // adam-16: 16 MB for a stage of a million parameters. The second pipeline has no micro-batches.
-  SimProblem problem{flat_topology({5}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e6, 100), {}};
+  Problem problem{flat_topology({5}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e6, 100), {}};
   problem.topology.gpus[0].memory = Bytes(15e6);
   Plan plan = plan_of(problem.job, 2, 2, 1);
   plan.pipelines[1].micro_batches = 0;
@@ -153,7 +152,7 @@ TEST_CASE("the state of a place counts from the start, whoever computes") {
 
 TEST_CASE("a device that slows down") {
   // Forward 1 s, backward 2 s. Half speed from 2 on: the last second takes two. Then 6 s an iteration.
-  SimProblem problem{flat_topology({1}, link_of(0, 1), link_of(0, 1)), chain_job(1, 0, 0), {}};
+  Problem problem{flat_topology({1}, link_of(0, 1), link_of(0, 1)), chain_job(1, 0, 0), {}};
   Scenario scenario;
   scenario.events = {{2, 0, Kind::speed, 0.5}, {10, 0, Kind::speed, 3}};
   SimOptions options;
@@ -268,7 +267,7 @@ TEST_CASE("a device of a pipeline that pauses leaves while others fetch from it"
   // Two pipelines of two stages, 12 MB each, over 1 MB/s. At 20, in the second iteration, devices 0 and 3
   // leave: no pipeline is whole. At 30 device 0 is back and fetches from device 2, whose pipeline pauses,
   // until 42; but at 35 device 2 leaves, which is known at 36.
-  SimProblem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
+  Problem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
   problem.job.compression.gradients = 0;
   const Plan plan = plan_of(problem.job, 2, 2, 4);
   Scenario scenario;
@@ -296,7 +295,7 @@ TEST_CASE("a device of a pipeline that pauses leaves while others fetch from it"
 
 TEST_CASE("a device reads one thing after the other from the checkpoint") {
   // 100 B/s a device: device 0 reads 100 and 200 bytes, device 1 reads 150.
-  const SimProblem problem{flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0), {}};
+  const Problem problem{flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0), {}};
   const std::vector<Fetch> fetches = {
       {0, 0, 0, 0, {0, 1}, {}, 100}, {1, 0, 0, 0, {0, 1}, {}, 150}, {0, 0, 1, 0, {1, 2}, {}, 200}};
   for (const std::optional<int> beside : {std::optional<int>(), std::optional(0), std::optional(1)}) {
@@ -316,7 +315,7 @@ TEST_CASE("two copies send to two who fetch") {
 
 TEST_CASE("layers are fetched from whoever has them") {
   // Pipeline 0 has four layers on one device; pipeline 1 one and three on two. 12 MB a layer over 1 MB/s.
-  SimProblem problem{flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 0), {}};
+  Problem problem{flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 0), {}};
   problem.job.compression.gradients = 0;
   Plan plan = plan_of(problem.job, 1, 1, 2);
   plan.pipelines.push_back({2, {{{0, 1}, {1}}, {{1, 4}, {2}}}});
@@ -377,8 +376,7 @@ TEST_CASE("interleaved pipelines are dealt micro-batches in numbers that they ca
   // Pipelines of two devices in two chunks need even numbers: of 12, one pipeline gets all; of 6, two get 4
   // and 2. By halves, 3 each, there would be none.
   for (const int replicas : {2, 3}) {
-    SimProblem problem{
-        flat_topology({2 * replicas}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 0, 1), {}};
+    Problem problem{flat_topology({2 * replicas}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 0, 1), {}};
     problem.job.parallelism.schedule = "interleaved";
     problem.job.parallelism.chunks = 2;
     Scenario scenario;
@@ -394,8 +392,7 @@ TEST_CASE("interleaved pipelines are dealt micro-batches in numbers that they ca
 // and to site 2, 0.3 s away. Alike they take 2 s; by round trip the first gets three quarters, and is there 2
 // − 4/3 s earlier. Its second device computes at a quarter of the speed, so that all wait for it.
 TEST_CASE("how much it moves an iteration by what flows share") {
-  SimProblem problem{
-      flat_topology({2, 1, 1}, link_of(0, 1e18), link_of(0.1, 1e18)), chain_job(2, 0, 100), {}};
+  Problem problem{flat_topology({2, 1, 1}, link_of(0, 1e18), link_of(0.1, 1e18)), chain_job(2, 0, 100), {}};
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.3, 1e18));
   rules.table(0, 2) = rules.table(2, 0) = 2;
@@ -413,7 +410,7 @@ TEST_CASE("how much it moves an iteration by what flows share") {
 
 TEST_CASE("a run that is stopped within an iteration has those before it") {
   // Every iteration has the same tasks: the run asks once before each, the replay at equal places within it.
-  const SimProblem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
+  const Problem problem{flat_topology({2}, link_of(0, 100), link_of(0, 100)), chain_job(2, 0, 100), {}};
   const Plan plan = plan_of(problem.job, 2, 1, 200);
   SimOptions options;
   options.iterations = 5;

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "simulator/io/constants_reader.hpp"
+#include "planner/io/calibration_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/measured_runs.hpp"
 
@@ -27,12 +27,12 @@ TEST_CASE("there are all the measured rows, on five networks") {
 }
 
 TEST_CASE("simulated iterations are within 6 % of the measured ones in the mean, all but two within 15 %") {
-  const std::vector<double> errors = relative_errors(runs(), built_in_constants(), threads);
+  const std::vector<double> errors = relative_errors(runs(), built_in_calibration(), threads);
   CHECK(mean_of(errors) <= 0.06);
   std::set<std::string> beyond;
   for (std::size_t i = 0; i < errors.size(); ++i)
     if (std::abs(errors[i]) > 0.149) beyond.insert(runs()[i].network + ", " + runs()[i].name);
-  // configs/simulator.yaml says why.
+  // configs/calibration.yaml says why.
   CHECK(beyond == std::set<std::string>{"10ms-1gbps, 3 layers a stage, batch 32, 1 pipeline",
                                         "50ms-1gbps, 3 layers a stage, batch 32, 1 pipeline"});
 }
@@ -58,13 +58,13 @@ TEST_CASE("the overhead of a message is that of single messages, whatever a mega
       s += share;
     }
     const double overhead_s = (o * ss - s * os) / (oo * ss - os * os);
-    CHECK(built_in_constants().message_overhead_s == Approx(overhead_s).epsilon(0.02));
+    CHECK(built_in_calibration().message_overhead_s == Approx(overhead_s).epsilon(0.02));
   }
 }
 
 TEST_CASE("the constants in use are the fitted ones") {
-  const SimConstants in_use = built_in_constants(),
-                     fitted = fitted_constants(runs(), measured_by_themselves(), threads);
+  const Calibration in_use = built_in_calibration(),
+                    fitted = fitted_calibration(runs(), measured_by_themselves(), threads);
   // The time of a block is in configs/profiles/v100.json; the scale beside it is 1.
   CHECK(in_use.compute_scale == 1);
   CHECK(fitted.compute_scale == Approx(1).epsilon(0.005));
@@ -76,7 +76,7 @@ TEST_CASE("the constants in use are the fitted ones") {
 // A fit from one start that is clamped at the bounds ends at 0.186.
 TEST_CASE("with all four constants free the fit finds the deeper of the two valleys") {
   double squares = 0;
-  for (const double error : relative_errors(runs(), fitted_constants(runs(), {}, threads), threads))
+  for (const double error : relative_errors(runs(), fitted_calibration(runs(), {}, threads), threads))
     squares += error * error;
   CHECK(squares < 0.1765);
 }

@@ -59,8 +59,8 @@ std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
   return runs;
 }
 
-KnownConstants measured_by_themselves() {
-  KnownConstants known;
+KnownCalibration measured_by_themselves() {
+  KnownCalibration known;
   known.message_overhead_s = 1.5e-3;
   return known;
 }
@@ -78,13 +78,13 @@ std::vector<std::string> networks_of(const std::vector<MeasuredRun>& runs) {
   return networks;
 }
 
-std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const KnownConstants& known,
+std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const KnownCalibration& known,
                                      int threads) {
   std::vector<LeftOut> result;
   for (const std::string& network : networks_of(runs)) {
     std::vector<MeasuredRun> kept, left_out;
     for (const MeasuredRun& run : runs) (run.network == network ? left_out : kept).push_back(run);
-    const SimConstants constants = fitted_constants(kept, known, threads);
+    const Calibration constants = fitted_calibration(kept, known, threads);
     result.push_back({network, constants, relative_errors(left_out, constants, threads)});
   }
   return result;

@@ -11,8 +11,8 @@ namespace dtfm {
 /// `folder` is tests/validation.
 std::vector<MeasuredRun> read_measured_runs(const std::string& folder);
 
-/// What single messages say (configs/simulator.yaml), and no fit to iterations does.
-KnownConstants measured_by_themselves();
+/// What single messages say (configs/calibration.yaml), and no fit to iterations does.
+KnownCalibration measured_by_themselves();
 
 /// Of absolute values.
 double mean_of(const std::vector<double>& errors);
@@ -23,10 +23,10 @@ std::vector<std::string> networks_of(const std::vector<MeasuredRun>& runs);
 /// Of the runs on each network, as simulated with constants fitted to the runs on the others.
 struct LeftOut {
   std::string network;
-  SimConstants constants;
+  Calibration constants;
   std::vector<double> errors;
 };
-std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const KnownConstants& known,
+std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const KnownCalibration& known,
                                      int threads);
 
 }  // namespace dtfm

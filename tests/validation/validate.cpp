@@ -6,15 +6,15 @@
 #include <omp.h>
 
 #include "planner/core/error.hpp"
+#include "planner/io/calibration_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
-#include "simulator/io/constants_reader.hpp"
 #include "tests/validation/measured_layers.hpp"
 #include "tests/validation/measured_runs.hpp"
 
 namespace dtfm {
 namespace {
 
-void print(const char* what, const SimConstants& constants) {
+void print(const char* what, const Calibration& constants) {
   fmt::print(
       "{:16} compute scale {:.4f}, message overhead {:.3f} ms, network efficiency {:.4f}, "
       "iteration overhead {:.3f} s\n",
@@ -33,7 +33,7 @@ void print_block(const MeasuredRun& run, double compute_scale) {
 void validate_runs(const std::string& folder) {
   const std::vector<MeasuredRun> runs = read_measured_runs(folder);
   const int threads = omp_get_max_threads();
-  const SimConstants built_in = built_in_constants();
+  const Calibration built_in = built_in_calibration();
   const std::vector<double> errors = relative_errors(runs, built_in, threads);
   fmt::print("{:12} {:42} {:>9} {:>10} {:>7}\n", "network", "run", "measured", "simulated", "error");
   for (std::size_t i = 0; i < runs.size(); ++i)
@@ -41,10 +41,10 @@ void validate_runs(const std::string& folder) {
                runs[i].seconds * (1 + errors[i]), 100 * errors[i]);
   fmt::print("\nmean absolute error {:.1f} %\n\n", 100 * mean_of(errors));
   print("in use", built_in);
-  const KnownConstants known = measured_by_themselves();
-  const SimConstants fitted = fitted_constants(runs, known, threads);
+  const KnownCalibration known = measured_by_themselves();
+  const Calibration fitted = fitted_calibration(runs, known, threads);
   print("fitted to all", fitted);
-  print("all four fitted", fitted_constants(runs, {}, threads));
+  print("all four fitted", fitted_calibration(runs, {}, threads));
   for (const LeftOut& left_out : errors_left_out(runs, known, threads)) {
     print("fitted without", left_out.constants);
     fmt::print("  {:14} mean absolute error there {:.1f} %\n", left_out.network,

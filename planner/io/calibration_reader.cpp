@@ -1,4 +1,4 @@
-#include "simulator/io/constants_reader.hpp"
+#include "planner/io/calibration_reader.hpp"
 
 #include <string_view>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace dtfm {
 
-extern const std::string_view simulator_yaml;
+extern const std::string_view calibration_yaml;
 
 namespace {
 
@@ -21,11 +21,11 @@ double share(const YamlMap& map, std::string_view key) {
 
 }  // namespace
 
-SimConstants built_in_constants() {
-  return parse_constants(std::string(simulator_yaml), "configs/simulator.yaml");
+Calibration built_in_calibration() {
+  return parse_calibration(std::string(calibration_yaml), "configs/calibration.yaml");
 }
 
-SimConstants parse_constants(std::string text, std::string file) {
+Calibration parse_calibration(std::string text, std::string file) {
   const YamlDocument document(std::move(text), std::move(file));
   const YamlMap map = versioned_map(
       document, "the constants of the simulator",

@@ -1,17 +1,17 @@
-// What is simulated: the machines, the job, and the constants of the model.
+// What is planned and simulated: the machines, the job, and the constants of the models.
 #pragma once
 
+#include "planner/core/calibration.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/roofline.hpp"
 #include "planner/core/topology.hpp"
-#include "simulator/model/constants.hpp"
 
 namespace dtfm {
 
-struct SimProblem {
+struct Problem {
   Topology topology;
   Job job;
-  SimConstants constants;
+  Calibration constants;
   Roofline roofline = {};  // for GPUs that the job has no profile of
 };
 

@@ -1,4 +1,4 @@
-#include "simulator/io/constants_reader.hpp"
+#include "planner/io/calibration_reader.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
@@ -17,13 +17,13 @@ std::string with(const std::string& before, const std::string& after) {
 }
 
 std::string error_in(const std::string& text) {
-  return error_of([&] { parse_constants(text, "c.yaml"); });
+  return error_of([&] { parse_calibration(text, "c.yaml"); });
 }
 
 }  // namespace
 
 TEST_CASE("the constants are read from a file") {
-  const SimConstants constants = parse_constants(fine, "c.yaml");
+  const Calibration constants = parse_calibration(fine, "c.yaml");
   CHECK(constants.compute_scale == 0.3);
   CHECK(constants.message_overhead_s == 0.002);
   CHECK(constants.network_efficiency == 0.9);
@@ -31,7 +31,7 @@ TEST_CASE("the constants are read from a file") {
 }
 
 TEST_CASE("the built-in constants can be read") {
-  const SimConstants constants = built_in_constants();
+  const Calibration constants = built_in_calibration();
   CHECK(constants.compute_scale > 0);
   CHECK(constants.network_efficiency > 0.5);
 }

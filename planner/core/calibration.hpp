@@ -1,10 +1,10 @@
 // What of a machine is not in its data sheet: few numbers, fitted once to measured runs
-// (configs/simulator.yaml).
+// (configs/calibration.yaml).
 #pragma once
 
 namespace dtfm {
 
-struct SimConstants {
+struct Calibration {
   double compute_scale = 1;         // time of a layer ÷ that of its profile or estimate
   double message_overhead_s = 0;    // of every message between hosts, before its first byte
   double network_efficiency = 1;    // bytes of tensors ÷ bytes that the link could carry
