@@ -1,0 +1,213 @@
+#include "planner/cost/exchange_time.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+
+GradientSync gradient_sync(std::string_view name) {
+  if (name == "sharded-ps") return GradientSync::sharded_ps;
+  if (name == "central-ps") return GradientSync::central_ps;
+  if (name == "ring") return GradientSync::ring;
+  if (name == "tree") return GradientSync::tree;
+  if (name == "hierarchical") return GradientSync::hierarchical;
+  throw Error("", fmt::format("there is no gradient_sync `{}`", name));
+}
+
+std::vector<double> ExchangeTime::ends(GradientSync sync, const std::vector<int>& devices, double bytes) {
+  begin(devices);
+  switch (sync) {
+    case GradientSync::sharded_ps:
+      return sharded_ps(bytes);
+    case GradientSync::central_ps:
+      return central_ps(bytes);
+    case GradientSync::tree:
+      return tree(bytes);
+    case GradientSync::hierarchical:
+      return hierarchical(bytes);
+    case GradientSync::ring:
+      break;
+  }
+  std::vector<int> members(devices.size());
+  for (std::size_t i = 0; i < members.size(); ++i) members[i] = static_cast<int>(i);
+  std::vector<double> ready(devices.size());
+  around(members, ready, bytes);
+  return ready;
+}
+
+void ExchangeTime::begin(const std::vector<int>& devices) {
+  DTFM_ASSERT(devices.size() > 1);
+  devices_ = devices;
+  phase_.resize(load_.size());
+  for (const int id : used_) load_[at(id)] = 0;
+  used_.clear();
+}
+
+void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
+  if (network_.shared_count() == 0) return;
+  for (const int id : used_in_phase_) phase_[at(id)] = 0;
+  used_in_phase_.clear();
+  for (const Message& message : messages)
+    for (const int id : network_.shared(devices_[at(message.from)], devices_[at(message.to)]).ids()) {
+      if (phase_[at(id)] == 0) used_in_phase_.push_back(id);
+      phase_[at(id)] += bytes;
+    }
+  for (const int id : used_in_phase_) {
+    if (load_[at(id)] == 0) used_.push_back(id);
+    load_[at(id)] += phase_[at(id)];
+  }
+}
+
+double ExchangeTime::seconds(int from, int to, double bytes) const {
+  const int a = devices_[at(from)], b = devices_[at(to)];
+  const MessageCost cost = network_.message(a, b);
+  double moving = bytes * cost.seconds_per_byte;
+  if (network_.shared_count() > 0)
+    for (const int id : network_.shared(a, b).ids())
+      moving = std::max(moving, phase_[at(id)] * network_.shared_seconds_per_byte(id));
+  return cost.overhead_s + moving + cost.latency_s;
+}
+
+/// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard.
+std::vector<double> ExchangeTime::sharded_ps(double bytes) {
+  const int n = static_cast<int>(devices_.size());
+  const double shard = bytes / n;
+  if (network_.shared_count() > 0) {
+    std::vector<Message> all;
+    for (int from = 0; from < n; ++from)
+      for (int to = 0; to < n; ++to)
+        if (from != to) all.push_back({from, to});
+    count(all, shard);
+    for (const int id : used_) load_[at(id)] *= 2;  // there are two such phases
+  }
+  std::vector<double> summed(at(n)), ends;
+  for (int from = 0; from < n; ++from)
+    for (int to = 0; to < n; ++to)
+      if (from != to) summed[at(to)] = std::max(summed[at(to)], seconds(from, to, shard));
+  ends = summed;
+  for (int from = 0; from < n; ++from)
+    for (int to = 0; to < n; ++to)
+      if (from != to) ends[at(to)] = std::max(ends[at(to)], summed[at(from)] + seconds(from, to, shard));
+  return ends;
+}
+
+/// Everyone to the first, and the sum back.
+std::vector<double> ExchangeTime::central_ps(double bytes) {
+  const int n = static_cast<int>(devices_.size());
+  std::vector<Message> there, back;
+  for (int i = 1; i < n; ++i) {
+    there.push_back({i, 0});
+    back.push_back({0, i});
+  }
+  double summed = 0;
+  count(there, bytes);
+  for (int i = 1; i < n; ++i) summed = std::max(summed, seconds(i, 0, bytes));
+  std::vector<double> ends(at(n), summed);
+  count(back, bytes);
+  for (int i = 1; i < n; ++i) ends[at(i)] += seconds(0, i, bytes);
+  return ends;
+}
+
+/// The ring of `members` (indices into the devices), each of which begins when it is ready: 2 (n − 1) rounds,
+/// in each of which everyone passes on what came in the last, an n-th of the bytes. A member has sent one
+/// message before it sends the next.
+void ExchangeTime::around(const std::vector<int>& members, std::vector<double>& ready, double bytes) {
+  const std::size_t n = members.size();
+  if (n < 2) return;
+  const double part = bytes / static_cast<double>(n);
+  std::vector<Message> messages;
+  for (std::size_t i = 0; i < n; ++i) messages.push_back({members[i], members[(i + 1) % n]});
+  count(messages, part);
+  std::vector<double> latency(n), occupancy(n), free(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    latency[i] = network_.message(devices_[at(messages[i].from)], devices_[at(messages[i].to)]).latency_s;
+    occupancy[i] = seconds(messages[i].from, messages[i].to, part) - latency[i];
+  }
+  for (std::size_t round = 0; round < 2 * (n - 1); ++round) {
+    std::vector<double> received(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      free[i] = std::max(free[i], ready[i]) + occupancy[i];
+      received[(i + 1) % n] = free[i] + latency[i];
+    }
+    ready = std::move(received);
+  }
+  if (network_.shared_count() == 0) return;
+  for (const int id : used_in_phase_)
+    load_[at(id)] += phase_[at(id)] * (2.0 * static_cast<double>(n - 1) - 1);
+}
+
+/// A binomial tree: in round k, those whose number is an odd multiple of 2^k send to the one 2^k before; back
+/// in the opposite order, one message after the other.
+std::vector<double> ExchangeTime::tree(double bytes) {
+  const int n = static_cast<int>(devices_.size());
+  std::vector<double> ready(at(n));
+  int reach = 1;
+  for (; reach < n; reach *= 2) {
+    std::vector<Message> messages;
+    for (int i = reach; i < n; i += 2 * reach) messages.push_back({i, i - reach});
+    count(messages, bytes);
+    for (const Message& it : messages)
+      ready[at(it.to)] = std::max(ready[at(it.to)], ready[at(it.from)] + seconds(it.from, it.to, bytes));
+  }
+  for (reach /= 2; reach > 0; reach /= 2) {
+    std::vector<Message> messages;
+    for (int i = 0; i + reach < n; i += 2 * reach) messages.push_back({i, i + reach});
+    count(messages, bytes);
+    for (const Message& it : messages)
+      ready[at(it.from)] = ready[at(it.to)] = ready[at(it.from)] + seconds(it.from, it.to, bytes);
+  }
+  return ready;
+}
+
+/// Inside every site k devices, as many as the smallest site has, sum a shard each; the owners of a shard
+/// make a ring; every owner sends its shard to all of its site.
+std::vector<double> ExchangeTime::hierarchical(double bytes) {
+  std::vector<std::vector<int>> sites;  // of indices into the devices
+  for (int i = 0; i < static_cast<int>(devices_.size()); ++i) {
+    const int site = topology_.devices[at(devices_[at(i)])].site;
+    const auto same = std::find_if(sites.begin(), sites.end(), [&](const std::vector<int>& members) {
+      return topology_.devices[at(devices_[at(members.front())])].site == site;
+    });
+    if (same == sites.end())
+      sites.push_back({i});
+    else
+      same->push_back(i);
+  }
+  std::size_t shards = devices_.size();
+  for (const auto& members : sites) shards = std::min(shards, members.size());
+  const double shard = bytes / static_cast<double>(shards);
+  std::vector<Message> gather, scatter;
+  for (const auto& members : sites)
+    for (std::size_t k = 0; k < shards; ++k)
+      for (const int member : members)
+        if (member != members[k]) {
+          gather.push_back({member, members[k]});
+          scatter.push_back({members[k], member});
+        }
+  count(gather, shard);
+  std::vector<std::vector<double>> sums(shards, std::vector<double>(sites.size()));
+  for (std::size_t t = 0; t < sites.size(); ++t)
+    for (std::size_t k = 0; k < shards; ++k)
+      for (const int member : sites[t])
+        if (member != sites[t][k]) sums[k][t] = std::max(sums[k][t], seconds(member, sites[t][k], shard));
+  for (std::size_t k = 0; k < shards; ++k) {
+    std::vector<int> owners;
+    for (const auto& members : sites) owners.push_back(members[k]);
+    around(owners, sums[k], shard);
+  }
+  count(scatter, shard);
+  std::vector<double> ends(devices_.size());
+  for (std::size_t t = 0; t < sites.size(); ++t)
+    for (const int member : sites[t])
+      for (std::size_t k = 0; k < shards; ++k)
+        ends[at(member)] =
+            std::max(ends[at(member)],
+                     member == sites[t][k] ? sums[k][t] : sums[k][t] + seconds(sites[t][k], member, shard));
+  return ends;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,52 @@
+// How long replicas take to add up their gradients.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "planner/cost/network_cost.hpp"
+
+namespace dtfm {
+
+enum class GradientSync { sharded_ps, central_ps, ring, tree, hierarchical };
+/// By the name of the job. Throws Error for one that there is not.
+GradientSync gradient_sync(std::string_view name);
+
+/// One exchange, by the definitions of the algorithms, of which the simulator says the closed forms where all
+/// links are equal. Messages that pass a shared capacity have, for the seconds that all bytes of one phase of
+/// this exchange take there, no less than those.
+class ExchangeTime {
+ public:
+  ExchangeTime(const Topology& topology, const NetworkCost& network)
+      : topology_(topology), network_(network), load_(static_cast<std::size_t>(network.shared_count())) {}
+
+  /// Seconds from its start until each of `devices` (at least two) has the sum of `bytes`.
+  std::vector<double> ends(GradientSync sync, const std::vector<int>& devices, double bytes);
+  /// Of the last call: bytes over shared capacities, by number; `used` are those that are not 0.
+  const std::vector<double>& load() const { return load_; }
+  const std::vector<int>& used() const { return used_; }
+
+ private:
+  struct Message {
+    int from = 0, to = 0;  // indices into the devices
+  };
+  void begin(const std::vector<int>& devices);
+  /// Counts messages of `bytes` each that move at the same time.
+  void count(const std::vector<Message>& messages, double bytes);
+  /// Of such a message.
+  double seconds(int from, int to, double bytes) const;
+  std::vector<double> sharded_ps(double bytes);
+  std::vector<double> central_ps(double bytes);
+  std::vector<double> tree(double bytes);
+  std::vector<double> hierarchical(double bytes);
+  void around(const std::vector<int>& members, std::vector<double>& ready, double bytes);
+
+  const Topology& topology_;
+  const NetworkCost& network_;
+  std::vector<int> devices_;
+  std::vector<double> load_;   // of the exchange
+  std::vector<double> phase_;  // of messages that move at the same time
+  std::vector<int> used_, used_in_phase_;
+};
+
+}  // namespace dtfm

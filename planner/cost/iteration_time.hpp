@@ -1,0 +1,127 @@
+// The time of an iteration by closed formulas, for any plan: what the search minimises and the simulator
+// judges. Nothing here is shared with the simulator but the inputs.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/cost/exchange_time.hpp"
+#include "planner/cost/network_cost.hpp"
+#include "planner/cost/pipeline_time.hpp"
+#include "planner/cost/stage_cost.hpp"
+
+namespace dtfm {
+
+/// What estimates of one job on one topology have in common. Does not change; `problem` must outlive it.
+struct IterationModel {
+  explicit IterationModel(const Problem& problem, int tensor = 1);
+
+  const Problem& problem;
+  StageCosts stages;
+  NetworkCost network;
+  PipelineSchedule schedule;
+  GradientSync sync;
+  int chunks;  // stages of a device
+  int flush;   // 0: once an iteration
+};
+
+/// From the start of an iteration, in seconds.
+struct IterationEstimate {
+  double iteration_s = 0;
+  double pipelines_s = 0;               // when the last pipeline has computed
+  double exchanges_s = 0;               // when the last gradients are exchanged; 0 where nothing is
+  double update_s = 0, overhead_s = 0;  // what comes after the later of both
+  std::vector<double> pipeline_s;       // each pipeline's computations
+  std::vector<double> steady_s;         // of each pipeline, a micro-batch more
+};
+
+/// A device whose memory is too small for its stage.
+struct Overfull {
+  int device = 0;
+  double needed = 0, capacity = 0;  // bytes
+};
+
+/// One plan and its estimate, brought up to date after changes where they are felt.
+///
+/// Every pipeline by `pipeline_time`, all of them in step: where messages share a capacity, a message takes,
+/// in the long run, no less than all bytes that pass it in an iteration, divided by the pipeline's
+/// micro-batches. The gradients of layers that the same devices hold are exchanged together (`ExchangeTime`),
+/// when the last of these has them; what exchanges share carries all their bytes in the order in which they
+/// begin. Then each device makes its update, and the iteration's overhead passes.
+class IterationTimer {
+ public:
+  /// Stages have `model.stages.tensor()` devices, whose times are known. `model` must outlive this. Throws
+  /// Error for a plan that the schedule cannot run.
+  IterationTimer(const IterationModel& model, Plan plan);
+
+  const Plan& plan() const { return plan_; }
+  const IterationModel& model() const { return model_; }
+  void set_devices(int pipeline, int stage, const std::vector<int>& devices);
+  /// Of one pipeline: the layer with which each of its stages but the first begins is in `stages`.
+  void set_layers(int pipeline, int stage, std::pair<int, int> layers);
+  void set_micro_batches(int pipeline, int micro_batches);
+
+  double iteration_s();
+  IterationEstimate estimate();
+  /// Seconds of a pipeline's computations and of a micro-batch more.
+  const PipelineTime& pipeline(int pipeline);
+  /// Bytes that devices lack, all together; 0: the plan fits.
+  double lacking_bytes();
+  std::vector<Overfull> overfull();
+
+ private:
+  struct Lane {  // a pipeline
+    bool is_fresh = false;
+    PipelineWork work;
+    PipelineTime time;
+    std::vector<std::pair<int, int>> layers;  // of its computed stages
+    double lacking = 0;
+  };
+  struct Segment {  // layers that the same devices hold
+    bool is_fresh = false;
+    std::pair<int, int> layers;
+    std::vector<int> stage;  // of each pipeline: the computed stage
+    double start_s = 0, end_s = 0;
+    std::vector<double> ends_s;                // after its start, by pipeline
+    double transfer_s = 0;                     // of them, in which bytes move
+    std::vector<std::pair<int, double>> load;  // bytes over shared capacities
+  };
+
+  const std::vector<int>& devices_of(int pipeline, int computed_stage) const;
+  double needed_bytes(const std::vector<std::pair<int, int>>& computed, int pipeline, int device_stage) const;
+  void refresh();
+  void refresh_layers(int pipeline);
+  void refresh_work(int pipeline);
+  void refresh_memory(int pipeline);
+  void add_load(int pipeline);
+  void share_links();
+  HopTime hop(const std::vector<int>& from, const std::vector<int>& to, double bytes) const;
+  double all_reduce_s(const std::vector<int>& devices, std::pair<int, int> layers, bool backward) const;
+  void find_segments();
+  bool are_segments_apart() const;
+  void refresh_exchanges();
+  void refresh_exchange(Segment& segment);
+  void start_exchange(Segment& segment);
+  void put_in_turn();
+  void share_links_of_exchanges();
+  double ready_s(int pipeline, int stage, int layer) const;
+  void finish();
+
+  const IterationModel& model_;
+  Plan plan_;
+  bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
+  std::vector<Lane> lanes_;
+  std::vector<Segment> segments_;                     // in the order of the layers
+  std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
+  ExchangeTime exchange_;
+  IterationEstimate estimate_;
+};
+
+/// Throws as IterationTimer does.
+IterationEstimate iteration_estimate(const IterationModel& model, const Plan& plan);
+
+}  // namespace dtfm

@@ -1,0 +1,61 @@
+// How long a pipeline takes: its fill, the steady state that its slowest stage or hop bounds, its drain.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace dtfm {
+
+/// Messages over one boundary of stages, in one direction.
+struct HopTime {
+  double occupancy_s = 0;  // of the sender by a message: nothing follows it before
+  double latency_s = 0;    // until it is there
+  double shared_s = 0;     // a message, in the long run, where links that others use too are the limit
+  double steady_s() const { return occupancy_s > shared_s ? occupancy_s : shared_s; }
+};
+
+/// Stages in the order in which micro-batches pass them; of p devices with v chunks each there are p · v, the
+/// stages i, i + p, … on one device. All times are those of a micro-batch.
+struct PipelineWork {
+  std::vector<double> forward_s, backward_s;  // by stage
+  std::vector<HopTime> forward_hops;          // from stage i to i + 1
+  std::vector<HopTime> backward_hops;         // from stage i + 1 to i
+  int micro_batches = 0;
+  int flush = 0;   // micro-batches after which the pipeline drains; 0: once, at the end
+  int chunks = 1;  // stages of a device
+};
+
+/// From the start of an iteration.
+struct PipelineTime {
+  std::vector<double> backward_s;   // by stage: its last backward is done
+  std::vector<double> gradients_s;  // by stage: and what it sends has arrived
+  double end_s = 0;                 // of the last computation
+  double steady_s = 0;              // that one micro-batch more would take
+};
+
+enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };
+/// By the name of the job. Throws Error for one that there is not.
+PipelineSchedule pipeline_schedule(std::string_view name);
+
+/// Without competition exact but for `interleaved` and `1f1b` with many micro-batches, whose steady state is
+/// taken from its first ones. Throws Error where the schedule cannot be run (interleaved: micro-batches that
+/// are not a multiple of the devices).
+///
+/// - gpipe: m messages through a line of stations (stages and hops) with times t take Σ t + (m − 1) max t and
+/// all
+///   latencies, forward and then backward; the station k is done after the sum and the maximum of those up to
+///   k.
+/// - 1f1b: the order of each stage (Narayanan et al., arXiv 1806.03377) makes a graph of events. Its steady
+/// state
+///   is the largest mean of its cycles: those from stage i to stage j and back, with the hops between them,
+///   are shared by j − i + 1 micro-batches. Fill and drain are the longest paths of the first micro-batches.
+/// - interleaved (arXiv 2104.04473): longest paths of the first micro-batches; the growth per micro-batch of
+/// the
+///   last of them goes on.
+PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work);
+
+/// Micro-batches that the device of stage `stage` of `stages` holds at most at a time, of `micro_batches`
+/// between two drains. Of interleaved: of all its chunks together.
+int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches);
+
+}  // namespace dtfm

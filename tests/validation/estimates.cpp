@@ -1,0 +1,76 @@
+#include "tests/validation/estimates.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/cost/iteration_time.hpp"
+#include "simulator/graph/graph_replay.hpp"
+#include "simulator/lowering/iteration_graph.hpp"
+
+namespace dtfm {
+namespace {
+
+struct Times {
+  double estimated = 0, simulated = 0;
+};
+
+}  // namespace
+
+Plan random_plan(const Problem& problem, Rng& rng) {
+  const Job& job = problem.job;
+  const int micro_batches = job.training.global_batch / job.training.micro_batch;
+  const int devices = problem.topology.size();
+  const int most_stages = std::min(devices, layer_count(job.model));
+  const int stages = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(most_stages)));
+  const int most_replicas = std::min(devices / stages, micro_batches);
+  const int replicas = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(most_replicas)));
+  std::vector<int> order(at(devices));
+  for (int device = 0; device < devices; ++device) order[at(device)] = device;
+  rng.shuffle(std::span<int>(order));
+  Placement placement(stages, replicas);
+  for (int replica = 0; replica < replicas; ++replica)
+    for (int stage = 0; stage < stages; ++stage)
+      placement.at(stage, replica) = order[at(replica * stages + stage)];
+  return deployed_plan(placement, job);
+}
+
+double kendall_tau(const std::vector<std::pair<double, double>>& pairs) {
+  double concordant = 0, of_first = 0, of_second = 0;
+  const auto order = [](double a, double b) { return (a < b) - (b < a); };
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    for (std::size_t j = i + 1; j < pairs.size(); ++j) {
+      const int first = order(pairs[i].first, pairs[j].first),
+                second = order(pairs[i].second, pairs[j].second);
+      concordant += first * second;
+      of_first += first != 0;
+      of_second += second != 0;
+    }
+  return concordant / std::sqrt(of_first * of_second);
+}
+
+EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t seed, int threads) {
+  const IterationModel model(problem);
+  const std::vector<Times> times = parallel_map(plans, threads, [&](int i) {
+    Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(i));
+    const Plan plan = random_plan(problem, rng);
+    return Times{iteration_estimate(model, plan).iteration_s,
+                 replay(iteration_graph(problem, plan).graph).makespan};
+  });
+  EstimateError error;
+  std::vector<std::pair<double, double>> pairs;
+  for (const Times& it : times) {
+    const double relative = it.estimated / it.simulated - 1;
+    error.mean += std::abs(relative) / plans;
+    if (std::abs(relative) > std::abs(error.worst)) error.worst = relative;
+    pairs.emplace_back(it.estimated, it.simulated);
+  }
+  error.rank_correlation = kendall_tau(pairs);
+  error.plans = plans;
+  return error;
+}
+
+}  // namespace dtfm

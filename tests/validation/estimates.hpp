@@ -1,0 +1,32 @@
+// Estimated iteration times against simulated ones, on random plans.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/core/rng.hpp"
+
+namespace dtfm {
+
+/// Some devices of the topology in a random order, in a random number of pipelines of one random depth; the
+/// layers as even as possible.
+Plan random_plan(const Problem& problem, Rng& rng);
+
+struct EstimateError {
+  double mean = 0,
+         worst = 0;  // of estimated ÷ simulated − 1: its absolute value; with its sign, the farthest
+  double rank_correlation = 0;  // Kendall's τ-b
+  int plans = 0;
+};
+
+/// Of `plans` random plans, of streams `seed`.
+EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t seed, int threads);
+
+/// Kendall's τ-b of pairs (a, b): the share of pairs of pairs in the same order less that in opposite orders,
+/// where ties are in neither.
+double kendall_tau(const std::vector<std::pair<double, double>>& pairs);
+
+}  // namespace dtfm
