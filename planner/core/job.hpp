@@ -37,16 +37,27 @@ struct CommVolumes {
   Bytes activation;  // over one stage boundary, one replica, one direction, an iteration
 };
 
+/// What the job leaves to the planner beside the numbers of stages and replicas: its key says `auto`. Until
+/// it is decided, the job holds the first choice.
+struct Automatic {
+  bool tensor = false, micro_batch = false, recompute = false, schedule = false, gradient_sync = false;
+  bool activations = false, gradients = false;  // of the compression
+
+  friend bool operator==(const Automatic&, const Automatic&) = default;
+};
+
 struct Job {
   std::string name;
   Model model;
   Training training;
   Parallelism parallelism;
   Compression compression;
+  Automatic automatic;
   std::vector<LayerProfile> profiles;  // measured, imported or estimated times of layers, of as many GPUs
   std::optional<double>
       efficiency;  // share of a GPU's peak, for GPUs without a profile; nothing: the roofline
   std::optional<CommVolumes> comm_cost;  // nothing: derived from the model by `comm_volumes`
+  std::optional<int> comm_cost_stages;   // that they are of
 };
 
 /// Bytes of one number: 2 for fp16 and bf16, 4 for tf32 and fp32.

@@ -12,17 +12,23 @@ namespace dtfm {
 struct Stage {
   std::pair<int, int> layers;  // first … last + 1
   std::vector<int> devices;    // indices into Topology::devices; as many as the tensor degree
+
+  friend bool operator==(const Stage&, const Stage&) = default;
 };
 
 struct Pipeline {
   int micro_batches = 0;
   std::vector<Stage> stages;
+
+  friend bool operator==(const Pipeline&, const Pipeline&) = default;
 };
 
 struct Plan {
   int tensor = 1;
   std::string schedule, gradient_sync;
   std::vector<Pipeline> pipelines;
+
+  friend bool operator==(const Plan&, const Plan&) = default;
 };
 
 /// Stages of the deepest pipeline.

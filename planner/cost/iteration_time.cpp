@@ -1,6 +1,8 @@
 #include "planner/cost/iteration_time.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -31,9 +33,13 @@ std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int c
 }  // namespace
 
 IterationModel::IterationModel(const Problem& of, int tensor)
+    : IterationModel(of, tensor, std::make_shared<const NetworkCost>(of.topology, of.constants)) {}
+
+IterationModel::IterationModel(const Problem& of, int tensor, std::shared_ptr<const NetworkCost> its_network)
     : problem(of),
       stages(of, tensor),
-      network(of.topology, of.constants),
+      shared_network(std::move(its_network)),
+      network(*shared_network),
       schedule(pipeline_schedule(of.job.parallelism.schedule)),
       sync(gradient_sync(of.job.parallelism.gradient_sync)),
       chunks(schedule == PipelineSchedule::interleaved ? of.job.parallelism.chunks.value_or(1) : 1),
@@ -42,6 +48,7 @@ IterationModel::IterationModel(const Problem& of, int tensor)
 IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
     : model_(model),
       plan_(std::move(plan)),
+      flush_(model.flush),
       lanes_(plan_.pipelines.size()),
       forward_load_(at(model.network.shared_count())),
       backward_load_(at(model.network.shared_count())),
@@ -67,9 +74,38 @@ void IterationTimer::set_micro_batches(int pipeline, int micro_batches) {
   lanes_[at(pipeline)].is_fresh = is_fresh_ = false;
 }
 
+void IterationTimer::set_flush(int micro_batches) {
+  if (flush_ == micro_batches) return;
+  flush_ = micro_batches;
+  for (Lane& lane : lanes_) lane.is_fresh = false;
+  is_fresh_ = false;
+}
+
+int IterationTimer::fitting_flush() {
+  refresh();
+  if (model_.schedule != PipelineSchedule::gpipe) return 0;
+  double least = std::numeric_limits<double>::max();
+  for (const Pipeline& pipeline : plan_.pipelines)
+    for (const Stage& stage : pipeline.stages) {
+      const StageNeeds needs = model_.stages.needs(stage.layers);
+      for (const int device : stage.devices) {
+        const int gpu = model_.problem.topology.devices[at(device)].gpu;
+        if (gpu < 0 || needs.of_micro_batch <= 0) continue;
+        const double room = model_.problem.topology.gpus[at(gpu)].memory.value() - needs.total(0);
+        least = std::min(least, std::floor(room / needs.of_micro_batch));
+      }
+    }
+  return least < 1 ? 0 : static_cast<int>(std::min(least, 1e9));
+}
+
 double IterationTimer::iteration_s() {
   refresh();
   return estimate_.iteration_s;
+}
+
+double IterationTimer::mean_end_s() {
+  refresh();
+  return mean_end_s_;
 }
 
 IterationEstimate IterationTimer::estimate() {
@@ -148,7 +184,7 @@ void IterationTimer::refresh_work(int pipeline) {
   PipelineWork& work = lane.work;
   const std::size_t stages = lane.layers.size();
   work.micro_batches = plan_.pipelines[at(pipeline)].micro_batches;
-  work.flush = model_.flush;
+  work.flush = flush_;
   work.chunks = model_.chunks;
   work.forward_s.resize(stages);
   work.backward_s.resize(stages);
@@ -196,7 +232,7 @@ double IterationTimer::needed_bytes(const std::vector<std::pair<int, int>>& comp
                                     int device_stage) const {
   const int devices = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
   const int micro_batches = plan_.pipelines[at(pipeline)].micro_batches;
-  const int between = model_.flush > 0 ? std::min(model_.flush, micro_batches) : micro_batches;
+  const int between = flush_ > 0 ? std::min(flush_, micro_batches) : micro_batches;
   StageNeeds all;
   for (int i = device_stage; i < static_cast<int>(computed.size()); i += devices) {
     const StageNeeds needs = model_.stages.needs(computed[at(i)]);
@@ -409,10 +445,11 @@ void IterationTimer::finish() {
     }
     return most;
   };
-  double end = 0;
+  double end = 0, ends = 0;
   for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline) {
     const PipelineTime& time = lanes_[at(pipeline)].time;
     estimate_.pipeline_s.push_back(time.end_s);
+    ends += time.end_s;
     estimate_.steady_s.push_back(time.steady_s);
     estimate_.pipelines_s = std::max(estimate_.pipelines_s, time.end_s);
     for (int stage = 0; stage < static_cast<int>(time.backward_s.size()); ++stage)
@@ -420,11 +457,13 @@ void IterationTimer::finish() {
   }
   for (const Segment& segment : segments_) {
     estimate_.exchanges_s = std::max(estimate_.exchanges_s, segment.end_s);
+    ends += segment.end_s;
     const double most = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
     for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline)
       end = std::max(end, segment.end_s - most + segment.ends_s[at(pipeline)] +
                               update_s(pipeline, segment.stage[at(pipeline)]));
   }
+  mean_end_s_ = ends / static_cast<double>(lanes_.size() + segments_.size());
   estimate_.update_s = end - std::max(estimate_.pipelines_s, estimate_.exchanges_s);
   estimate_.overhead_s = model_.problem.constants.iteration_overhead_s;
   estimate_.iteration_s = end + estimate_.overhead_s;

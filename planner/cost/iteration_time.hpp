@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,10 +20,13 @@ namespace dtfm {
 /// What estimates of one job on one topology have in common. Does not change; `problem` must outlive it.
 struct IterationModel {
   explicit IterationModel(const Problem& problem, int tensor = 1);
+  /// With the network of a model of the same topology and calibration.
+  IterationModel(const Problem& problem, int tensor, std::shared_ptr<const NetworkCost> network);
 
   const Problem& problem;
   StageCosts stages;
-  NetworkCost network;
+  std::shared_ptr<const NetworkCost> shared_network;
+  const NetworkCost& network;
   PipelineSchedule schedule;
   GradientSync sync;
   int chunks;  // stages of a device
@@ -64,8 +68,16 @@ class IterationTimer {
   /// Of one pipeline: the layer with which each of its stages but the first begins is in `stages`.
   void set_layers(int pipeline, int stage, std::pair<int, int> layers);
   void set_micro_batches(int pipeline, int micro_batches);
+  /// Of all pipelines, in place of the job's; 0: once an iteration.
+  void set_flush(int micro_batches);
+  int flush() const { return flush_; }
+  /// The most micro-batches between two drains with which every device's memory is large enough; 0 where not
+  /// even one is, or the schedule does not hold more the longer it runs.
+  int fitting_flush();
 
   double iteration_s();
+  /// The mean of all ends of pipelines and exchanges: what improves though the slowest does not.
+  double mean_end_s();
   IterationEstimate estimate();
   /// Seconds of a pipeline's computations and of a micro-batch more.
   const PipelineTime& pipeline(int pipeline);
@@ -113,12 +125,14 @@ class IterationTimer {
 
   const IterationModel& model_;
   Plan plan_;
+  int flush_;
   bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
   std::vector<Lane> lanes_;
   std::vector<Segment> segments_;                     // in the order of the layers
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
   ExchangeTime exchange_;
   IterationEstimate estimate_;
+  double mean_end_s_ = 0;
 };
 
 /// Throws as IterationTimer does.

@@ -21,22 +21,27 @@ std::string size_text(Bytes size) {
   return fmt::format("{} B", size.value());
 }
 
-ordered_json training_json(const Training& training) {
-  return {{"global_batch", training.global_batch},
-          {"micro_batch", training.micro_batch},
-          {"precision", training.precision},
-          {"optimizer", training.optimizer},
-          {"recompute", training.recompute}};
+template <class T>
+ordered_json unless_auto(bool automatic, const T& value) {
+  return automatic ? ordered_json("auto") : ordered_json(value);
 }
 
-ordered_json parallelism_json(const Parallelism& parallelism) {
+ordered_json training_json(const Training& training, const Automatic& automatic) {
+  return {{"global_batch", training.global_batch},
+          {"micro_batch", unless_auto(automatic.micro_batch, training.micro_batch)},
+          {"precision", training.precision},
+          {"optimizer", training.optimizer},
+          {"recompute", unless_auto(automatic.recompute, training.recompute)}};
+}
+
+ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& automatic) {
   ordered_json json = {{"pipeline", number_or_auto(parallelism.pipeline)},
                        {"data", number_or_auto(parallelism.data)},
-                       {"tensor", parallelism.tensor},
-                       {"schedule", parallelism.schedule}};
+                       {"tensor", unless_auto(automatic.tensor, parallelism.tensor)},
+                       {"schedule", unless_auto(automatic.schedule, parallelism.schedule)}};
   if (parallelism.chunks) json["chunks"] = *parallelism.chunks;
   if (parallelism.flush) json["flush"] = *parallelism.flush;
-  json["gradient_sync"] = parallelism.gradient_sync;
+  json["gradient_sync"] = unless_auto(automatic.gradient_sync, parallelism.gradient_sync);
   if (parallelism.overlap) json["overlap"] = true;
   return json;
 }
@@ -55,16 +60,17 @@ ordered_json job_json(const Job& job) {
   ordered_json json = {{"version", 1},
                        {"name", job.name},
                        {"model", model_json(job.model)},
-                       {"training", training_json(job.training)},
-                       {"parallelism", parallelism_json(job.parallelism)}};
-  json["compression"] = {{"activations", job.compression.activations},
-                         {"gradients", job.compression.gradients}};
+                       {"training", training_json(job.training, job.automatic)},
+                       {"parallelism", parallelism_json(job.parallelism, job.automatic)}};
+  json["compression"] = {{"activations", unless_auto(job.automatic.activations, job.compression.activations)},
+                         {"gradients", unless_auto(job.automatic.gradients, job.compression.gradients)}};
   if (job.compression.throughput)
     json["compression"]["throughput"] = fmt::format("{} bps", job.compression.throughput->value());
   if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
   if (job.comm_cost)
     json["comm_cost"] = {{"gradient", size_text(job.comm_cost->gradient)},
                          {"activation", size_text(job.comm_cost->activation)}};
+  if (job.comm_cost && job.comm_cost_stages) json["comm_cost"]["stages"] = *job.comm_cost_stages;
   return json;
 }
 

@@ -40,6 +40,14 @@ void read_choice(const YamlMap& map, std::string_view key, std::initializer_list
   if (const auto value = map.optional(key)) word = std::string(words.begin()[value->choice(words)]);
 }
 
+/// The same, or `auto`: then the word stays as it is.
+void read_choice_or_auto(const YamlMap& map, std::string_view key,
+                         std::initializer_list<std::string_view> words, std::string& word, bool& automatic) {
+  const auto value = map.optional(key);
+  automatic = value && value->is_word("auto");
+  if (!automatic) read_choice(map, key, words, word);
+}
+
 /// Nothing for `auto` and where the key is missing.
 std::optional<int> count_or_auto(const YamlMap& map, std::string_view key) {
   const auto value = map.optional(key);
@@ -52,11 +60,13 @@ std::optional<int> optional_count(const YamlMap& map, std::string_view key, int 
   return value ? std::optional(whole(*value, least, most_count)) : std::nullopt;
 }
 
-Training read_training(const YamlValue& value) {
+Training read_training(const YamlValue& value, Automatic& automatic) {
   const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
   Training training;
   training.global_batch = required_count(map, "global_batch", most_count);
-  if (const auto micro_batch = map.optional("micro_batch")) {
+  const auto micro_batch = map.optional("micro_batch");
+  automatic.micro_batch = micro_batch && micro_batch->is_word("auto");
+  if (micro_batch && !automatic.micro_batch) {
     training.micro_batch = whole(*micro_batch, 1, most_count);
     if (training.global_batch % training.micro_batch != 0)
       throw micro_batch->value_error(
@@ -65,20 +75,24 @@ Training read_training(const YamlValue& value) {
   read_choice(map, "precision", {"fp16", "bf16", "tf32", "fp32"}, training.precision);
   read_choice(map, "optimizer", {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"},
               training.optimizer);
-  read_choice(map, "recompute", {"none", "selective", "full"}, training.recompute);
+  read_choice_or_auto(map, "recompute", {"none", "selective", "full"}, training.recompute,
+                      automatic.recompute);
   return training;
 }
 
-Parallelism read_parallelism(const YamlValue& value) {
+Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   const YamlMap map =
       value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap"});
   Parallelism parallelism;
   parallelism.pipeline = count_or_auto(map, "pipeline");
   parallelism.data = count_or_auto(map, "data");
   parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
-  read_choice(map, "schedule", {"gpipe", "1f1b", "interleaved"}, parallelism.schedule);
-  read_choice(map, "gradient_sync", {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"},
-              parallelism.gradient_sync);
+  const auto tensor = map.optional("tensor");
+  automatic.tensor = tensor && tensor->is_word("auto");
+  read_choice_or_auto(map, "schedule", {"gpipe", "1f1b", "interleaved"}, parallelism.schedule,
+                      automatic.schedule);
+  read_choice_or_auto(map, "gradient_sync", {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"},
+                      parallelism.gradient_sync, automatic.gradient_sync);
   parallelism.chunks = optional_count(map, "chunks", 2);
   parallelism.flush = optional_count(map, "flush", 1);
   if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
@@ -91,11 +105,18 @@ Parallelism read_parallelism(const YamlValue& value) {
   return parallelism;
 }
 
-Compression read_compression(const YamlValue& value) {
+/// A ratio, or `auto`: then it stays as it is.
+void read_ratio_or_auto(const YamlMap& map, std::string_view key, double& ratio, bool& automatic) {
+  const auto value = map.optional(key);
+  automatic = value && value->is_word("auto");
+  if (value && !automatic) ratio = value->ratio();
+}
+
+Compression read_compression(const YamlValue& value, Automatic& automatic) {
   const YamlMap map = value.map({"activations", "gradients", "throughput"});
   Compression compression;
-  if (const auto activations = map.optional("activations")) compression.activations = activations->ratio();
-  if (const auto gradients = map.optional("gradients")) compression.gradients = gradients->ratio();
+  read_ratio_or_auto(map, "activations", compression.activations, automatic.activations);
+  read_ratio_or_auto(map, "gradients", compression.gradients, automatic.gradients);
   if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
   return compression;
 }
@@ -140,9 +161,10 @@ void read_profiles(const YamlValue& value, const FileReader& open, Job& job) {
   for (const YamlValue& entry : entries) read_profile_entry(entry, open, job);
 }
 
-CommVolumes read_comm_cost(const YamlValue& value) {
-  const YamlMap map = value.map({"gradient", "activation"});
-  return {map.required("gradient").bytes(), map.required("activation").bytes()};
+void read_comm_cost(const YamlValue& value, Job& job) {
+  const YamlMap map = value.map({"gradient", "activation", "stages"});
+  job.comm_cost = {map.required("gradient").bytes(), map.required("activation").bytes()};
+  job.comm_cost_stages = optional_count(map, "stages", 1);
 }
 
 }  // namespace
@@ -156,12 +178,14 @@ Job parse_job(std::string text, std::string file, const FileReader& open) {
       {"version", "name", "model", "training", "parallelism", "compression", "profile", "comm_cost"});
   Job job;
   job.name = map.required("name").text();
-  job.training = read_training(map.required("training"));
+  job.training = read_training(map.required("training"), job.automatic);
   job.model = read_model(map.required("model"), bytes_per_number(job.training), open);
-  if (const auto parallelism = map.optional("parallelism")) job.parallelism = read_parallelism(*parallelism);
-  if (const auto compression = map.optional("compression")) job.compression = read_compression(*compression);
+  if (const auto parallelism = map.optional("parallelism"))
+    job.parallelism = read_parallelism(*parallelism, job.automatic);
+  if (const auto compression = map.optional("compression"))
+    job.compression = read_compression(*compression, job.automatic);
   if (const auto profile = map.optional("profile")) read_profiles(*profile, open, job);
-  if (const auto volumes = map.optional("comm_cost")) job.comm_cost = read_comm_cost(*volumes);
+  if (const auto volumes = map.optional("comm_cost")) read_comm_cost(*volumes, job);
   return job;
 }
 

@@ -1,0 +1,134 @@
+#include "planner/search/decisions.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/search/device_order.hpp"
+
+namespace dtfm {
+namespace {
+
+/// What tells decided jobs of one problem apart.
+std::string key_of(const Job& job) {
+  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
+                     job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
+                     job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
+}
+
+std::vector<int> micro_batches(const Job& job) {
+  constexpr int most = 64;
+  std::vector<int> sizes;
+  for (int size = 1; size <= std::min(most, job.training.global_batch); ++size)
+    if (job.training.global_batch % size == 0) sizes.push_back(size);
+  return sizes;
+}
+
+/// Of fp16 activations and gradients: as they are, 8 bits, 4 bits.
+constexpr double compressions[] = {1, 0.5, 0.25};
+
+std::vector<int> tensor_degrees(const Topology& topology) {
+  std::map<int, int> devices;  // by host
+  int largest = 1;
+  for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
+  std::vector<int> degrees;
+  for (int degree = 1; degree <= largest; degree *= 2) degrees.push_back(degree);
+  return degrees;
+}
+
+/// Can a transformer's heads and widths be divided so?
+bool divides(const Model& model, int tensor) {
+  const auto* transformer = std::get_if<Transformer>(&model);
+  if (transformer == nullptr) return tensor == 1;
+  return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0;
+}
+
+}  // namespace
+
+Decisions::Decisions(const Problem& problem)
+    : problem_(problem), network_(std::make_shared<const NetworkCost>(problem.topology, problem.constants)) {}
+
+std::shared_ptr<const DecidedJob> Decisions::first() {
+  Job job = problem_.job;
+  if (job.automatic.schedule) job.parallelism.schedule = "1f1b";
+  if (job.automatic.recompute) job.training.recompute = "full";
+  job.automatic = {};
+  const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
+  const StageCosts costs(begin, job.parallelism.tensor);
+  for (int device = 0; device < problem_.topology.size(); ++device)
+    if (!costs.unknown(device).empty()) unusable_.emplace_back(device, costs.unknown(device));
+  if (static_cast<int>(unusable_.size()) == problem_.topology.size())
+    throw Error("", unusable_.front().second);
+  order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
+  auto result = decided(std::move(job));
+  if (!result)
+    throw Error("", fmt::format("no host has the {} devices of a stage", problem_.job.parallelism.tensor));
+  return result;
+}
+
+/// Nothing where no host has enough devices for a stage, or a time is not known.
+std::shared_ptr<const DecidedJob> Decisions::decided(Job job) {
+  const auto [place, is_new] = known_.emplace(key_of(job), nullptr);
+  if (!is_new) return place->second;
+  auto result = std::make_shared<DecidedJob>(problem_, job, network_);
+  std::vector<int> usable;
+  for (const int device : order_)
+    if (result->model.stages.unknown(device).empty()) usable.push_back(device);
+  result->units = stage_units(problem_.topology, usable, job.parallelism.tensor);
+  if (!result->units.empty()) place->second = std::move(result);
+  return place->second;
+}
+
+std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const DecidedJob& of) {
+  const Job& job = of.problem.job;
+  const Automatic& open = problem_.job.automatic;
+  std::vector<Job> jobs;
+  const auto add = [&](const auto& change) {
+    Job other = job;
+    change(other);
+    jobs.push_back(std::move(other));
+  };
+  const std::vector<int> sizes =
+      open.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
+  const std::vector<std::string> recomputes = open.recompute
+                                                  ? std::vector<std::string>{"none", "selective", "full"}
+                                                  : std::vector{job.training.recompute};
+  for (const int size : sizes)
+    for (const std::string& recompute : recomputes)
+      add([&](Job& it) {
+        it.training.micro_batch = size;
+        it.training.recompute = recompute;
+      });
+  if (open.tensor)
+    for (const int tensor : tensor_degrees(problem_.topology))
+      if (divides(job.model, tensor)) add([&](Job& it) { it.parallelism.tensor = tensor; });
+  if (open.schedule) {
+    for (const char* schedule : {"gpipe", "1f1b"})
+      add([&](Job& it) {
+        it.parallelism.schedule = schedule;
+        it.parallelism.chunks.reset();
+      });
+    for (const int chunks : {2, 4})
+      add([&](Job& it) {
+        it.parallelism.schedule = "interleaved";
+        it.parallelism.chunks = chunks;
+      });
+  }
+  if (open.gradient_sync)
+    for (const char* sync : {"sharded-ps", "ring", "tree", "hierarchical"})
+      add([&](Job& it) { it.parallelism.gradient_sync = sync; });
+  for (const double ratio : compressions) {
+    if (open.activations) add([&](Job& it) { it.compression.activations = ratio; });
+    if (open.gradients) add([&](Job& it) { it.compression.gradients = ratio; });
+  }
+  std::vector<std::shared_ptr<const DecidedJob>> result;
+  for (Job& other : jobs)
+    if (key_of(other) != key_of(job))
+      if (auto it = decided(std::move(other))) result.push_back(std::move(it));
+  return result;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,38 @@
+// What a job leaves open, `auto`, and the jobs in which it is decided.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/search/plan_candidate.hpp"
+
+namespace dtfm {
+
+/// The decided jobs of one problem, made once each. Not for several threads.
+class Decisions {
+ public:
+  /// `problem` must outlive this.
+  explicit Decisions(const Problem& problem);
+
+  /// The job with its first choices. Throws Error where no device's times are known.
+  std::shared_ptr<const DecidedJob> first();
+  /// Jobs that differ from `job` in one decision that is open, or in micro-batch and recomputation together,
+  /// and can be planned. Tensor degrees: divisors of the devices of the largest host.
+  std::vector<std::shared_ptr<const DecidedJob>> alternatives(const DecidedJob& job);
+  bool any_open() const { return !(problem_.job.automatic == Automatic{}); }
+  /// Devices that nothing can be put on, each with the reason.
+  const std::vector<std::pair<int, std::string>>& unusable() const { return unusable_; }
+
+ private:
+  std::shared_ptr<const DecidedJob> decided(Job job);
+
+  const Problem& problem_;
+  std::shared_ptr<const NetworkCost> network_;
+  std::vector<int> order_;  // of devices, by nearness
+  std::map<std::string, std::shared_ptr<const DecidedJob>> known_;
+  std::vector<std::pair<int, std::string>> unusable_;
+};
+
+}  // namespace dtfm

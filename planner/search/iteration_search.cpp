@@ -1,0 +1,271 @@
+#include "planner/search/iteration_search.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/search/decisions.hpp"
+#include "planner/search/plan_anneal.hpp"
+
+namespace dtfm {
+namespace {
+
+using DecidedJobPtr = std::shared_ptr<const DecidedJob>;
+using Clock = std::chrono::steady_clock;
+
+// Chosen by measurement: planner/search/README.md.
+constexpr double coarse_ratio = 1.25;  // of neighbouring numbers of replicas
+constexpr std::size_t screened = 10;   // shapes whose neighbourhood is looked at
+constexpr std::size_t kept = 48;       // candidates
+constexpr std::size_t deciders = 4;    // of them, on which alternatives are tried
+constexpr int decision_rounds = 6;
+constexpr std::size_t islands = 8, later_islands = 3;
+constexpr long long default_moves = 240'000;
+constexpr double first_share = 0.5;  // of the moves, for the first annealing of all islands
+constexpr double hottest = 0.02, hottest_later = 0.005, coldest = 0.0002;
+
+class IterationSearch {
+ public:
+  IterationSearch(const Problem& problem, const IterationSearchOptions& options)
+      : options_(options),
+        score_(options.objective, problem.topology),
+        decisions_(problem),
+        begin_(options.common.begin.value_or(Clock::now())) {}
+
+  IterationSearchResult run() {
+    for (const PlanCandidate& candidate : options_.begin_with) keep(candidate);
+    const DecidedJobPtr first = decisions_.first();
+    result_.unusable = decisions_.unusable();
+    screen(first);
+    if (pool_.empty()) throw Error("", "no plan has so many stages and replicas: " + what_there_is(*first));
+    if (decisions_.any_open()) decide();
+    anneal();
+    if (decisions_.any_open() && try_alternatives()) note();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  bool must_stop() const {
+    if (options_.common.interrupted && *options_.common.interrupted) return true;
+    const auto limit = options_.common.time_limit;
+    return limit && std::chrono::duration<double>(Clock::now() - begin_).count() >= *limit;
+  }
+
+  static std::string what_there_is(const DecidedJob& job) {
+    return fmt::format("there are {} devices, {} layers and {} micro-batches",
+                       job.units.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
+                       job.problem.job.training.global_batch / job.problem.job.training.micro_batch);
+  }
+
+  /// Into the pool, unless it is full of better ones; of a shape and job, the best few.
+  void keep(PlanCandidate candidate) {
+    constexpr int most_alike = 3;
+    int alike = 0;
+    for (auto it = pool_.begin(); it != pool_.end(); ++it) {
+      if (it->job != candidate.job || it->shape() != candidate.shape()) continue;
+      if (it->plan == candidate.plan) {
+        if (!is_better(candidate, *it)) return;
+        pool_.erase(it);
+        break;
+      }
+      if (++alike == most_alike) {
+        if (!is_better(candidate, *it)) return;
+        pool_.erase(it);
+        break;
+      }
+    }
+    const auto place = std::find_if(pool_.begin(), pool_.end(),
+                                    [&](const PlanCandidate& it) { return is_better(candidate, it); });
+    pool_.insert(place, std::move(candidate));
+    if (pool_.size() > kept) pool_.pop_back();
+  }
+
+  void note() {
+    if (pool_.empty()) return;
+    auto& points = result_.convergence;
+    const double best = pool_.front().score;
+    if (points.empty() || best < points.back().cost) points.push_back({result_.evaluations, best});
+    if (!options_.common.on_progress) return;
+    const long long budget = options_.common.evaluations.value_or(default_moves);
+    options_.common.on_progress({result_.evaluations, std::max(budget, result_.evaluations), best, 0});
+  }
+
+  void offer_starts(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
+    constexpr std::size_t most = 2;
+    const auto starts = parallel_map(static_cast<int>(shapes.size()), options_.common.threads, [&](int i) {
+      // Without any plan there would be nothing to write.
+      if (must_stop() && (i > 0 || !pool_.empty())) return std::vector<PlanCandidate>();
+      return plan_starts(job, shapes[at(i)], score_, thorough, most);
+    });
+    for (const auto& of_shape : starts) {
+      result_.evaluations += static_cast<long long>(of_shape.size());
+      for (const PlanCandidate& candidate : of_shape) keep(candidate);
+    }
+    note();
+  }
+
+  /// The shapes of the best candidates of `job`, each once.
+  std::vector<Shape> best_shapes(const DecidedJobPtr& job, std::size_t most) const {
+    std::vector<Shape> shapes;
+    for (const PlanCandidate& it : pool_)
+      if (it.job == job && shapes.size() < most &&
+          std::find(shapes.begin(), shapes.end(), it.shape()) == shapes.end())
+        shapes.push_back(it.shape());
+    return shapes;
+  }
+
+  void screen(const DecidedJobPtr& job) {
+    offer_starts(job, possible_shapes(*job, options_.limits, coarse_ratio), false);
+    const std::vector<Shape> centres = best_shapes(job, screened);
+    std::vector<Shape> nearby;
+    for (const Shape& shape : possible_shapes(*job, options_.limits, 1.04))
+      if (std::any_of(centres.begin(), centres.end(), [&](const Shape& centre) {
+            return std::abs(shape.stages - centre.stages) <= 1 &&
+                   shape.replicas <= coarse_ratio * centre.replicas &&
+                   centre.replicas <= coarse_ratio * shape.replicas;
+          }))
+        nearby.push_back(shape);
+    offer_starts(job, nearby, true);
+  }
+
+  /// The same devices and layers under another job, if its stages have as many devices; micro-batches in the
+  /// same proportions.
+  std::optional<PlanCandidate> transplanted(const PlanCandidate& from, const DecidedJobPtr& job) const {
+    const Job &now = job->problem.job, &then = from.job->problem.job;
+    if (now.parallelism.tensor != then.parallelism.tensor) return std::nullopt;
+    Plan plan = from.plan;
+    plan.schedule = now.parallelism.schedule;
+    plan.gradient_sync = now.parallelism.gradient_sync;
+    const int stages = from.shape().stages, replicas = from.shape().replicas;
+    const int batches = now.training.global_batch / now.training.micro_batch;
+    const bool rounds = job->model.schedule == PipelineSchedule::interleaved;
+    const int step = rounds ? stages : 1;
+    if (batches % step != 0 || batches / step < replicas ||
+        job->model.stages.layers() < stages * job->model.chunks)
+      return std::nullopt;
+    if (now.training.micro_batch != then.training.micro_batch || rounds)
+      for (int i = 0; i < replicas; ++i) {
+        const auto [begin, end] = even_split(batches / step, replicas, i);
+        plan.pipelines[at(i)].micro_batches = (end - begin) * step;
+      }
+    if (rounds)
+      for (Pipeline& pipeline : plan.pipelines)
+        for (int stage = 0; stage < stages; ++stage)
+          pipeline.stages[at(stage)].layers = even_split(job->model.stages.layers(), stages, stage);
+    return fitted_plan(job, std::move(plan), score_);
+  }
+
+  /// Of the best plans, with one decision taken otherwise. Is one better than all?
+  bool try_alternatives() {
+    const PlanCandidate before = pool_.front();
+    std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
+    for (std::size_t i = 0; i < std::min(deciders, pool_.size()); ++i)
+      for (const DecidedJobPtr& job : decisions_.alternatives(*pool_[i].job))
+        tries.emplace_back(pool_[i], job);
+    const auto found = parallel_map(static_cast<int>(tries.size()), options_.common.threads, [&](int i) {
+      std::vector<PlanCandidate> candidates;
+      if (must_stop()) return candidates;
+      const auto& [from, job] = tries[at(i)];
+      if (auto same = transplanted(from, job)) candidates.push_back(std::move(*same));
+      for (PlanCandidate& start : plan_starts(job, limited(from.shape(), *job), score_, false, 1))
+        candidates.push_back(std::move(start));
+      return candidates;
+    });
+    for (const auto& candidates : found) {
+      result_.evaluations += static_cast<long long>(candidates.size());
+      for (const PlanCandidate& candidate : candidates) keep(candidate);
+    }
+    return is_better(pool_.front(), before);
+  }
+
+  /// A shape of as many devices, as far as there are units.
+  static Shape limited(Shape shape, const DecidedJob& job) {
+    const int units = static_cast<int>(job.units.size());
+    shape.stages = std::min({shape.stages, units, job.model.stages.layers() / job.model.chunks});
+    shape.replicas = std::clamp(shape.replicas, 1, units / shape.stages);
+    return shape;
+  }
+
+  void decide() {
+    std::set<const DecidedJob*> done = {pool_.front().job.get()};
+    for (int round = 0; round < decision_rounds && !must_stop() && try_alternatives(); ++round) {
+      const DecidedJobPtr best = pool_.front().job;
+      if (done.insert(best.get()).second) screen(best);
+      note();
+    }
+  }
+
+  /// The best of the pool, of every shape and job the best one first.
+  std::vector<PlanCandidate> best_unlike(std::size_t most) const {
+    std::vector<PlanCandidate> first, others;
+    for (const PlanCandidate& it : pool_) {
+      const bool seen = std::any_of(first.begin(), first.end(), [&](const PlanCandidate& other) {
+        return other.job == it.job && other.shape() == it.shape();
+      });
+      (seen ? others : first).push_back(it);
+    }
+    first.insert(first.end(), others.begin(), others.end());
+    if (first.size() > most) first.resize(most);
+    return first;
+  }
+
+  void anneal() {
+    const long long moves = options_.common.evaluations
+                                ? std::max(0LL, *options_.common.evaluations - result_.evaluations)
+                                : default_moves;
+    anneal(best_unlike(islands), static_cast<long long>(first_share * static_cast<double>(moves)), hottest,
+           1);
+    anneal(best_unlike(later_islands),
+           moves - static_cast<long long>(first_share * static_cast<double>(moves)), hottest_later, 2);
+  }
+
+  void anneal(const std::vector<PlanCandidate>& starts, long long moves, double from,
+              std::uint64_t generation) {
+    const int count = static_cast<int>(starts.size());
+    const PlanCooling cooling{moves / count, from, coldest};
+    const auto stop = [this] { return must_stop(); };
+    const auto found = parallel_map(count, options_.common.threads, [&](int i) {
+      Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
+      return annealed_plan(starts[at(i)], score_, cooling, rng, stop);
+    });
+    result_.evaluations += cooling.moves * count;
+    for (const PlanCandidate& candidate : found) keep(candidate);
+    note();
+  }
+
+  void finish() {
+    result_.finalists = best_unlike(at(options_.finalists));
+    std::stable_sort(result_.finalists.begin(), result_.finalists.end(), is_better);
+    if (result_.finalists.front().lacking > 0)
+      result_.finalists.resize(1);
+    else
+      std::erase_if(result_.finalists, [](const PlanCandidate& it) { return it.lacking > 0; });
+    if (options_.common.interrupted && *options_.common.interrupted)
+      result_.stopped = Stopped::interrupted;
+    else if (must_stop())
+      result_.stopped = Stopped::time_limit;
+  }
+
+  const IterationSearchOptions& options_;
+  PlanScore score_;
+  Decisions decisions_;
+  Clock::time_point begin_;
+  std::vector<PlanCandidate> pool_;  // best first
+  IterationSearchResult result_;
+};
+
+}  // namespace
+
+IterationSearchResult search_iteration(const Problem& problem, const IterationSearchOptions& options) {
+  return IterationSearch(problem, options).run();
+}
+
+}  // namespace dtfm

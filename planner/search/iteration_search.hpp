@@ -1,0 +1,38 @@
+// The search for the plan with the least iteration time (or what follows from it), over everything that a job
+// leaves open: numbers of stages and replicas, devices, layers, micro-batches, and what the job calls `auto`.
+#pragma once
+
+#include <vector>
+
+#include "planner/search/plan_starts.hpp"
+#include "planner/search/strategy.hpp"
+
+namespace dtfm {
+
+struct IterationSearchOptions {
+  SearchOptions common;  // `evaluations`: plans to price; `prove` means nothing here
+  ShapeLimits limits;
+  Objective objective = Objective::iteration_time;
+  int finalists = 8;
+  std::vector<PlanCandidate> begin_with;  // plans of jobs that the problem's leaves open
+};
+
+struct IterationSearchResult {
+  std::vector<PlanCandidate>
+      finalists;  // best first; no two alike in shape and decisions, while there are others
+  long long evaluations = 0;
+  Stopped stopped = Stopped::evaluations;
+  std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
+  std::vector<std::pair<int, std::string>> unusable;  // devices on which nothing can be put, and why
+};
+
+/// 1. Screen: every shape of a coarse grid, laid out in a few ways; then all shapes near the best of them, in
+/// all ways.
+/// 2. Decide: what is open, one decision after the other, by the best plans; with each new one, screen again.
+/// 3. Anneal the best plans, then the best of these for longer.
+/// Threads work on independent pieces and are folded in order, so that their number means nothing.
+/// If no plan fits the memory of its devices, the one that lacks least is the only finalist. Throws Error
+/// where there is no shape within the limits.
+IterationSearchResult search_iteration(const Problem& problem, const IterationSearchOptions& options);
+
+}  // namespace dtfm

@@ -1,0 +1,253 @@
+#include "planner/search/plan_anneal.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+// Shares of moves of the kinds, and how much of the score is that of the mean end, which leads where the
+// slowest pipeline alone says nothing. Chosen by measurement: planner/search/README.md.
+constexpr double guidance = 0.05;
+constexpr int near = 6;  // units on either side of a neighbour
+
+struct Slot {
+  int pipeline = 0, stage = 0;
+};
+
+class PlanAnnealer {
+ public:
+  PlanAnnealer(const PlanCandidate& start, const PlanScore& score, Rng& rng)
+      : best_(start),
+        score_(score),
+        rng_(rng),
+        units_(start.job->units),
+        timer_(start.job->model, start.plan) {
+    timer_.set_flush(start.flush);
+    std::map<int, int> unit_of;  // by its first device
+    for (std::size_t unit = 0; unit < units_.size(); ++unit)
+      unit_of[units_[unit].front()] = static_cast<int>(unit);
+    slot_of_.assign(units_.size(), {-1, -1});
+    for (int p = 0; p < pipelines(); ++p) {
+      unit_at_.emplace_back();
+      for (int s = 0; s < stages(); ++s) {
+        const int unit = unit_of.at(plan().pipelines[at(p)].stages[at(s)].devices.front());
+        unit_at_.back().push_back(unit);
+        slot_of_[at(unit)] = {p, s};
+      }
+    }
+    for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit)
+      if (slot_of_[at(unit)].pipeline < 0) unused_.push_back(unit);
+    weight_ = score_.total_weight(plan());
+    const IterationModel& model = start.job->model;
+    least_layers_ = model.chunks;
+    batch_step_ = model.schedule == PipelineSchedule::interleaved ? stages() : 1;
+    for (const auto& unit : units_)
+      are_unlike_ =
+          are_unlike_ || model.stages.kind_of(unit.front()) != model.stages.kind_of(units_.front().front());
+    now_ = energy();
+  }
+
+  PlanCandidate run(const PlanCooling& cooling, const std::function<bool()>& stop) {
+    const double ratio = cooling.coldest / cooling.hottest;
+    const double scale = best_.score > 0 ? best_.score : now_;
+    for (long long move = 0; move < cooling.moves; ++move) {
+      if (move % 256 == 0 && stop && stop()) break;
+      const double share = static_cast<double>(move) / static_cast<double>(cooling.moves);
+      const double temperature = scale * cooling.hottest * std::pow(ratio, share);
+      try_move(temperature);
+    }
+    return best_;
+  }
+
+ private:
+  const Plan& plan() const { return timer_.plan(); }
+  int pipelines() const { return static_cast<int>(plan().pipelines.size()); }
+  int stages() const { return static_cast<int>(plan().pipelines.front().stages.size()); }
+  int below(int bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
+  Slot random_slot() { return {below(pipelines()), below(stages())}; }
+
+  /// Plans that do not fit cost as much more as they lack, in the measure of all memory.
+  double energy() {
+    const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
+    const double lacking = timer_.lacking_bytes();
+    return score_.of(seconds, weight_) * (lacking > 0 ? 2 + lacking / 1e9 : 1);
+  }
+
+  void keep_if_best() {
+    const double lacking = timer_.lacking_bytes();
+    PlanCandidate now{best_.job, {}, best_.flush, timer_.iteration_s(), lacking, 0};
+    now.score = score_.of(now.iteration_s, weight_);
+    if (!is_better(now, best_)) return;
+    now.plan = plan();
+    best_ = std::move(now);
+  }
+
+  void put(int unit, Slot slot) {
+    unit_at_[at(slot.pipeline)][at(slot.stage)] = unit;
+    slot_of_[at(unit)] = slot;
+    timer_.set_devices(slot.pipeline, slot.stage, units_[at(unit)]);
+  }
+
+  void exchange(Slot a, Slot b) {
+    if (a.pipeline == b.pipeline && a.stage == b.stage) return;
+    const int first = unit_at_[at(a.pipeline)][at(a.stage)], second = unit_at_[at(b.pipeline)][at(b.stage)];
+    put(second, a);
+    put(first, b);
+    undo_.push_back([this, a, b] { exchange(a, b); });
+  }
+
+  double weight_of(int unit) const {
+    double sum = 0;
+    for (const int device : units_[at(unit)]) sum += score_.weight(device);
+    return sum;
+  }
+
+  /// For the `number`-th unused unit.
+  void replace(Slot slot, int number) {
+    const int out = unit_at_[at(slot.pipeline)][at(slot.stage)], in = unused_[at(number)];
+    unused_[at(number)] = out;
+    slot_of_[at(out)] = {-1, -1};
+    put(in, slot);
+    weight_ += weight_of(in) - weight_of(out);
+    undo_.push_back([this, slot, number] { replace(slot, number); });
+  }
+
+  /// Puts `unit` there, whether it is used or not.
+  void bring(int unit, Slot slot) {
+    if (slot_of_[at(unit)].pipeline >= 0) return exchange(slot, slot_of_[at(unit)]);
+    const auto place = std::find(unused_.begin(), unused_.end(), unit);
+    replace(slot, static_cast<int>(place - unused_.begin()));
+  }
+
+  /// A unit that is near a neighbour of `slot` comes there.
+  void bring_neighbour() {
+    const Slot slot = random_slot();
+    Slot neighbour = slot;
+    if (stages() > 1 && (pipelines() == 1 || below(2) == 0))
+      neighbour.stage = slot.stage == 0              ? 1
+                        : slot.stage + 1 == stages() ? slot.stage - 1
+                                                     : slot.stage + (below(2) == 0 ? 1 : -1);
+    else
+      neighbour.pipeline = below(pipelines());
+    const int unit = unit_at_[at(neighbour.pipeline)][at(neighbour.stage)];
+    const int count = static_cast<int>(units_.size());
+    const int step = below(2 * near + 1) - near;
+    const int other = ((unit + step) % count + count) % count;
+    if (other != unit) bring(other, slot);
+  }
+
+  void exchange_rests() {
+    const int a = below(pipelines()), b = below(pipelines());
+    if (a == b) return;
+    for (int stage = below(stages()); stage < stages(); ++stage) exchange({a, stage}, {b, stage});
+  }
+
+  void exchange_stages() {
+    const int a = below(stages()), b = below(stages());
+    if (a == b) return;
+    for (int pipeline = 0; pipeline < pipelines(); ++pipeline) exchange({pipeline, a}, {pipeline, b});
+  }
+
+  /// A layer from stage `from` to a neighbouring one, if it can spare it.
+  bool shift_layer(int pipeline, int from, int to) {
+    auto giver = plan().pipelines[at(pipeline)].stages[at(from)].layers;
+    auto taker = plan().pipelines[at(pipeline)].stages[at(to)].layers;
+    if (giver.second - giver.first <= least_layers_) return false;
+    if (from < to) {
+      --giver.second;
+      --taker.first;
+    } else {
+      ++giver.first;
+      ++taker.second;
+    }
+    timer_.set_layers(pipeline, from, giver);
+    timer_.set_layers(pipeline, to, taker);
+    undo_.push_back([this, pipeline, from, to] {
+      const int least = std::exchange(least_layers_, 0);
+      shift_layer(pipeline, to, from);
+      least_layers_ = least;
+    });
+    return true;
+  }
+
+  void shift_layers() {
+    if (stages() < 2) return;
+    const int boundary = below(stages() - 1);
+    const bool forward = below(2) == 0;
+    const int from = forward ? boundary : boundary + 1, to = forward ? boundary + 1 : boundary;
+    if (are_unlike_ && below(4) == 0) {
+      shift_layer(below(pipelines()), from, to);
+      return;
+    }
+    for (int pipeline = 0; pipeline < pipelines(); ++pipeline) shift_layer(pipeline, from, to);
+  }
+
+  void shift_micro_batches(int from, int to, int count) {
+    if (from == to || plan().pipelines[at(from)].micro_batches < count + batch_step_) return;
+    timer_.set_micro_batches(from, plan().pipelines[at(from)].micro_batches - count);
+    timer_.set_micro_batches(to, plan().pipelines[at(to)].micro_batches + count);
+    undo_.push_back([this, from, to, count] { shift_micro_batches(to, from, count); });
+  }
+
+  void make_move() {
+    const int kind = below(100);
+    if (kind < 30 || (kind < 45 && unused_.empty()))
+      exchange(random_slot(), random_slot());
+    else if (kind < 45)
+      replace(random_slot(), below(static_cast<int>(unused_.size())));
+    else if (kind < 70)
+      bring_neighbour();
+    else if (kind < 78)
+      exchange_rests();
+    else if (kind < 82)
+      exchange_stages();
+    else if (kind < 91)
+      shift_layers();
+    else
+      shift_micro_batches(below(pipelines()), below(pipelines()), batch_step_ * (1 + below(3)));
+  }
+
+  void try_move(double temperature) {
+    undo_.clear();
+    make_move();
+    if (undo_.empty()) return;
+    const double energy_then = energy();
+    if (energy_then <= now_ || rng_.uniform() < std::exp((now_ - energy_then) / temperature)) {
+      now_ = energy_then;
+      keep_if_best();
+      return;
+    }
+    auto steps = std::move(undo_);
+    undo_.clear();
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) (*step)();
+  }
+
+  PlanCandidate best_;
+  const PlanScore& score_;
+  Rng& rng_;
+  const std::vector<std::vector<int>>& units_;
+  IterationTimer timer_;
+  std::vector<std::vector<int>> unit_at_;  // [pipeline][stage]
+  std::vector<Slot> slot_of_;              // of each unit
+  std::vector<int> unused_;
+  std::vector<std::function<void()>> undo_;  // the steps of the move, each backwards
+  double weight_ = 0;                        // of the devices in use
+  double now_ = 0;
+  int least_layers_ = 1, batch_step_ = 1;
+  bool are_unlike_ = false;  // units differ in speed or memory, so that pipelines may differ in their layers
+};
+
+}  // namespace
+
+PlanCandidate annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
+                            Rng& rng, const std::function<bool()>& stop) {
+  return PlanAnnealer(start, score, rng).run(cooling, stop);
+}
+
+}  // namespace dtfm

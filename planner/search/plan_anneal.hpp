@@ -1,0 +1,24 @@
+// Simulated annealing of one plan by its estimated iteration time.
+#pragma once
+
+#include <functional>
+
+#include "planner/core/rng.hpp"
+#include "planner/search/objective.hpp"
+#include "planner/search/plan_candidate.hpp"
+
+namespace dtfm {
+
+struct PlanCooling {
+  long long moves = 0;
+  double hottest = 0, coldest = 0;  // temperatures as shares of the score
+};
+
+/// The best plan on the way from `start`, which keeps its numbers of stages and pipelines. Moves: exchange
+/// two units, one with an unused one, one for one near a neighbour, the rest of two pipelines, two stages of
+/// all pipelines; move a layer over a boundary of all pipelines or of one; move micro-batches from one
+/// pipeline to another. `stop` is asked now and then.
+PlanCandidate annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
+                            Rng& rng, const std::function<bool()>& stop);
+
+}  // namespace dtfm

@@ -1,0 +1,50 @@
+// Plans by iteration time, as the strategies of planner/search hand them to each other.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "planner/cost/iteration_time.hpp"
+
+namespace dtfm {
+
+/// A job in which everything is decided, with all that estimates of it need. Does not change.
+struct DecidedJob {
+  DecidedJob(const Problem& of, const Job& job, std::shared_ptr<const NetworkCost> network)
+      : problem{of.topology, job, of.constants, of.roofline},
+        model(problem, job.parallelism.tensor, std::move(network)) {}
+  DecidedJob(const DecidedJob&) = delete;
+  DecidedJob& operator=(const DecidedJob&) = delete;
+
+  Problem problem;
+  IterationModel model;
+  std::vector<std::vector<int>>
+      units;  // devices of a possible stage, in nearness order; their times are known
+};
+
+/// What pipelines are to be like.
+struct Shape {
+  int stages = 0, replicas = 0;
+  friend auto operator<=>(const Shape&, const Shape&) = default;
+};
+
+struct PlanCandidate {
+  std::shared_ptr<const DecidedJob> job;
+  Plan plan;
+  int flush = 0;           // 0: the pipelines drain once an iteration
+  double iteration_s = 0;  // estimated
+  double lacking = 0;      // bytes that do not fit
+  double score = 0;        // what is minimised, among those that fit
+
+  Shape shape() const {
+    return {static_cast<int>(plan.pipelines.front().stages.size()), static_cast<int>(plan.pipelines.size())};
+  }
+};
+
+/// Those that fit before those that do not; then less missing memory, or a lower score.
+inline bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
+  if ((a.lacking > 0) != (b.lacking > 0)) return a.lacking <= 0;
+  return a.lacking > 0 ? a.lacking < b.lacking : a.score < b.score;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,152 @@
+#include "planner/search/plan_starts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+int micro_batches_of(const Job& job) {
+  return job.training.global_batch / job.training.micro_batch;
+}
+
+/// Micro-batches of a pipeline come in multiples of this.
+int batch_step(const DecidedJob& job, int stages) {
+  return job.model.schedule == PipelineSchedule::interleaved ? stages : 1;
+}
+
+/// Seconds of all layers of a micro-batch on the unit's slowest device.
+double seconds_of(const DecidedJob& job, const std::vector<int>& unit) {
+  double slowest = 0;
+  for (const int device : unit) {
+    const ComputeTime time =
+        job.model.stages.compute(job.model.stages.kind_of(device), {0, job.model.stages.layers()});
+    slowest = std::max(slowest, time.forward_s + time.backward_s);
+  }
+  return slowest;
+}
+
+/// Stretches of `count` units: from the start of sites in the order, at most some `most`, all around; and the
+/// fastest.
+std::vector<std::vector<int>> stretches(const DecidedJob& job, int count, int most) {
+  const auto& units = job.units;
+  const int all = static_cast<int>(units.size());
+  std::vector<int> order(units.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int> fastest = order;
+  std::vector<double> seconds;
+  for (const auto& unit : units) seconds.push_back(seconds_of(job, unit));
+  std::stable_sort(fastest.begin(), fastest.end(),
+                   [&](int a, int b) { return seconds[at(a)] < seconds[at(b)]; });
+  fastest.resize(at(count));
+  std::vector<int> fastest_in_order = fastest;
+  std::sort(fastest_in_order.begin(), fastest_in_order.end());
+  std::set<std::vector<int>> seen;
+  std::vector<std::vector<int>> result;
+  const auto add = [&](std::vector<int> stretch) {
+    if (seen.insert(stretch).second) result.push_back(std::move(stretch));
+  };
+  add(fastest_in_order);
+  add(fastest);
+  std::vector<int> starts;
+  for (int i = 0; i < all; ++i) {
+    const auto site = [&](int unit) {
+      return job.problem.topology.devices[at(units[at(unit)].front())].site;
+    };
+    if (i == 0 || site(i) != site(i - 1)) starts.push_back(i);
+  }
+  const int step = std::max(1, (static_cast<int>(starts.size()) + most - 1) / most);
+  for (std::size_t i = 0; i < starts.size(); i += at(step)) {
+    std::vector<int> stretch;
+    for (int k = 0; k < count; ++k) stretch.push_back((starts[i] + k) % all);
+    add(std::move(stretch));
+  }
+  return result;
+}
+
+/// The stages in `blocks` blocks: inside a block each pipeline's units stand side by side, and blocks one
+/// after the other. 1: pipelines near; as many as stages: replicas near.
+Plan laid_out(const DecidedJob& job, const Shape& shape, const std::vector<int>& stretch, int blocks) {
+  const Job& of = job.problem.job;
+  const int step = batch_step(job, shape.stages), steps = micro_batches_of(of) / step;
+  Plan plan{of.parallelism.tensor, of.parallelism.schedule, of.parallelism.gradient_sync, {}};
+  for (int replica = 0; replica < shape.replicas; ++replica) {
+    const auto [begin, end] = even_split(steps, shape.replicas, replica);
+    Pipeline pipeline{(end - begin) * step, {}};
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      int block = 0;
+      while (even_split(shape.stages, blocks, block).second <= stage) ++block;
+      const auto [first, last] = even_split(shape.stages, blocks, block);
+      const int place = first * shape.replicas + replica * (last - first) + stage - first;
+      pipeline.stages.push_back(
+          {even_split(job.model.stages.layers(), shape.stages, stage), job.units[at(stretch[at(place)])]});
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio) {
+  const int units = static_cast<int>(job.units.size());
+  const int most_stages = std::min(units, job.model.stages.layers() / job.model.chunks);
+  std::vector<Shape> shapes;
+  for (int stages = 1; stages <= most_stages; ++stages) {
+    if (limits.stages.value_or(stages) != stages) continue;
+    const int batches = micro_batches_of(job.problem.job);
+    if (batches % batch_step(job, stages) != 0) continue;
+    const int most = std::min(units / stages, batches / batch_step(job, stages));
+    for (int replicas = 1; replicas <= most;) {
+      if (limits.replicas.value_or(replicas) == replicas) shapes.push_back({stages, replicas});
+      const int next =
+          limits.replicas ? replicas + 1 : std::max(replicas + 1, static_cast<int>(replicas * ratio));
+      replicas = next > most && replicas < most ? most : next;
+    }
+  }
+  return shapes;
+}
+
+std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
+                                       const PlanScore& score, bool thorough, std::size_t most) {
+  std::vector<PlanCandidate> best;
+  const auto offer = [&](PlanCandidate candidate) {
+    const auto place = std::find_if(best.begin(), best.end(),
+                                    [&](const PlanCandidate& it) { return is_better(candidate, it); });
+    best.insert(place, std::move(candidate));
+    if (best.size() > most) best.pop_back();
+  };
+  std::set<int> blocks = {1, shape.stages};
+  for (int count = 2; thorough && count < shape.stages; count *= 2) blocks.insert(count);
+  if (shape.replicas == 1) blocks = {1};
+  for (const std::vector<int>& stretch : stretches(*job, shape.stages * shape.replicas, thorough ? 24 : 1))
+    for (const int count : blocks) offer(priced_plan(job, laid_out(*job, shape, stretch, count), 0, score));
+  for (PlanCandidate& candidate : best) candidate = fitted_plan(job, std::move(candidate.plan), score);
+  std::stable_sort(best.begin(), best.end(), is_better);
+  return best;
+}
+
+PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
+                          const PlanScore& score) {
+  IterationTimer timer(job->model, std::move(plan));
+  if (flush > 0) timer.set_flush(flush);
+  PlanCandidate candidate{job, timer.plan(), timer.flush(), timer.iteration_s(), timer.lacking_bytes(), 0};
+  candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan));
+  return candidate;
+}
+
+PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
+  PlanCandidate candidate = priced_plan(job, std::move(plan), 0, score);
+  if (candidate.lacking <= 0 || job->model.flush > 0) return candidate;
+  IterationTimer timer(job->model, candidate.plan);
+  const int flush = timer.fitting_flush();
+  if (flush < 1) return candidate;
+  PlanCandidate drained = priced_plan(job, candidate.plan, flush, score);
+  return is_better(drained, candidate) ? drained : candidate;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,37 @@
+// Plans to begin with: shapes, and units laid out along the nearness order.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planner/search/objective.hpp"
+#include "planner/search/plan_candidate.hpp"
+
+namespace dtfm {
+
+/// What the user fixed.
+struct ShapeLimits {
+  std::optional<int> stages, replicas;
+};
+
+/// Numbers of stages and replicas for which there are units, layers and micro-batches: all of stages; of
+/// replicas the least, the most, and such that the next is at most `ratio` times as many, or one more. In
+/// ascending order.
+std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio);
+
+/// Of the layouts tried, the best few, best first: for stretches of units from several places in the nearness
+/// order, and the fastest ones; with each pipeline's stages near each other, each stage's replicas, or blocks
+/// between the two. Layers and micro-batches are fitted to the devices. `thorough`: from everywhere, and all
+/// layouts. Nothing where the schedule cannot run the shape.
+std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
+                                       const PlanScore& score, bool thorough, std::size_t most);
+
+/// `plan` under `job`: with as many layers a stage and micro-batches a pipeline as make it fastest, and,
+/// where memory asks for it and the job does not say how often the pipelines drain, with drains in between.
+PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
+
+/// `plan` as it is.
+PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
+                          const PlanScore& score);
+
+}  // namespace dtfm
