@@ -43,19 +43,27 @@ double seconds_above_zero(const std::string& option, const std::string& text) {
 }
 
 void set_objective(const std::string& name, PlanOptions& options) {
-  const std::vector<std::string_view> later = {"iteration-time", "cost-per-token", "device-efficiency"};
-  if (std::find(later.begin(), later.end(), name) != later.end())
-    throw Error("--objective", name + " is not available in this version: comm-cost is");
-  if (name != "comm-cost")
-    throw Error("--objective",
-                fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, {"comm-cost"})));
+  const std::vector<std::string_view> names = {"iteration-time", "cost-per-token", "device-efficiency",
+                                               "comm-cost"};
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw Error("--objective", fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, names)));
   options.objective = name;
+  options.objective_given = true;
 }
 
-void check_tensor(const std::string& text) {
-  if (text == "auto" || text == "1") return;
-  whole_number("--tensor", text, 1, 1'000'000);
-  throw Error("--tensor", "only 1 is available in this version");
+Robust robust_named(const std::string& name) {
+  if (name == "mean") return Robust::mean;
+  if (name == "p95") return Robust::p95;
+  if (name == "worst") return Robust::worst;
+  throw Error("--robust",
+              fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, {"mean", "p95", "worst"})));
+}
+
+/// A count, or nothing and `is_auto`.
+std::optional<int> count_or_auto(const char* option, const std::string& text, bool& is_auto) {
+  is_auto = text == "auto";
+  if (is_auto) return std::nullopt;
+  return whole_number(option, text, 1, 1'000'000);
 }
 
 void add_what(CLI::App& app, PlanOptions& options) {
@@ -63,18 +71,35 @@ void add_what(CLI::App& app, PlanOptions& options) {
       ->type_name("");
   add_option(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--objective", "NAME", "what is minimised: comm-cost",
-             [&](const std::string& text) { set_objective(text, options); });
-  add_option(app, "--pipeline", "N|auto", "stages; auto: the job's number", [&](const std::string& text) {
-    if (text != "auto") options.pipeline = whole_number("--pipeline", text, 1, 1'000'000);
+  add_option(
+      app, "--objective", "NAME",
+      "what is minimised: iteration-time, cost-per-token, device-efficiency (devices × time), comm-cost",
+      [&](const std::string& text) { set_objective(text, options); });
+  add_option(app, "--pipeline", "N|auto", "stages; not given: as the job says", [&](const std::string& text) {
+    options.pipeline = count_or_auto("--pipeline", text, options.pipeline_auto);
   });
-  add_option(app, "--data", "N|auto", "replicas; auto: devices / stages", [&](const std::string& text) {
-    options.data_auto = text == "auto";
-    if (!options.data_auto) options.data = whole_number("--data", text, 1, 1'000'000);
+  add_option(app, "--data", "N|auto", "replicas; not given: as the job says", [&](const std::string& text) {
+    options.data = count_or_auto("--data", text, options.data_auto);
   });
-  add_option(app, "--tensor", "N|auto", "devices a stage: 1", check_tensor);
+  add_option(app, "--tensor", "N|auto", "devices of one host a stage; not given: as the job says",
+             [&](const std::string& text) {
+               options.tensor = count_or_auto("--tensor", text, options.tensor_auto);
+             });
   add_option(app, "--score", "PLAN", "no search: check and score this plan (JSON)",
              [&](const std::string& text) { options.score = text; });
+}
+
+void add_judge(CLI::App& app, PlanOptions& options) {
+  app.add_option("--scenario", options.scenarios,
+                 "the best plans are simulated under it too (YAML); may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_option(app, "--finalists", "N", "plans that are simulated (8)", [&](const std::string& text) {
+    options.finalists = whole_number("--finalists", text, 1, 1000);
+  });
+  add_option(app, "--robust", "mean|p95|worst", "of the simulated times of all scenarios, what counts (mean)",
+             [&](const std::string& text) { options.robust = robust_named(text); });
 }
 
 void add_how(CLI::App& app, PlanOptions& options) {
@@ -121,6 +146,7 @@ int run(int argc, char** argv) {
                "dtfm-plan");
   app.footer(examples);
   add_what(app, options);
+  add_judge(app, options);
   add_how(app, options);
   add_output(app, options);
   if (const auto code = parse_command_line(app, argc, argv)) return *code;

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/interrupt.hpp"
+#include "cli/iteration_plan.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/notes.hpp"
 #include "cli/output_check.hpp"
@@ -19,9 +20,11 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/atomic_file.hpp"
+#include "planner/io/calibration_reader.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/plan_json.hpp"
 #include "planner/io/plan_reader.hpp"
+#include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "planner/search/strategy.hpp"
 
@@ -62,6 +65,8 @@ Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
     throw Error(options.pipeline ? "--pipeline" : of_job,
                 fmt::format("{} stages × {} replicas are {} devices; the topology has {}", *stages, *replicas,
                             1LL * *stages * *replicas, devices));
+  if (!stages && !replicas && job.comm_cost_stages)
+    return {*job.comm_cost_stages, quotient(of_job, "stages", *job.comm_cost_stages, devices)};
   if (stages)
     return {*stages, quotient(options.pipeline ? "--pipeline" : of_job, "stages", *stages, devices)};
   if (replicas)
@@ -78,11 +83,18 @@ Job effective_job(const PlanOptions& options, const std::string& given_plan) {
     given = read_job(*options.job);
   else if (options.score)
     given = parse_plan_job(given_plan, *options.score);
-  const Job job = given ? *given : default_job();
+  Job job = given ? *given : default_job();
+  if (options.tensor || options.tensor_auto) {
+    job.parallelism.tensor = options.tensor.value_or(1);
+    job.automatic.tensor = options.tensor_auto;
+  }
+  return job;
+}
+
+void check_comm_cost(const Job& job) {
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name,
-                fmt::format("tensor {} is not available in this version: 1 is", job.parallelism.tensor));
-  return job;
+                fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
 }
 
 void set_shape(Job& job, const Shape& shape) {
@@ -136,7 +148,10 @@ PlanRecord::CommCostEstimate estimate_of(const CommCost& cost) {
 }
 
 PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
-  PlanRecord record{options.objective, estimate_of(result.cost), {}, {}, {}, DTFM_VERSION};
+  PlanRecord record;
+  record.objective = options.objective;
+  record.comm_cost = estimate_of(result.cost);
+  record.version = DTFM_VERSION;
   const double cost = result.cost.total(), bound = result.lower_bound.value;
   record.lower_bound = PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
   record.search = PlanRecord::Search{
@@ -214,9 +229,11 @@ int score(const PlanOptions& options, const Topology& topology, Job job, const s
   const CommVolumes volumes = comm_volumes(job, placement.stages(), placement.replicas());
   const CommCostModel model = comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
 
-  PlanRecord record{
-      options.objective, estimate_of(comm_cost(model, placement)), {}, {}, score_warnings(given, job),
-      DTFM_VERSION};
+  PlanRecord record;
+  record.objective = options.objective;
+  record.comm_cost = estimate_of(comm_cost(model, placement));
+  record.warnings = score_warnings(given, job);
+  record.version = DTFM_VERSION;
   const CommCost best = comm_cost(model, best_deployment(model, placement));
   put_out(options, {topology, job, volumes, model, placement, given, record, best});
   return exit_code::done;
@@ -232,16 +249,42 @@ int list_strategies() {
   return exit_code::done;
 }
 
+/// Strategies but the default one search by the paper's cost.
+std::string objective_of(const PlanOptions& options) {
+  const bool by_cost = options.strategy != default_strategy || options.prove;
+  if (by_cost && !options.objective_given) return "comm-cost";
+  if (by_cost && options.objective != "comm-cost")
+    throw Error(options.prove ? "--prove" : "--strategy",
+                fmt::format("is for --objective comm-cost alone, not {}", options.objective));
+  return options.objective;
+}
+
+int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, Job job,
+                               const std::string& given_plan, InterruptWatch& watch) {
+  check_comm_cost(job);
+  job.automatic = {};
+  if (!options.scenarios.empty())
+    throw Error("--scenario", "is not for --objective comm-cost, which simulates nothing");
+  return options.score ? score(options, topology, job, given_plan) : plan(options, topology, job, watch);
+}
+
 }  // namespace
 
-int run_plan_command(const PlanOptions& options) {
-  if (options.list_strategies) return list_strategies();
+int run_plan_command(const PlanOptions& given) {
+  if (given.list_strategies) return list_strategies();
+  PlanOptions options = given;
+  options.objective = objective_of(given);
   InterruptWatch watch("a plan");
   const Topology topology = read_topology(options.topology);
   const std::string given_plan = options.score ? read_plan_text(*options.score) : "";
   const Job job = effective_job(options, given_plan);
   check_output(options);
-  return options.score ? score(options, topology, job, given_plan) : plan(options, topology, job, watch);
+  if (options.objective == "comm-cost")
+    return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
+  Problem problem{topology, job, built_in_calibration(), built_in_roofline()};
+  if (!options.score) return plan_by_iteration_time(options, std::move(problem), watch);
+  const Plan plan = parse_plan(given_plan, *options.score, topology, job);
+  return score_by_iteration_time(options, std::move(problem), plan, watch);
 }
 
 }  // namespace dtfm

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cli/judge.hpp"
 #include "cli/output_format.hpp"
 #include "planner/search/strategy.hpp"
 
@@ -13,9 +15,15 @@ namespace dtfm {
 struct PlanOptions {
   std::string topology;            // file
   std::optional<std::string> job;  // file; nothing: the built-in one
-  std::string objective = "comm-cost";
-  std::optional<int> pipeline, data;  // nothing: not given, or auto
-  bool data_auto = false;             // --data auto: whatever the job says
+  std::string objective = "iteration-time";
+  bool objective_given = false;
+  std::optional<int> pipeline, data;              // nothing: not given, or auto
+  bool pipeline_auto = false, data_auto = false;  // auto: whatever the job says
+  std::optional<int> tensor;                      // nothing: not given, or auto
+  bool tensor_auto = false;
+  std::vector<std::string> scenarios;  // files: the finalists are simulated under each
+  int finalists = 8;
+  Robust robust = Robust::mean;
   std::string strategy = std::string(default_strategy);
   std::uint64_t seed = 0;
   int threads = 1;

@@ -9,34 +9,19 @@
 
 #include <fmt/format.h>
 
+#include "cli/plan_words.hpp"
 #include "cli/words.hpp"
 #include "planner/io/units.hpp"
 
 namespace dtfm {
 namespace {
 
-constexpr std::size_t most_rows = 16;
 constexpr double proven_gap = 1e-9;
-
-using Rows = std::vector<std::vector<std::string>>;
-
-/// The first rows as a table, and how many more there are.
-std::string short_table(const Rows& rows, std::size_t all, std::string_view noun) {
-  std::string text = table(rows);
-  if (const std::size_t shown = rows.size() - 1; all > shown)
-    text += fmt::format("… {} more {}; the plan file (-o) has all\n",
-                        with_thousands(static_cast<long long>(all - shown)), noun);
-  return text;
-}
 
 /// Digits after the point that show ten significant ones of `largest`.
 int decimals_for(double largest) {
   const int before = largest > 0 ? static_cast<int>(std::floor(std::log10(largest))) + 1 : 1;
   return std::clamp(10 - before, 0, 15);
-}
-
-std::string short_seconds(double seconds) {
-  return fmt::format("{:#.6g}", seconds);
 }
 
 class Writer {
@@ -76,8 +61,10 @@ class Writer {
   std::string groups() const {
     Rows rows = {{"stage", "layers", "sync s", "devices"}};
     for (int stage = 0; stage < s_.placement.stages() && rows.size() <= most_rows; ++stage)
-      rows.push_back({fmt::format("{}", stage), layers(stage),
-                      short_seconds(sync_cost(s_.model, s_.placement.group(stage))), composition(stage)});
+      rows.push_back(
+          {fmt::format("{}", stage), layers(stage),
+           short_seconds(sync_cost(s_.model, s_.placement.group(stage))),
+           composition(s_.topology, {s_.placement.group(stage).begin(), s_.placement.group(stage).end()})});
     return short_table(rows, static_cast<std::size_t>(s_.placement.stages()), "stages");
   }
 
@@ -130,26 +117,7 @@ class Writer {
   }
 
   std::string layers(int stage) const {
-    const auto [begin, end] = s_.plan.pipelines.front().stages[static_cast<std::size_t>(stage)].layers;
-    if (begin == end) return "none";
-    return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}–{}", begin, end - 1);
-  }
-
-  /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
-  std::string composition(int stage) const {
-    std::vector<std::pair<int, int>> sites;  // devices, site
-    for (std::size_t site = 0; site < s_.topology.sites.size(); ++site)
-      sites.emplace_back(0, static_cast<int>(site));
-    for (const int device : s_.placement.group(stage))
-      ++sites[static_cast<std::size_t>(s_.topology.devices[static_cast<std::size_t>(device)].site)].first;
-    std::stable_sort(sites.begin(), sites.end(),
-                     [](const auto& a, const auto& b) { return a.first > b.first; });
-    std::string text;
-    for (const auto& [count, site] : sites)
-      if (count > 0)
-        text += fmt::format("{}{}×{}", text.empty() ? "" : " ",
-                            s_.topology.sites[static_cast<std::size_t>(site)].name, count);
-    return text;
+    return layers_in_words(s_.plan.pipelines.front().stages[static_cast<std::size_t>(stage)].layers);
   }
 
   double hop_cost(int stage, int replica) const {

@@ -244,9 +244,9 @@ double IterationTimer::needed_bytes(const std::vector<std::pair<int, int>>& comp
                                   model_.chunks, between));
 }
 
-std::vector<Overfull> IterationTimer::overfull() {
+std::vector<DeviceMemory> IterationTimer::memory() {
   refresh();
-  std::vector<Overfull> result;
+  std::vector<DeviceMemory> result;
   for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline) {
     const std::vector<Stage>& stages = plan_.pipelines[at(pipeline)].stages;
     for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage)
@@ -255,7 +255,7 @@ std::vector<Overfull> IterationTimer::overfull() {
         if (gpu < 0) continue;
         const double needed = needed_bytes(lanes_[at(pipeline)].layers, pipeline, stage);
         const double capacity = model_.problem.topology.gpus[at(gpu)].memory.value();
-        if (needed > capacity) result.push_back({device, needed, capacity});
+        result.push_back({device, needed, capacity});
       }
   }
   return result;

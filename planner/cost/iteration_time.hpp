@@ -43,8 +43,8 @@ struct IterationEstimate {
   std::vector<double> steady_s;         // of each pipeline, a micro-batch more
 };
 
-/// A device whose memory is too small for its stage.
-struct Overfull {
+/// What a device holds of its stage at most.
+struct DeviceMemory {
   int device = 0;
   double needed = 0, capacity = 0;  // bytes
 };
@@ -83,7 +83,8 @@ class IterationTimer {
   const PipelineTime& pipeline(int pipeline);
   /// Bytes that devices lack, all together; 0: the plan fits.
   double lacking_bytes();
-  std::vector<Overfull> overfull();
+  /// Of devices whose GPU is known, pipeline by pipeline.
+  std::vector<DeviceMemory> memory();
 
  private:
   struct Lane {  // a pipeline

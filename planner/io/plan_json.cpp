@@ -1,5 +1,7 @@
 #include "planner/io/plan_json.hpp"
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
@@ -64,8 +66,45 @@ class PlanWriter {
   const Plan& plan_;
 };
 
-ordered_json estimate_json(const PlanRecord& record) {
+/// What is infinite has no number in JSON.
+ordered_json finite_or_null(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+}
+
+void add_iteration(const PlanRecord::IterationEstimate& estimate, const Topology& topology,
+                   ordered_json& json) {
+  json["iteration_time_s"] = estimate.iteration_time_s;
+  json["tokens_per_s"] = estimate.tokens_per_s;
+  json["model_flops_per_s"] = estimate.model_flops_per_s;
+  json["cost_per_million_tokens"] = estimate.cost_per_million_tokens
+                                        ? ordered_json(*estimate.cost_per_million_tokens)
+                                        : ordered_json(nullptr);
+  json["breakdown"] = ordered_json::object();
+  for (const auto& [name, seconds] : estimate.breakdown_s) json["breakdown"][name] = seconds;
+  json["memory"] = ordered_json::array();
+  for (const auto& it : estimate.memory)
+    json["memory"].push_back({{"device", topology.devices[at(it.device)].id},
+                              {"needed_bytes", std::ceil(it.needed_bytes)},
+                              {"capacity_bytes", it.capacity_bytes}});
+}
+
+ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
+  ordered_json simulated = ordered_json::object();
+  for (const auto& it : finalist.simulated)
+    simulated[it.scenario] = {{"mean_s", finite_or_null(it.mean_s)},
+                              {"p95_s", finite_or_null(it.p95_s)},
+                              {"max_s", finite_or_null(it.max_s)}};
+  return {{"pipeline", finalist.pipeline},
+          {"data", finalist.data},
+          {"tensor", finalist.tensor},
+          {"devices", finalist.devices},
+          {"iteration_time_s", finalist.iteration_time_s},
+          {"simulated", std::move(simulated)}};
+}
+
+ordered_json estimate_json(const PlanRecord& record, const Topology& topology) {
   ordered_json json = ordered_json::object();
+  if (record.iteration) add_iteration(*record.iteration, topology, json);
   if (record.comm_cost) {
     const auto [data, pipeline] = *record.comm_cost;
     json["comm_cost"] = {
@@ -102,9 +141,11 @@ std::string plan_json(const Topology& topology, const Job& job, const Plan& plan
                        {"groups", writer.groups()},
                        {"ranks", writer.ranks()},
                        {"unused", writer.unused()},
-                       {"estimate", estimate_json(record)}};
+                       {"estimate", estimate_json(record, topology)}};
   if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound);
   json["finalists"] = ordered_json::array();
+  for (const PlanRecord::Finalist& finalist : record.finalists)
+    json["finalists"].push_back(finalist_json(finalist));
   if (record.search) json["search"] = search_json(*record.search);
   if (!record.warnings.empty()) json["warnings"] = record.warnings;
   json["version"] = record.version;

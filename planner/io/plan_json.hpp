@@ -20,6 +20,27 @@ struct PlanRecord {
   struct CommCostEstimate {
     double data_parallel = 0, pipeline_parallel = 0;  // s
   };
+  /// By the closed formulas of planner/cost/iteration_time.
+  struct IterationEstimate {
+    double iteration_time_s = 0, tokens_per_s = 0, model_flops_per_s = 0;
+    std::optional<double> cost_per_million_tokens;            // USD; nothing: a price is not known
+    std::vector<std::pair<std::string, double>> breakdown_s;  // names and seconds
+    struct Memory {
+      int device = 0;
+      double needed_bytes = 0, capacity_bytes = 0;
+    };
+    std::vector<Memory> memory;  // of devices whose GPU is known
+  };
+  /// A plan that was simulated to choose the one of the file.
+  struct Finalist {
+    int pipeline = 0, data = 0, tensor = 0, devices = 0;
+    double iteration_time_s = 0;  // estimated
+    struct Simulated {
+      std::string scenario;
+      double mean_s = 0, p95_s = 0, max_s = 0;
+    };
+    std::vector<Simulated> simulated;  // an iteration under each scenario; infinite where none was completed
+  };
   struct Bound {
     double value = 0;  // in the unit of the objective
     std::string unit;
@@ -36,8 +57,10 @@ struct PlanRecord {
 
   std::string objective;
   std::optional<CommCostEstimate> comm_cost;
+  std::optional<IterationEstimate> iteration;
   std::optional<Bound> lower_bound;
   std::optional<Search> search;
+  std::vector<Finalist> finalists;  // the plan's own first
   std::vector<std::string> warnings;
   std::string version;
 };

@@ -44,7 +44,7 @@ class IterationSearch {
     const DecidedJobPtr first = decisions_.first();
     result_.unusable = decisions_.unusable();
     screen(first);
-    if (pool_.empty()) throw Error("", "no plan has so many stages and replicas: " + what_there_is(*first));
+    if (pool_.empty()) throw NoSuchShape(what_there_is(*first));
     if (decisions_.any_open()) decide();
     anneal();
     if (decisions_.any_open() && try_alternatives()) note();

@@ -2,12 +2,22 @@
 // leaves open: numbers of stages and replicas, devices, layers, micro-batches, and what the job calls `auto`.
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
+
+#include "planner/core/error.hpp"
 
 #include "planner/search/plan_starts.hpp"
 #include "planner/search/strategy.hpp"
 
 namespace dtfm {
+
+/// Thrown where no plan has the numbers of stages and replicas that are asked for.
+class NoSuchShape : public Error {
+ public:
+  explicit NoSuchShape(const std::string& message) : Error("", message) {}
+};
 
 struct IterationSearchOptions {
   SearchOptions common;  // `evaluations`: plans to price; `prove` means nothing here
@@ -32,7 +42,7 @@ struct IterationSearchResult {
 /// 3. Anneal the best plans, then the best of these for longer.
 /// Threads work on independent pieces and are folded in order, so that their number means nothing.
 /// If no plan fits the memory of its devices, the one that lacks least is the only finalist. Throws Error
-/// where there is no shape within the limits.
+/// where no device's times are known, NoSuchShape where there is no shape within the limits.
 IterationSearchResult search_iteration(const Problem& problem, const IterationSearchOptions& options);
 
 }  // namespace dtfm

@@ -1,0 +1,233 @@
+#include "cli/iteration_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "cli/iteration_summary.hpp"
+#include "cli/judge.hpp"
+#include "cli/main_guard.hpp"
+#include "cli/notes.hpp"
+#include "cli/output_check.hpp"
+#include "cli/print_result.hpp"
+#include "cli/progress.hpp"
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/layer_times.hpp"
+#include "planner/io/atomic_file.hpp"
+#include "planner/search/feasible_changes.hpp"
+#include "planner/search/iteration_search.hpp"
+#include "simulator/io/scenario_reader.hpp"
+
+namespace dtfm {
+namespace {
+
+std::vector<JudgedScenario> scenarios_of(const PlanOptions& options, const Topology& topology) {
+  std::vector<JudgedScenario> scenarios = {{"nominal", {}}};
+  for (const std::string& file : options.scenarios) {
+    Scenario scenario = read_scenario(file, topology);
+    const std::string name = scenario.name.empty() ? file : scenario.name;
+    for (const JudgedScenario& other : scenarios)
+      if (other.name == name) throw Error(file, fmt::format("there are two scenarios of the name {}", name));
+    scenarios.push_back({name, std::move(scenario)});
+  }
+  return scenarios;
+}
+
+IterationSearchOptions search_options(const PlanOptions& options, const Job& job, ProgressPrinter& printer,
+                                      const InterruptWatch& watch) {
+  IterationSearchOptions result;
+  result.common.seed = options.seed;
+  result.common.threads = options.threads;
+  result.common.evaluations = options.evaluations;
+  result.common.time_limit = options.time_limit;
+  result.common.begin = std::chrono::steady_clock::now();
+  result.common.interrupted = &watch.interrupted();
+  result.common.on_progress = [&printer](const Progress& progress) { printer.show(progress); };
+  result.limits.stages = options.pipeline        ? options.pipeline
+                         : options.pipeline_auto ? std::nullopt
+                                                 : job.parallelism.pipeline;
+  result.limits.replicas = options.data        ? options.data
+                           : options.data_auto ? std::nullopt
+                                               : job.parallelism.data;
+  result.objective = *objective_named(options.objective);
+  result.finalists = options.finalists;
+  return result;
+}
+
+std::string shape_of_limits(const ShapeLimits& limits) {
+  std::string text;
+  if (limits.stages) text += fmt::format(" of {}", counted(*limits.stages, "stage"));
+  if (limits.replicas)
+    text += fmt::format("{}{}", text.empty() ? " of " : " and ", counted(*limits.replicas, "replica"));
+  return text;
+}
+
+PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
+  const Problem& problem = candidate.job->problem;
+  IterationTimer timer(candidate.job->model, candidate.plan);
+  timer.set_flush(candidate.flush);
+  const IterationEstimate estimate = timer.estimate();
+  double sequences = 0;
+  for (const Pipeline& pipeline : candidate.plan.pipelines)
+    sequences += static_cast<double>(pipeline.micro_batches) * problem.job.training.micro_batch;
+  const double tokens = sequences * sequence_length(problem.job.model);
+  PlanRecord::IterationEstimate record;
+  record.iteration_time_s = estimate.iteration_s;
+  record.tokens_per_s = tokens / estimate.iteration_s;
+  record.model_flops_per_s = sequences * candidate.job->model.stages.model_flops() / estimate.iteration_s;
+  if (const auto price = price_of(problem.topology, candidate.plan))
+    record.cost_per_million_tokens = price->value() / 3600 / record.tokens_per_s * 1e6;
+  const double pipelines = estimate.pipelines_s, exchanges = std::max(0.0, estimate.exchanges_s - pipelines);
+  record.breakdown_s = {{"pipelines", pipelines},
+                        {"exchanges after them", exchanges},
+                        {"updates after both", estimate.update_s},
+                        {"overhead", estimate.overhead_s}};
+  for (const DeviceMemory& it : timer.memory()) record.memory.push_back({it.device, it.needed, it.capacity});
+  return record;
+}
+
+PlanRecord::Finalist finalist_of(const PlanCandidate& candidate) {
+  return {candidate.shape().stages, candidate.shape().replicas,
+          candidate.plan.tensor,    static_cast<int>(pipeline_major(candidate.plan).size()),
+          candidate.iteration_s,    {}};
+}
+
+/// The order in which the judge ranks them; those that he could not run come last.
+std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
+                                const std::vector<Judgement>& judgements, const PlanScore& score) {
+  std::vector<std::size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto value = [&](std::size_t i) {
+    return score.of(judgements[i].seconds, score.total_weight(candidates[i].plan));
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
+  return order;
+}
+
+void put_out(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record) {
+  const std::string json = plan_json(problem.topology, problem.job, plan, record);
+  if (options.output) {
+    const InterruptHold hold(must_be_whole(std::array{*options.output}));
+    write_whole_file(*options.output, json);
+  }
+  if (options.output && is_stdout(*options.output)) return;
+  print_result(options.format == OutputFormat::json ? json : summary_text({problem, plan, record}));
+}
+
+std::vector<std::string> notes_of(const IterationSearchResult& result, const Topology& topology) {
+  std::vector<std::string> notes;
+  if (result.stopped == Stopped::time_limit)
+    notes.push_back("stopped by --time-limit: another run may give another plan");
+  if (result.stopped == Stopped::interrupted)
+    notes.push_back("interrupted: this is the best plan so far, and another run may give another one");
+  if (!result.unusable.empty())
+    notes.push_back(fmt::format(
+        "{} cannot be used, {} first: {}", counted(static_cast<long long>(result.unusable.size()), "device"),
+        topology.devices[at(result.unusable.front().first)].id, result.unusable.front().second));
+  return notes;
+}
+
+PlanRecord::Search search_record(const PlanOptions& options, const IterationSearchResult& result) {
+  PlanRecord::Search search{
+      options.strategy, options.seed, result.evaluations, std::string(name_of(result.stopped)), {}};
+  for (const auto& [evaluations, best] : result.convergence)
+    search.convergence.emplace_back(evaluations, best);
+  return search;
+}
+
+std::vector<std::string> infeasible_notes(const PlanCandidate& candidate,
+                                          const std::vector<std::string>& changes) {
+  IterationTimer timer(candidate.job->model, candidate.plan);
+  timer.set_flush(candidate.flush);
+  DeviceMemory worst;
+  for (const DeviceMemory& it : timer.memory())
+    if (it.needed - it.capacity > worst.needed - worst.capacity) worst = it;
+  std::vector<std::string> notes = {
+      fmt::format("no plan fits the memory of the devices; in the one that lacks least, {} needs {:.1f} GB "
+                  "and has {:.1f} GB",
+                  candidate.job->problem.topology.devices[at(worst.device)].id, worst.needed / 1e9,
+                  worst.capacity / 1e9)};
+  if (changes.empty()) notes.push_back("none of the changes that were tried would make one fit");
+  for (const std::string& change : changes) notes.push_back("it would fit with " + change);
+  return notes;
+}
+
+/// The record of candidate `best`, the first of `finalists`.
+PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
+  PlanRecord record;
+  record.objective = options.objective;
+  record.iteration = estimate_of(best);
+  record.version = DTFM_VERSION;
+  const Job& job = best.job->problem.job;
+  for (const std::string& note :
+       LayerTimes(job, best.job->problem.topology, best.job->problem.roofline, {job.parallelism.tensor})
+           .notes(pipeline_major(best.plan)))
+    record.warnings.push_back(note);
+  return record;
+}
+
+}  // namespace
+
+int plan_by_iteration_time(const PlanOptions& options, Problem problem, InterruptWatch& watch) {
+  const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
+  watch.keep_result();
+  ProgressPrinter printer(options.quiet, "dtfm-plan");
+  const IterationSearchOptions search = search_options(options, problem.job, printer, watch);
+  IterationSearchResult result = [&] {
+    try {
+      return search_iteration(problem, search);
+    } catch (const NoSuchShape& error) {
+      throw Error("--pipeline",
+                  fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
+    }
+  }();
+  const bool fits = result.finalists.front().lacking <= 0;
+  std::vector<Judgement> judgements(result.finalists.size());
+  if (fits) judgements = judged(result.finalists, scenarios, options.robust, options.threads, watch.stop());
+  const std::vector<std::size_t> order =
+      watch.interrupted() || !fits
+          ? std::vector<std::size_t>{0}
+          : ranked(result.finalists, judgements, PlanScore(search.objective, problem.topology));
+  const PlanCandidate& best = result.finalists[order.front()];
+  PlanRecord record = record_of(options, best);
+  for (const std::string& note : notes_of(result, problem.topology)) record.warnings.push_back(note);
+  record.search = search_record(options, result);
+  if (!fits)
+    for (const std::string& note : infeasible_notes(best, feasible_changes(problem, search)))
+      record.warnings.push_back(note);
+  for (const std::size_t i : order) {
+    record.finalists.push_back(finalist_of(result.finalists[i]));
+    record.finalists.back().simulated = judgements[i].simulated;
+  }
+  put_out(options, problem_of(best), best.plan, record);
+  if (watch.interrupted()) return exit_code::interrupted;
+  return fits ? exit_code::done : exit_code::infeasible;
+}
+
+int score_by_iteration_time(const PlanOptions& options, Problem problem, const Plan& plan,
+                            InterruptWatch& watch) {
+  const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
+  problem.job.parallelism.tensor = plan.tensor;
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  const auto job = std::make_shared<const DecidedJob>(problem, problem.job, network);
+  for (const int device : pipeline_major(plan))
+    if (const std::string& unknown = job->model.stages.unknown(device); !unknown.empty())
+      throw Error("", unknown);
+  const PlanScore score(*objective_named(options.objective), problem.topology);
+  const PlanCandidate candidate = priced_plan(job, plan, 0, score);
+  PlanRecord record = record_of(options, candidate);
+  for (const std::string& note : batch_notes(plan, problem.job)) record.warnings.push_back(note);
+  record.finalists.push_back(finalist_of(candidate));
+  record.finalists.front().simulated =
+      judged({candidate}, scenarios, options.robust, options.threads, watch.stop()).front().simulated;
+  if (candidate.lacking > 0) record.warnings.push_back("the plan does not fit the memory of its devices");
+  put_out(options, problem_of(candidate), plan, record);
+  if (watch.interrupted()) return exit_code::interrupted;
+  return candidate.lacking > 0 ? exit_code::infeasible : exit_code::done;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,175 @@
+#include "cli/iteration_summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/plan_words.hpp"
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/units.hpp"
+
+namespace dtfm {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(const IterationSummary& summary) : s_(summary), topology_(summary.problem.topology) {}
+
+  std::string title() const {
+    const auto& pipelines = s_.plan.pipelines;
+    std::string text = fmt::format(
+        "{}: {} in {}, job {}\n{} × {} on {}, {}", topology_.name, counted(topology_.size(), "device"),
+        counted(static_cast<long long>(topology_.sites.size()), "site"), s_.problem.job.name,
+        counted(depth(s_.plan), "stage"), counted(static_cast<long long>(pipelines.size()), "replica"),
+        counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"), decisions());
+    if (!s_.record.search) return text + "; scored as given\n";
+    const auto& search = *s_.record.search;
+    return text + fmt::format("\nseed {}, {}, stopped by: {}\n", search.seed,
+                              counted(search.evaluations, "evaluation"), search.stopped);
+  }
+
+  std::string times() const {
+    const auto& estimate = *s_.record.iteration;
+    std::string text = "Time of an iteration\n" + row("estimated", estimate.iteration_time_s, "");
+    if (!s_.record.finalists.empty())
+      for (const auto& it : s_.record.finalists.front().simulated)
+        text += row("simulated", it.mean_s, it.scenario == "nominal" ? "" : "mean under " + it.scenario);
+    if (s_.record.lower_bound) text += row("lower bound", s_.record.lower_bound->value, bound_note());
+    for (const auto& [name, seconds] : estimate.breakdown_s) text += row("  " + name, seconds, "");
+    text +=
+        fmt::format("{} tokens/s, {:.4g} model TFLOP/s", with_thousands(std::llround(estimate.tokens_per_s)),
+                    estimate.model_flops_per_s / 1e12);
+    if (estimate.cost_per_million_tokens)
+      text += fmt::format(", {:.4g} USD a million tokens", *estimate.cost_per_million_tokens);
+    return text + "\n";
+  }
+
+  std::string stages() const {
+    Rows rows = {{"stage", "layers", "memory", "devices"}};
+    const int count = depth(s_.plan);
+    const auto groups = stage_groups(s_.plan);
+    for (int stage = 0; stage < count && rows.size() <= most_rows; ++stage)
+      rows.push_back({fmt::format("{}", stage), layers(stage), memory(groups[at(stage)]),
+                      composition(topology_, groups[at(stage)])});
+    return short_table(rows, at(count), "stages");
+  }
+
+  std::string pipelines() const {
+    Rows rows = {{"pipeline", "micro-batches", "devices, stage by stage"}};
+    for (std::size_t i = 0; i < s_.plan.pipelines.size() && rows.size() <= most_rows; ++i) {
+      std::string devices;
+      for (const Stage& stage : s_.plan.pipelines[i].stages)
+        devices += fmt::format("{}{}", devices.empty() ? "" : " ", ids(stage.devices));
+      rows.push_back({fmt::format("{}", i), fmt::format("{}", s_.plan.pipelines[i].micro_batches), devices});
+    }
+    return short_table(rows, s_.plan.pipelines.size(), "pipelines");
+  }
+
+  std::string unused() const {
+    std::vector<bool> used(topology_.devices.size());
+    for (const int device : pipeline_major(s_.plan)) used[at(device)] = true;
+    std::vector<int> rest;
+    for (int device = 0; device < topology_.size(); ++device)
+      if (!used[at(device)]) rest.push_back(device);
+    if (rest.empty()) return "";
+    return fmt::format("Not used: {} ({})\n", counted(static_cast<long long>(rest.size()), "device"),
+                       shortened(composition(topology_, rest), 80));
+  }
+
+  std::string finalists() const {
+    if (s_.record.finalists.size() < 2) return "";
+    Rows rows = {{"finalist", "stages × replicas", "devices", "estimated s"}};
+    for (const auto& it : s_.record.finalists.front().simulated)
+      rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
+    for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
+      const auto& it = s_.record.finalists[i];
+      std::string shape = fmt::format("{} × {}", it.pipeline, it.data);
+      if (it.tensor > 1) shape += fmt::format(" × {} tensor", it.tensor);
+      rows.push_back(
+          {fmt::format("{}", i), shape, fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
+      for (const auto& run : it.simulated) rows.back().push_back(short_seconds(run.mean_s));
+    }
+    return table(rows);
+  }
+
+  std::string warnings() const {
+    std::string text;
+    for (const std::string& warning : s_.record.warnings) text += "warning: " + warning + "\n";
+    return text;
+  }
+
+ private:
+  static std::string row(const std::string& name, double seconds, const std::string& note) {
+    return fmt::format("  {:<24}{:>12} s{}{}\n", name, fmt::format("{:.4f}", seconds),
+                       note.empty() ? "" : "  ", note);
+  }
+
+  std::string decisions() const {
+    const Job& job = s_.problem.job;
+    std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", s_.plan.schedule,
+                                   s_.plan.gradient_sync, job.training.micro_batch, job.training.recompute);
+    if (s_.plan.tensor > 1) text += fmt::format(", {} tensor-parallel devices a stage", s_.plan.tensor);
+    if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
+    if (job.parallelism.flush)
+      text += fmt::format(", drained every {} micro-batches", *job.parallelism.flush);
+    if (job.compression.activations != 1)
+      text += fmt::format(", activations × {:g}", job.compression.activations);
+    if (job.compression.gradients != 1) text += fmt::format(", gradients × {:g}", job.compression.gradients);
+    return text;
+  }
+
+  std::string bound_note() const {
+    return fmt::format("gap {:.1f} % ({})", 100 * s_.record.lower_bound->gap, s_.record.lower_bound->method);
+  }
+
+  std::string ids(const std::vector<int>& devices) const {
+    std::string text;
+    for (const int device : devices)
+      text += fmt::format("{}{}", text.empty() ? "" : "+", topology_.devices[at(device)].id);
+    return text;
+  }
+
+  /// Of the first pipeline, and whether others differ.
+  std::string layers(int stage) const {
+    std::set<std::pair<int, int>> all;
+    for (const Pipeline& pipeline : s_.plan.pipelines)
+      if (at(stage) < pipeline.stages.size()) all.insert(pipeline.stages[at(stage)].layers);
+    return layers_in_words(*all.begin()) +
+           (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
+  }
+
+  /// Of the fullest device.
+  std::string memory(const std::vector<int>& devices) const {
+    double most = -1;
+    std::string text = "?";
+    for (const auto& it : s_.record.iteration->memory) {
+      if (std::find(devices.begin(), devices.end(), it.device) == devices.end()) continue;
+      const double share = it.needed_bytes / it.capacity_bytes;
+      if (share <= most) continue;
+      most = share;
+      text = fmt::format("{:.1f} of {:.0f} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
+    }
+    return text;
+  }
+
+  const IterationSummary& s_;
+  const Topology& topology_;
+};
+
+}  // namespace
+
+std::string summary_text(const IterationSummary& summary) {
+  const Writer writer(summary);
+  std::string text;
+  for (const std::string& block : {writer.title() + writer.warnings(), writer.times(), writer.stages(),
+                                   writer.pipelines() + writer.unused(), writer.finalists()})
+    if (!block.empty()) text += (text.empty() ? "" : "\n") + block;
+  return text;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,74 @@
+#include "cli/judge.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "simulator/simulate.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr int random_runs = 8;
+constexpr double never = std::numeric_limits<double>::infinity();
+
+/// Where nothing happens, all iterations are alike and one is enough.
+bool is_quiet(const Scenario& scenario) {
+  return scenario.traces.empty() && scenario.events.empty() && !is_random(scenario) && !scenario.horizon_s;
+}
+
+PlanRecord::Finalist::Simulated simulated(const PlanCandidate& candidate, const JudgedScenario& judged,
+                                          const std::function<bool()>& stop) {
+  const Problem problem = problem_of(candidate);
+  SimOptions options;
+  options.stop = stop;
+  if (is_quiet(judged.scenario)) options.iterations = 1;
+  const int runs = is_random(judged.scenario) ? random_runs : 1;
+  PlanRecord::Finalist::Simulated result{judged.name, 0, 0, 0};
+  for (int run = 0; run < runs; ++run) {
+    options.seed = static_cast<std::uint64_t>(run);
+    const SimReport report = simulate(problem, candidate.plan, judged.scenario, options);
+    const bool is_none = report.iterations.empty() || !report.overfull.empty();
+    result.mean_s += (is_none ? never : report.iteration_time_s.mean) / runs;
+    result.p95_s += (is_none ? never : report.iteration_time_s.p95) / runs;
+    result.max_s = std::max(result.max_s, is_none ? never : report.iteration_time_s.max);
+  }
+  return result;
+}
+
+double seconds_of(const std::vector<PlanRecord::Finalist::Simulated>& scenarios, Robust robust) {
+  double sum = 0, p95 = 0, worst = 0;
+  for (const auto& it : scenarios) {
+    sum += it.mean_s;
+    p95 = std::max(p95, it.p95_s);
+    worst = std::max(worst, it.max_s);
+  }
+  if (robust == Robust::mean) return sum / static_cast<double>(scenarios.size());
+  return robust == Robust::p95 ? p95 : worst;
+}
+
+}  // namespace
+
+Problem problem_of(const PlanCandidate& candidate) {
+  Problem problem = candidate.job->problem;
+  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
+  problem.job.parallelism.pipeline = candidate.shape().stages;
+  problem.job.parallelism.data = candidate.shape().replicas;
+  return problem;
+}
+
+std::vector<Judgement> judged(const std::vector<PlanCandidate>& candidates,
+                              const std::vector<JudgedScenario>& scenarios, Robust robust, int threads,
+                              const std::function<bool()>& stop) {
+  const int count = static_cast<int>(scenarios.size());
+  const auto runs = parallel_map(static_cast<int>(candidates.size()) * count, threads, [&](int i) {
+    return simulated(candidates[at(i / count)], scenarios[at(i % count)], stop);
+  });
+  std::vector<Judgement> judgements(candidates.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) judgements[i / scenarios.size()].simulated.push_back(runs[i]);
+  for (Judgement& judgement : judgements) judgement.seconds = seconds_of(judgement.simulated, robust);
+  return judgements;
+}
+
+}  // namespace dtfm

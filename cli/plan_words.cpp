@@ -1,0 +1,44 @@
+#include "cli/plan_words.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+
+std::string short_table(const Rows& rows, std::size_t all, std::string_view noun) {
+  std::string text = table(rows);
+  if (const std::size_t shown = rows.size() - 1; all > shown)
+    text += fmt::format("… {} more {}; the plan file (-o) has all\n",
+                        with_thousands(static_cast<long long>(all - shown)), noun);
+  return text;
+}
+
+std::string short_seconds(double seconds) {
+  return fmt::format("{:#.6g}", seconds);
+}
+
+std::string layers_in_words(std::pair<int, int> layers) {
+  const auto [begin, end] = layers;
+  if (begin == end) return "none";
+  return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}–{}", begin, end - 1);
+}
+
+std::string composition(const Topology& topology, const std::vector<int>& devices) {
+  std::vector<std::pair<int, int>> sites;  // devices, site
+  for (std::size_t site = 0; site < topology.sites.size(); ++site)
+    sites.emplace_back(0, static_cast<int>(site));
+  for (const int device : devices) ++sites[at(topology.devices[at(device)].site)].first;
+  std::stable_sort(sites.begin(), sites.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [count, site] : sites)
+    if (count > 0)
+      text += fmt::format("{}{}×{}", text.empty() ? "" : " ", topology.sites[at(site)].name, count);
+  return text;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,25 @@
+// Parts of plans in words.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "planner/core/topology.hpp"
+
+namespace dtfm {
+
+using Rows = std::vector<std::vector<std::string>>;
+inline constexpr std::size_t most_rows = 16;  // of a table in a summary
+
+/// The first rows as a table, and how many of `all` are missing.
+std::string short_table(const Rows& rows, std::size_t all, std::string_view noun);
+/// Six significant digits.
+std::string short_seconds(double seconds);
+/// "3–5", "3", "none"
+std::string layers_in_words(std::pair<int, int> layers);
+/// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
+std::string composition(const Topology& topology, const std::vector<int>& devices);
+
+}  // namespace dtfm
