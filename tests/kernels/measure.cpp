@@ -71,6 +71,18 @@ void check_errors(Checks& checks) {
   checks.that("ranks that do not divide", has(error_of(shape, 3), "3 ranks"));
   shape.tensor_parallel = -1;
   checks.that("negative degree", has(error_of(shape, 3), "above zero"));
+  shape = tiny(false);
+  shape.sequence = 1;
+  shape.batch = 65536;  // the z of a grid goes to 65,535
+  checks.that("too many sequences", has(error_of(shape, 3), "at most 65535 sequences, not 65536"));
+  shape = tiny(false);
+  shape.hidden = 16384 + 128;
+  shape.heads = shape.kv_heads = 129;
+  checks.that("too wide in 16 bits", has(error_of(shape, 3), "at most 16384 in 16 bits, not 16512"));
+  shape.dtype = DType::f32;
+  shape.hidden = 8192 + 128;
+  shape.heads = shape.kv_heads = 65;
+  checks.that("too wide in fp32", has(error_of(shape, 3), "at most 8192 in 32 bits, not 8320"));
 #ifdef DTFM_EMULATED
   // Two embeddings of 128 + 16 rows of 128 numbers need 0.5 MB and blocks more: it ends in the middle.
   emulation::set_memory_limit(700'000);
