@@ -23,14 +23,15 @@ struct LayerTimes {
 };
 
 struct Measurement {
-  std::vector<LayerTimes> rows;  // in the order of the kinds, as far as it went
-  std::string error;             // empty: all went well; else why the next row is missing
-  DeviceState before, after;     // clocks and temperature at both ends
+  std::vector<LayerTimes> rows;   // in the order of the kinds, as far as it went
+  std::string error;              // empty: all went well; else why the next row is missing
+  bool is_out_of_memory = false;  // that was the error
+  DeviceState before, after;      // clocks and temperature at both ends
 };
 
 /// Times each kind of layer of the shape over `runs` runs after warming up, with layers in rotation so that
-/// the cache does not hold what they left. No device, too little memory or a shape that cannot be is an error
-/// in the result.
+/// the cache does not hold what they left: as many as three times the cache asks for and memory has room for.
+/// No device, too little memory or a shape that cannot be is an error in the result.
 Measurement measure(const TransformerShape& shape, std::span<const LayerKind> kinds, int runs);
 
 }  // namespace dtfm::kernels

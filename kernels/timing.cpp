@@ -77,4 +77,16 @@ int rotation(double bytes) {
   return static_cast<int>(std::clamp(wanted, 2.0, 64.0));
 }
 
+bool has_room(std::size_t bytes) {
+  constexpr std::size_t reserve = std::size_t{512}
+                                  << 20;  // cuBLAS: its workspace, and the code of its kernels
+  const std::size_t free = device_free_bytes();
+  return free >= reserve && free - reserve >= bytes;
+}
+
+Turn turn_of(int run, int layers) {
+  const int half = layers / 2;
+  return {run % layers, (run + half) % layers, (run + half + 1) % layers};
+}
+
 }  // namespace dtfm::kernels

@@ -24,4 +24,15 @@ std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int
 /// How many sets of buffers of `bytes` each to rotate: three times the cache at least, at least two.
 int rotation(double bytes);
 
+/// Whether a further set of `bytes` leaves the memory that libraries want when they are first used.
+bool has_room(std::size_t bytes);
+
+/// The layers, of so many in rotation, that the steps of a run work on: each on another one if there are
+/// three, so that none finds in the cache what the step before it left. Half a rotation lies between a
+/// layer's forward and its backward.
+struct Turn {
+  int forward = 0, backward = 0, update = 0;
+};
+Turn turn_of(int run, int layers);
+
 }  // namespace dtfm::kernels

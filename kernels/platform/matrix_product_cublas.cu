@@ -50,6 +50,7 @@ Cublas open_cublas() {
   if (status == CUBLAS_STATUS_SUCCESS)  // parts of a sum are added up in fp32 too
     status = function<SetMathMode>(library, "cublasSetMathMode")(
         cublas.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory("cuBLAS has no memory to start");
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError("cuBLAS does not start: status " + std::to_string(status));
   return cublas;

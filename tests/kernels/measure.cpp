@@ -87,8 +87,8 @@ void check_errors(Checks& checks) {
   // Two embeddings of 128 + 16 rows of 128 numbers need 0.5 MB and blocks more: it ends in the middle.
   emulation::set_memory_limit(700'000);
   const Measurement got = measure(tiny(false), all_kinds, 1);
-  checks.that("memory runs out in the middle", got.rows.size() == 1 && has(got.error, "out of memory"),
-              got.error);
+  checks.that("memory runs out in the middle",
+              got.rows.size() == 1 && got.is_out_of_memory && has(got.error, "out of memory"), got.error);
   checks.that("nothing stays allocated", emulation::memory_held() == 0);
   emulation::set_memory_limit(static_cast<std::size_t>(-1));
 #else
@@ -100,6 +100,38 @@ void check_errors(Checks& checks) {
   checks.that("memory runs out", has(measure(shape, all_kinds, 1).error, "memory"));
   checks.that("and the device still works", measure(tiny(false), all_kinds, 1).error.empty());
 #endif
+}
+
+/// Half a gigabyte is left for libraries.
+void check_room([[maybe_unused]] Checks& checks) {
+#ifdef DTFM_EMULATED
+  emulation::set_memory_limit(emulation::memory_held() + (std::size_t{512} << 20) + 100);
+  checks.that("room for 100 bytes and the libraries", has_room(100) && !has_room(101));
+  emulation::set_memory_limit(1000);
+  checks.that("no room where libraries have none", !has_room(0));
+  emulation::set_memory_limit(static_cast<std::size_t>(-1));
+#endif
+}
+
+/// All layers have had a forward before the first run.
+void check_turns(Checks& checks, int layers) {
+  bool one_each = true, apart = true;
+  std::vector<int> waiting(static_cast<std::size_t>(layers), 1);
+  std::vector<int> latest(static_cast<std::size_t>(layers), -layers);
+  for (int run = 0; run < 4 * layers; ++run) {
+    const Turn turn = turn_of(run, layers);
+    latest[static_cast<std::size_t>(turn.forward)] = run;
+    waiting[static_cast<std::size_t>(turn.forward)] = 1;
+    int& forwards = waiting[static_cast<std::size_t>(turn.backward)];
+    one_each = one_each && forwards == 1;
+    forwards = 0;
+    apart = apart && run - latest[static_cast<std::size_t>(turn.backward)] >= layers / 2 &&
+            (layers < 2 || turn.forward != turn.backward) &&
+            (layers < 3 || (turn.update != turn.forward && turn.update != turn.backward));
+  }
+  const std::string of = " of " + std::to_string(layers);
+  checks.that("a backward has a forward of its own" + of, one_each);
+  checks.that("steps of a run are of different layers" + of, apart);
 }
 
 void check_summary(Checks& checks) {
@@ -118,6 +150,8 @@ int main() {
   using namespace dtfm::kernels;
   const auto body = [](Checks& checks) {
     check_summary(checks);
+    check_room(checks);
+    for (const int layers : {1, 2, 3, 4, 5, 64}) check_turns(checks, layers);
     check_counts(checks);
     check_rows(checks);
     check_errors(checks);
