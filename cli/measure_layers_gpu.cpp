@@ -66,26 +66,23 @@ ProfileRow row_of(const kernels::LayerTimes& times) {
           static_cast<double>(times.peak_bytes)};
 }
 
-std::string gpu_of(const MeasureRequest& request, const kernels::DeviceState& device) {
+std::string gpu_of(const MeasureRequest& request, const kernels::DeviceIdentity& device) {
   if (request.gpu) return *request.gpu;
   if (const Gpu* gpu = catalogued(request.catalogue, device.name)) return gpu->name;
   throw Error("--gpu", fmt::format("is missing: {} is not in the catalogue, say what profiles shall call it",
                                    in_quotes(device.name)));
 }
 
-std::string derivation_of(const kernels::DeviceState& before, const kernels::DeviceState& after) {
-  std::string text = fmt::format(
+std::string derivation_of(const std::string& device, std::span<const kernels::DeviceState> states) {
+  const std::string text = fmt::format(
       "medians of {} runs on one {}, by the device's clock after warm-up, with layers in rotation; matrix "
-      "products by the "
-      "vendor's library, attention without the matrix of scores, Adam with fp32 states",
-      runs, in_quotes(before.name));
-  if (before.sm_clock_mhz > 0)
-    text += fmt::format("; {} to {} MHz of {}, {} to {} °C", before.sm_clock_mhz, after.sm_clock_mhz,
-                        before.max_sm_clock_mhz, before.temperature_celsius, after.temperature_celsius);
-  return text;
+      "products by the vendor's library, attention without the matrix of scores, Adam with fp32 states",
+      runs, in_quotes(device));
+  const std::string conditions = kernels::text_of(states);
+  return conditions.empty() ? text : fmt::format("{}; while it worked: {}", text, conditions);
 }
 
-LayerProfile empty_profile(const MeasureRequest& request, const kernels::DeviceState& device) {
+LayerProfile empty_profile(const MeasureRequest& request, const kernels::DeviceIdentity& device) {
   LayerProfile profile;
   profile.gpu = gpu_of(request, device);
   profile.source = LayerProfile::Source::measured;
@@ -107,7 +104,7 @@ class Measuring {
   Measuring(const MeasureRequest& request, kernels::TransformerShape shape)
       : request_(request),
         shape_(shape),
-        device_(kernels::device_state()),
+        device_(kernels::device_identity()),
         profile_(empty_profile(request, device_)) {}
 
   LayerProfile run() {
@@ -118,7 +115,7 @@ class Measuring {
           const double share = static_cast<double>(profile_.rows.size()) / static_cast<double>(sizes);
           measure(kind, tensor, micro_batch, share);
         }
-    profile_.derivation = derivation_of(device_, last_);
+    profile_.derivation = derivation_of(device_.name, states_);
     return std::move(profile_);
   }
 
@@ -132,12 +129,13 @@ class Measuring {
     const kernels::Measurement got = kernels::measure(shape_, std::span(&kind, 1), runs);
     if (!got.error.empty()) throw Error("", fmt::format("layer {} cannot be measured: {}", what, got.error));
     profile_.rows.push_back(row_of(got.rows.front()));
-    last_ = got.after;
+    states_.push_back(got.rows.front().state);
   }
 
   const MeasureRequest& request_;
   kernels::TransformerShape shape_;
-  kernels::DeviceState device_, last_;
+  kernels::DeviceIdentity device_;
+  std::vector<kernels::DeviceState> states_;
   LayerProfile profile_;
 };
 

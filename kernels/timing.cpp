@@ -54,13 +54,14 @@ Times summary(std::vector<double> seconds) {
 }
 
 std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
-                              const std::function<void(int)>& after) {
+                              const std::function<void(int)>& after, const std::function<void()>& meanwhile) {
   if (runs < 1) throw DeviceError("timing: at least one run is needed");
   const int first = warm_up(10 * runs, steps, after);
   // Nothing is waited for between runs: the host stays ahead, as that of a trainer does.
   std::deque<Marks> marks(static_cast<std::size_t>(runs));
   for (int run = 0; run < runs; ++run)
     run_once(first + run, steps, after, marks[static_cast<std::size_t>(run)]);
+  if (meanwhile) meanwhile();
   device_synchronize();
   std::vector<Times> times;
   for (std::size_t step = 0; step < steps.size(); ++step) {

@@ -17,9 +17,10 @@ Times summary(std::vector<double> seconds);
 /// A run calls steps in turn, each with the run's number: take another set of buffers each time, so that the
 /// cache does not hold what the last run left. Runs until about 0.2 s have passed and at least twice to warm
 /// up, then `runs` times. The result has the times of each step; `after`, if given, is called behind each run
-/// and not timed.
+/// and not timed; `meanwhile` once, while the device works on what is timed and nothing more is asked of it.
 std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
-                              const std::function<void(int)>& after = {});
+                              const std::function<void(int)>& after = {},
+                              const std::function<void()>& meanwhile = {});
 
 /// How many sets of buffers of `bytes` each to rotate: three times the cache at least, at least two.
 int rotation(double bytes);

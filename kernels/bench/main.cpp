@@ -68,10 +68,10 @@ void benchmark(Report& report, const TransformerShape& shape, int runs, double c
 }
 
 int run(const Options& options) {
-  const DeviceState state = device_state();
-  std::printf("%s, %.1f GB, driver %s, CUDA %d.%d\n", state.name.c_str(),
-              static_cast<double>(state.memory_bytes) / 1e9, state.driver_version.c_str(),
-              state.cuda_runtime_version / 1000, state.cuda_runtime_version % 1000 / 10);
+  const DeviceIdentity device = device_identity();
+  std::printf("%s, %.1f GB, driver %s, CUDA %d.%d\n", device.name.c_str(),
+              static_cast<double>(device.memory_bytes) / 1e9, device.driver_version.c_str(),
+              device.cuda_runtime_version / 1000, device.cuda_runtime_version % 1000 / 10);
   Report report(options.bars);
   report.title("bandwidth");
   const double copy = copy_bandwidth(report, options.runs);

@@ -72,10 +72,14 @@ void copy_to_host(void* to, const void* from, std::size_t bytes) {
 }
 void device_synchronize() {}
 
+DeviceIdentity device_identity() {
+  DeviceIdentity identity;
+  identity.name = "emulation";
+  return identity;
+}
+
 DeviceState device_state() {
-  DeviceState state;
-  state.name = "emulation";
-  return state;
+  return {};
 }
 
 Event::Event() : event_(new Clock::time_point(Clock::now())) {}
