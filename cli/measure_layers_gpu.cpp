@@ -5,7 +5,6 @@
 #include "kernels/profile.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/profile_reader.hpp"
-#include "planner/io/suggest.hpp"
 
 namespace dtfm {
 namespace {
@@ -44,9 +43,7 @@ kernels::TransformerShape shape_of(const Job& job) {
 
 std::string gpu_of(const MeasureRequest& request, const kernels::DeviceIdentity& device) {
   if (request.gpu) return *request.gpu;
-  if (const Gpu* gpu = catalogued(request.catalogue, device.name)) return gpu->name;
-  throw Error("--gpu", fmt::format("is missing: {} is not in the catalogue, say what profiles shall call it",
-                                   in_quotes(device.name)));
+  return catalogued(request.catalogue, device.name, Bytes(static_cast<double>(device.memory_bytes))).name;
 }
 
 }  // namespace
