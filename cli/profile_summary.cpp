@@ -64,7 +64,7 @@ class Writer {
       const auto rate = rate_of(row);
       rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
                       milliseconds(row.forward.median_s), milliseconds(row.backward.median_s),
-                      milliseconds(row.update.median_s), spread_of(row),
+                      row.update ? milliseconds(row.update->median_s) : nothing, spread_of(row),
                       rate ? fmt::format("{:.4g}", *rate / flops_per_teraflop) : nothing,
                       share_of_peak(rate)});
     }

@@ -46,7 +46,7 @@ TEST_CASE("every kind is measured at every size") {
     CHECK(row.kind == std::vector{"embedding", "block", "head"}[i / 4]);
     CHECK(row.tensor == (i / 2 % 2 == 0 ? 1 : 2));
     CHECK(row.micro_batch == (i % 2 == 0 ? 1 : 2));
-    CHECK((row.forward.median_s > 0 && row.backward.median_s > 0 && row.update.median_s > 0));
+    CHECK((row.forward.median_s > 0 && row.backward.median_s > 0 && row.update.value().median_s > 0));
     CHECK(row.peak_bytes.value() > row.activation_bytes.value());
   }
   // 16 tokens: 5 h, qkv 3 h, two of the MLP 8 h, 2 bytes each; norms and two heads' sums, six numbers of 4
@@ -95,7 +95,8 @@ TEST_CASE("a profile that the kernels write says what was measured") {
   REQUIRE(profile.rows.size() == 1);
   CHECK(
       profile.rows[0] ==
-      ProfileRow{"head", 4, 2, {0.1 + 0.2, (0.1 + 0.2) / 4}, {3e-5, 0}, {0.004, 0}, 805306368, 123456789012});
+      ProfileRow{
+          "head", 4, 2, {0.1 + 0.2, (0.1 + 0.2) / 4}, {3e-5, 0}, Timing{0.004, 0}, 805306368, 123456789012});
 }
 
 TEST_CASE("a driver's name without its maker") {
