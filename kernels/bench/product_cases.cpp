@@ -120,7 +120,8 @@ void benchmark_layers(Report& report, const TransformerShape& shape, int runs) {
   report.repeated("block backward, measured twice", measured.rows[1].backward_s, measured.rows[3].backward_s);
   std::vector<DeviceState> states;
   for (const LayerTimes& row : measured.rows) states.push_back(row.state);
-  std::printf("while it worked: %s\n", text_of(states).c_str());
+  if (const std::string text = text_of(states); !text.empty())
+    std::printf("while it worked: %s\n", text.c_str());
 }
 
 }  // namespace dtfm::kernels
