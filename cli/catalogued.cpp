@@ -1,7 +1,13 @@
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+
+#include <fmt/format.h>
 
 #include "cli/measure_layers.hpp"
+#include "planner/core/error.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/units.hpp"
 
 namespace dtfm {
 namespace {
@@ -29,18 +35,37 @@ bool has_word(const std::vector<std::string>& words, const std::string& word) {
   return false;
 }
 
-}  // namespace
-
-const Gpu* catalogued(std::span<const Gpu> catalogue, const std::string& device_name) {
+/// The longest of the names whose words are all in that of the device.
+const Gpu* alike(std::span<const Gpu> catalogue, const std::string& device_name) {
   const std::vector<std::string> words = words_of(device_name);
   const Gpu* best = nullptr;
   for (const Gpu& gpu : catalogue) {
     const std::vector<std::string> own = words_of(gpu.name);
-    const bool is_it =
+    const bool is_like =
         std::all_of(own.begin(), own.end(), [&](const auto& word) { return has_word(words, word); });
-    if (is_it && (!best || gpu.name.size() > best->name.size())) best = &gpu;
+    if (is_like && (!best || gpu.name.size() > best->name.size())) best = &gpu;
   }
   return best;
+}
+
+Error unknown_gpu(const std::string& why) {
+  return Error("--gpu", fmt::format("is missing: {}; say what profiles shall call it", why));
+}
+
+}  // namespace
+
+const Gpu& catalogued(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory) {
+  constexpr double tolerance = 0.1;  // 16 GiB called 16 GB are 7 % more; slices of a GPU are half or less
+  for (const Gpu& gpu : catalogue) {
+    if (gpu.driver.empty() || gpu.driver != device_name) continue;
+    if (std::abs(memory / gpu.memory - 1) <= tolerance) return gpu;
+    throw unknown_gpu(fmt::format("{} has {} here, the catalogue's {} has {}", in_quotes(device_name),
+                                  format_bytes(memory), gpu.name, format_bytes(gpu.memory)));
+  }
+  const Gpu* other = alike(catalogue, device_name);
+  throw unknown_gpu(fmt::format(
+      "{} is not in the catalogue{}", in_quotes(device_name),
+      other ? fmt::format(", whose {} is another, {}", other->name, in_quotes(other->driver)) : ""));
 }
 
 }  // namespace dtfm

@@ -26,9 +26,9 @@ struct MeasureRequest {
 /// no GPU, for a model whose layers there are no kernels for, and for what does not fit in the GPU's memory.
 LayerProfile measured_layers(const MeasureRequest& request);
 
-/// The entry of the catalogue that a driver's name of a GPU is of: all words of the entry's name are in it,
-/// and as many letters as possible: `NVIDIA A100-SXM4-80GB` is A100-80GB. Nothing: none.
-const Gpu* catalogued(std::span<const Gpu> catalogue, const std::string& device_name);
+/// The entry of the catalogue whose driver's name this is and whose memory is within 10 % of this. Throws
+/// Error where there is none, naming the one that is alike but another, such as H100 for an H100 PCIe.
+const Gpu& catalogued(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory);
 
 /// For errors: what to do without a GPU.
 inline constexpr const char* without_gpu =

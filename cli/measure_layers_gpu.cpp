@@ -1,22 +1,13 @@
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "cli/measure_layers.hpp"
 #include "kernels/device.hpp"
-#include "kernels/measure.hpp"
+#include "kernels/profile.hpp"
 #include "planner/core/error.hpp"
-#include "planner/core/index.hpp"
-#include "planner/io/suggest.hpp"
+#include "planner/io/profile_reader.hpp"
 
 namespace dtfm {
 namespace {
-
-constexpr int runs = 30;  // three of them above the 90th percentile
-
-constexpr kernels::LayerKind kinds[] = {kernels::LayerKind::embedding, kernels::LayerKind::block,
-                                        kernels::LayerKind::head};
-constexpr const char* kind_names[] = {"embedding", "block", "head"};
 
 kernels::DType number_type(const std::string& precision) {
   if (precision == "fp16") return kernels::DType::f16;
@@ -50,96 +41,10 @@ kernels::TransformerShape shape_of(const Job& job) {
   return shape;
 }
 
-/// The kernels' spreads are shares of the median.
-Timing timing(double median_s, double spread) {
-  return {median_s, median_s * spread};
-}
-
-ProfileRow row_of(const kernels::LayerTimes& times) {
-  return {kind_names[static_cast<int>(times.kind)],
-          times.micro_batch,
-          times.tensor_parallel,
-          timing(times.forward_s, times.forward_spread),
-          timing(times.backward_s, times.backward_spread),
-          timing(times.update_s, times.update_spread),
-          static_cast<double>(times.activation_bytes),
-          static_cast<double>(times.peak_bytes)};
-}
-
-std::string gpu_of(const MeasureRequest& request, const kernels::DeviceState& device) {
+std::string gpu_of(const MeasureRequest& request, const kernels::DeviceIdentity& device) {
   if (request.gpu) return *request.gpu;
-  if (const Gpu* gpu = catalogued(request.catalogue, device.name)) return gpu->name;
-  throw Error("--gpu", fmt::format("is missing: {} is not in the catalogue, say what profiles shall call it",
-                                   in_quotes(device.name)));
+  return catalogued(request.catalogue, device.name, Bytes(static_cast<double>(device.memory_bytes))).name;
 }
-
-std::string derivation_of(const kernels::DeviceState& before, const kernels::DeviceState& after) {
-  std::string text = fmt::format(
-      "medians of {} runs on one {}, by the device's clock after warm-up, with layers in rotation; matrix "
-      "products by the "
-      "vendor's library, attention without the matrix of scores, Adam with fp32 states",
-      runs, in_quotes(before.name));
-  if (before.sm_clock_mhz > 0)
-    text += fmt::format("; {} to {} MHz of {}, {} to {} °C", before.sm_clock_mhz, after.sm_clock_mhz,
-                        before.max_sm_clock_mhz, before.temperature_celsius, after.temperature_celsius);
-  return text;
-}
-
-LayerProfile empty_profile(const MeasureRequest& request, const kernels::DeviceState& device) {
-  LayerProfile profile;
-  profile.gpu = gpu_of(request, device);
-  profile.source = LayerProfile::Source::measured;
-  profile.precision = request.job.training.precision;
-  profile.model = request.job.name;
-  profile.shape = std::get<Transformer>(request.job.model);
-  profile.shape->layers = 0;              // as it is read
-  profile.shape->flash_attention = true;  // the kernels keep no scores
-  const int version = device.cuda_runtime_version;
-  if (version > 0)
-    profile.software.emplace_back("cuda", fmt::format("{}.{}", version / 1000, version % 1000 / 10));
-  if (!device.driver_version.empty()) profile.software.emplace_back("driver", device.driver_version);
-  return profile;
-}
-
-/// The rows of one kind at every size, one after the other.
-class Measuring {
- public:
-  Measuring(const MeasureRequest& request, kernels::TransformerShape shape)
-      : request_(request),
-        shape_(shape),
-        device_(kernels::device_state()),
-        profile_(empty_profile(request, device_)) {}
-
-  LayerProfile run() {
-    const auto sizes = request_.tensors.size() * request_.micro_batches.size() * std::size(kinds);
-    for (const kernels::LayerKind kind : kinds)
-      for (const int tensor : request_.tensors)
-        for (const int micro_batch : request_.micro_batches) {
-          const double share = static_cast<double>(profile_.rows.size()) / static_cast<double>(sizes);
-          measure(kind, tensor, micro_batch, share);
-        }
-    profile_.derivation = derivation_of(device_, last_);
-    return std::move(profile_);
-  }
-
- private:
-  void measure(kernels::LayerKind kind, int tensor, int micro_batch, double share) {
-    const std::string what = fmt::format("{} at micro-batch {} and tensor degree {}",
-                                         kind_names[static_cast<int>(kind)], micro_batch, tensor);
-    request_.on_progress(share, what);
-    shape_.batch = micro_batch;
-    shape_.tensor_parallel = tensor;
-    const kernels::Measurement got = kernels::measure(shape_, std::span(&kind, 1), runs);
-    if (!got.error.empty()) throw Error("", fmt::format("layer {} cannot be measured: {}", what, got.error));
-    profile_.rows.push_back(row_of(got.rows.front()));
-    last_ = got.after;
-  }
-
-  const MeasureRequest& request_;
-  kernels::TransformerShape shape_;
-  kernels::DeviceState device_, last_;
-  LayerProfile profile_;
-};
 
 }  // namespace
 
@@ -147,11 +52,22 @@ LayerProfile measured_layers(const MeasureRequest& request) {
   if (!kernels::device_available())
     throw Error("", fmt::format("nothing can be measured, for there is no GPU here, or no driver for it: {}",
                                 without_gpu));
+  const kernels::TransformerShape shape = shape_of(request.job);
+  std::string text;
   try {
-    return Measuring(request, shape_of(request.job)).run();
+    kernels::ProfileRequest wanted{gpu_of(request, kernels::device_identity()), request.job.name, shape,
+                                   request.micro_batches, request.tensors};
+    wanted.on_progress = request.on_progress;
+    text = kernels::measured_profile(wanted);
   } catch (const kernels::DeviceError& error) {
-    throw Error("", fmt::format("the GPU refused: {}", error.what()));
+    throw Error("", error.what());
   }
+  LayerProfile profile = parse_profile(std::move(text), "what was measured");
+  // The job's own words say more: whether embedding and head are tied, for one.
+  profile.shape = std::get<Transformer>(request.job.model);
+  profile.shape->layers = 0;              // as it is read
+  profile.shape->flash_attention = true;  // the kernels keep no scores
+  return profile;
 }
 
 }  // namespace dtfm

@@ -59,16 +59,26 @@ class Writer {
 
   std::string rows() const {
     Rows rows = {{"kind", "micro-batch", "tensor", "forward ms", "backward ms", "update ms", "spread",
-                  "TFLOP/s", "of peak"}};
+                  "model TFLOP/s", "of peak"}};
     for (const ProfileRow& row : profile_.rows) {
-      const auto rate = rate_of(row);
+      const auto rate = rate_of(row, model_flops);
       rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
                       milliseconds(row.forward.median_s), milliseconds(row.backward.median_s),
-                      milliseconds(row.update.median_s), spread_of(row),
+                      row.update ? milliseconds(row.update->median_s) : nothing, spread_of(row),
                       rate ? fmt::format("{:.4g}", *rate / flops_per_teraflop) : nothing,
                       share_of_peak(rate)});
     }
-    return table(rows);
+    return table(rows) + convention();
+  }
+
+  /// Empty where the profile says nothing of it.
+  std::string memory() const {
+    Rows rows = {{"kind", "micro-batch", "tensor", "kept until the backward", "most allocated"}};
+    for (const ProfileRow& row : profile_.rows)
+      if (row.activation_bytes || row.peak_bytes)
+        rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
+                        size_text(row.activation_bytes), size_text(row.peak_bytes)});
+    return rows.size() > 1 ? std::string("\n").append(table(rows)) : "";
   }
 
  private:
@@ -76,7 +86,7 @@ class Writer {
   std::string impossible() const {
     std::vector<std::string> kinds;
     for (const ProfileRow& row : profile_.rows) {
-      const auto rate = rate_of(row);
+      const auto rate = rate_of(row, least_flops);
       const bool is_new = kinds.empty() || kinds.back() != in_quotes(row.kind);
       if (rate && gpu_ && *rate > highest_peak(*gpu_) && is_new) kinds.push_back(in_quotes(row.kind));
     }
@@ -94,13 +104,36 @@ class Writer {
     return highest > 0 ? highest : std::numeric_limits<double>::infinity();
   }
 
-  /// Of forward and backward together.
-  std::optional<double> rate_of(const ProfileRow& row) const {
+  /// Of forward and backward of a sequence, as the field counts a model's FLOPs: attention as if there were
+  /// no causal mask (Narayanan et al., arXiv 2104.04473, section 3.4; Chowdhery et al., arXiv 2204.02311,
+  /// appendix B).
+  static double model_flops(const Layer& kind) { return (kind.forward + kind.backward).value(); }
+
+  /// That a kernel cannot do without: half of the attention core's where a causal mask hides the rest. Its
+  /// backward has twice the forward's.
+  static double least_flops(const Layer& kind) {
+    return model_flops(kind) - (1 + 2) * kind.attention.value() / 2;
+  }
+
+  /// What the table counts, where kernels may do less.
+  std::string convention() const {
+    const bool has_attention = std::any_of(kinds_.kinds.begin(), kinds_.kinds.end(),
+                                           [](const Layer& kind) { return kind.attention.value() > 0; });
+    return has_attention ? "\nmodel TFLOP/s count attention in full, also where a causal mask lets kernels "
+                           "skip half of it; nothing that is computed again\n"
+                         : "";
+  }
+
+  static std::string size_text(const std::optional<double>& bytes) {
+    return bytes ? format_bytes(Bytes(*bytes)) : nothing;
+  }
+
+  std::optional<double> rate_of(const ProfileRow& row, double (*flops)(const Layer&)) const {
     const double seconds = row.forward.median_s + row.backward.median_s;
     const auto kind = std::find_if(kinds_.kinds.begin(), kinds_.kinds.end(),
                                    [&](const Layer& it) { return it.name == row.kind; });
     if (kind == kinds_.kinds.end() || kind->forward.value() == 0 || seconds == 0) return std::nullopt;
-    return (kind->forward + kind->backward).value() * row.micro_batch / row.tensor / seconds;
+    return flops(*kind) * row.micro_batch / row.tensor / seconds;
   }
 
   std::string share_of_peak(const std::optional<double>& rate) const {
@@ -136,7 +169,7 @@ void add_number(ordered_json& json, const char* key, const std::optional<Value>&
 
 std::string summary_text(const ProfileSummary& summary) {
   const Writer writer(summary);
-  return writer.title() + "\n" + writer.rows();
+  return writer.title() + "\n" + writer.rows() + writer.memory();
 }
 
 std::string catalogue_text(std::span<const Gpu> catalogue) {

@@ -15,6 +15,9 @@ namespace dtfm::kernels {
 struct DeviceError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+struct OutOfMemory : DeviceError {
+  using DeviceError::DeviceError;
+};
 
 struct Grid {
   unsigned x = 1, y = 1, z = 1;
@@ -29,8 +32,9 @@ struct DeviceLimits {
 bool device_available();              // false without GPU or driver
 const DeviceLimits& device_limits();  // throws DeviceError where there is no device
 
-void* device_allocate(std::size_t bytes);  // 256-byte aligned; throws DeviceError when memory is out
+void* device_allocate(std::size_t bytes);  // 256-byte aligned; throws OutOfMemory
 void device_free(void* memory) noexcept;
+std::size_t device_free_bytes();  // that can still be allocated
 void device_zero(void* memory, std::size_t bytes);
 void copy_on_device(void* to, const void* from, std::size_t bytes);
 void copy_to_device(void* to, const void* from, std::size_t bytes);

@@ -12,7 +12,7 @@ if(NOT DTFM_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
-    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.0) # the first nvcc that reads C++20
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1) # 12.0 reads C++20, 12.1 has red.v2
       set(DTFM_HAVE_CUDA ON)
       find_package(CUDAToolkit REQUIRED)
     endif()
@@ -24,7 +24,7 @@ if(DTFM_HAVE_CUDA AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake before 3
 endif()
 
 if(DTFM_CUDA STREQUAL "ON" AND NOT DTFM_HAVE_CUDA)
-  message(FATAL_ERROR "DTFM_CUDA=ON, but no CUDA compiler that reads C++20 was found: put nvcc 12 or later on PATH, "
+  message(FATAL_ERROR "DTFM_CUDA=ON, but no nvcc of CUDA 12.1 or later was found: put one on PATH, "
                       "give -DCMAKE_CUDA_COMPILER=/path/to/nvcc, or build without CUDA by -DDTFM_CUDA=OFF.")
 endif()
 message(STATUS "CUDA kernels: ${DTFM_HAVE_CUDA} (DTFM_CUDA=${DTFM_CUDA})")

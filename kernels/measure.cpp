@@ -13,28 +13,27 @@ namespace {
 std::vector<std::unique_ptr<Layer>> layers_in_rotation(const TransformerShape& shape, LayerKind kind) {
   std::vector<std::unique_ptr<Layer>> layers;
   layers.push_back(make_layer(shape, kind));
-  const int wanted = rotation(static_cast<double>(layers.front()->total_bytes()));
-  try {
-    while (static_cast<int>(layers.size()) < wanted)
-      layers.push_back(make_layer(shape, kind, layers.size() + 1));
-  } catch (const DeviceError&) {
-    // The layers that are there are timed: they are larger than any cache.
-  }
+  const std::size_t bytes = layers.front()->total_bytes();
+  const int wanted = rotation(static_cast<double>(bytes));
+  while (static_cast<int>(layers.size()) < wanted && has_room(bytes))
+    layers.push_back(make_layer(shape, kind, layers.size() + 1));
+  for (const auto& layer : layers) layer->forward();  // the first backwards are of these
   return layers;
 }
 
 LayerTimes measure_layer(const TransformerShape& shape, LayerKind kind, int runs) {
   const auto layers = layers_in_rotation(shape, kind);
-  const auto layer = [&](int run) -> Layer& {
-    return *layers[static_cast<std::size_t>(run) % layers.size()];
-  };
+  const auto layer = [&](int index) -> Layer& { return *layers[static_cast<std::size_t>(index)]; };
+  const auto turn = [&](int run) { return turn_of(run, static_cast<int>(layers.size())); };
+  DeviceState state = device_state();  // NVML is open when the device works
   AdamStep step;
   step.learning_rate = 1e-6F;  // the numbers stay what they are, however long it runs
-  const auto times =
-      time_steps(runs,
-                 {[&](int run) { layer(run).forward(); }, [&](int run) { layer(run).backward(true); },
-                  [&](int run) { layer(run).update(step); }},
-                 [&](int run) { layer(run).zero_gradients(); });
+  const auto times = time_steps(
+      runs,
+      {[&](int run) { layer(turn(run).forward).forward(); },
+       [&](int run) { layer(turn(run).backward).backward(true); },
+       [&](int run) { layer(turn(run).update).update(step); }},
+      [&](int run) { layer(turn(run).update).zero_gradients(); }, [&] { state = device_state(); });
   LayerTimes row;
   row.kind = kind;
   row.micro_batch = shape.batch;
@@ -47,6 +46,7 @@ LayerTimes measure_layer(const TransformerShape& shape, LayerKind kind, int runs
   row.update_spread = times[2].spread;
   row.activation_bytes = layer(0).activation_bytes();
   row.peak_bytes = layer(0).total_bytes();
+  row.state = state;
   row.forward_tflops = forward_flops(shape, kind) / row.forward_s / 1e12;
   row.backward_tflops = backward_flops(shape, kind) / row.backward_s / 1e12;
   return row;
@@ -57,9 +57,10 @@ LayerTimes measure_layer(const TransformerShape& shape, LayerKind kind, int runs
 Measurement measure(const TransformerShape& shape, std::span<const LayerKind> kinds, int runs) {
   Measurement result;
   try {
-    result.before = device_state();
     for (const LayerKind kind : kinds) result.rows.push_back(measure_layer(shape, kind, runs));
-    result.after = device_state();
+  } catch (const OutOfMemory& error) {
+    result.error = error.what();
+    result.is_out_of_memory = true;
   } catch (const std::exception& error) {
     result.error = error.what();
   }

@@ -20,17 +20,18 @@ struct LayerTimes {
   std::uint64_t peak_bytes = 0;        // all that one layer allocates, its parameters and their state with it
   double forward_tflops = 0,
          backward_tflops = 0;  // forward_flops and backward_flops (transformer.hpp) over the times
+  DeviceState state;           // while it was timed
 };
 
 struct Measurement {
-  std::vector<LayerTimes> rows;  // in the order of the kinds, as far as it went
-  std::string error;             // empty: all went well; else why the next row is missing
-  DeviceState before, after;     // clocks and temperature at both ends
+  std::vector<LayerTimes> rows;   // in the order of the kinds, as far as it went
+  std::string error;              // empty: all went well; else why the next row is missing
+  bool is_out_of_memory = false;  // that was the error
 };
 
 /// Times each kind of layer of the shape over `runs` runs after warming up, with layers in rotation so that
-/// the cache does not hold what they left. No device, too little memory or a shape that cannot be is an error
-/// in the result.
+/// the cache does not hold what they left: as many as three times the cache asks for and memory has room for.
+/// No device, too little memory or a shape that cannot be is an error in the result.
 Measurement measure(const TransformerShape& shape, std::span<const LayerKind> kinds, int runs);
 
 }  // namespace dtfm::kernels

@@ -9,7 +9,8 @@
 namespace dtfm::kernels {
 namespace {
 
-constexpr int max_threads = 512;
+constexpr int max_threads = 512, max_packs = 4;
+static_assert(max_threads * max_packs * 16 == most_norm_bytes);
 
 /// A block holds a row in registers, `packs` packs a thread.
 template <class T, int packs>
@@ -151,14 +152,14 @@ int backward_blocks(int rows, int threads) {
 template <class T, class F>
 void for_row_of(int columns, F f) {
   const int packs = columns / pack_size<T>;
-  if (columns <= 0 || columns % pack_size<T> != 0 || packs > 4 * max_threads)
+  if (columns <= 0 || columns % pack_size<T> != 0 || packs > max_packs * max_threads)
     throw DeviceError("norm: " + std::to_string(columns) + " columns; a multiple of " +
                       std::to_string(pack_size<T>) + " up to " +
-                      std::to_string(4 * max_threads * pack_size<T>) + " is possible");
+                      std::to_string(max_packs * max_threads * pack_size<T>) + " is possible");
   const auto threads = [&](int each) { return divided_up(divided_up(packs, each), warp_size) * warp_size; };
   if (packs <= 128) return f(std::integral_constant<int, 1>{}, threads(1));
   if (packs <= 2 * max_threads) return f(std::integral_constant<int, 2>{}, threads(2));
-  f(std::integral_constant<int, 4>{}, threads(4));
+  f(std::integral_constant<int, max_packs>{}, threads(max_packs));
 }
 
 }  // namespace

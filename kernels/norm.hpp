@@ -7,7 +7,11 @@ namespace dtfm::kernels {
 
 inline constexpr float norm_epsilon = 1e-5F;  // of GPT-2 and LLaMA alike
 
-/// rows × columns, row by row; columns a multiple of 16 / sizeof(T), 16384 at most.
+/// Of a row, which a block of 512 threads holds in registers, four packs of 16 bytes each: 16,384 numbers of
+/// 16 bits, 8,192 of 32.
+inline constexpr int most_norm_bytes = 512 * 4 * 16;
+
+/// rows × columns, row by row; columns a multiple of 16 / sizeof(T), most_norm_bytes at most.
 /// Layer norm: y = (x − mean) · rstd · weight + bias. RMS norm (`bias` null): y = x · rstd · weight, and mean
 /// is 0.
 template <class T>

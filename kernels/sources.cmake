@@ -12,8 +12,10 @@ set(DTFM_KERNEL_SOURCES
 # Host code, the same for both.
 set(DTFM_LAYER_SOURCES
   block_layer.cpp
+  device_state.cpp
   end_layers.cpp
   measure.cpp
+  profile.cpp
   timing.cpp
   transformer.cpp)
 set(DTFM_GPU_SOURCES
@@ -28,7 +30,8 @@ set(DTFM_EMULATION_SOURCES
 set(DTFM_BENCH_SOURCES
   bench/main.cpp
   bench/pointwise_cases.cpp
-  bench/product_cases.cpp)
+  bench/product_cases.cpp
+  bench/profile_file.cpp)
 foreach(sources DTFM_BENCH_SOURCES DTFM_KERNEL_SOURCES DTFM_LAYER_SOURCES DTFM_GPU_SOURCES DTFM_EMULATION_SOURCES)
   list(TRANSFORM ${sources} PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 endforeach()

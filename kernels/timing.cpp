@@ -54,13 +54,14 @@ Times summary(std::vector<double> seconds) {
 }
 
 std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
-                              const std::function<void(int)>& after) {
+                              const std::function<void(int)>& after, const std::function<void()>& meanwhile) {
   if (runs < 1) throw DeviceError("timing: at least one run is needed");
   const int first = warm_up(10 * runs, steps, after);
   // Nothing is waited for between runs: the host stays ahead, as that of a trainer does.
   std::deque<Marks> marks(static_cast<std::size_t>(runs));
   for (int run = 0; run < runs; ++run)
     run_once(first + run, steps, after, marks[static_cast<std::size_t>(run)]);
+  if (meanwhile) meanwhile();
   device_synchronize();
   std::vector<Times> times;
   for (std::size_t step = 0; step < steps.size(); ++step) {
@@ -75,6 +76,18 @@ int rotation(double bytes) {
   const double wanted =
       std::ceil(3 * static_cast<double>(device_limits().cache_bytes) / std::max(bytes, 1.0));
   return static_cast<int>(std::clamp(wanted, 2.0, 64.0));
+}
+
+bool has_room(std::size_t bytes) {
+  constexpr std::size_t reserve = std::size_t{512}
+                                  << 20;  // cuBLAS: its workspace, and the code of its kernels
+  const std::size_t free = device_free_bytes();
+  return free >= reserve && free - reserve >= bytes;
+}
+
+Turn turn_of(int run, int layers) {
+  const int half = layers / 2;
+  return {run % layers, (run + half) % layers, (run + half + 1) % layers};
 }
 
 }  // namespace dtfm::kernels

@@ -5,9 +5,12 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/device.hpp"
+#include "kernels/norm.hpp"
 
 namespace dtfm::kernels {
 namespace {
+
+constexpr int most_sequences = 65535;  // of a micro-batch: they are the z of attention's grids
 
 void require(bool good, const std::string& what) {
   if (!good) throw DeviceError("shape: " + what);
@@ -49,6 +52,12 @@ void check_shape(const TransformerShape& s) {
   require(s.heads % t == 0 && (s.kv_heads % t == 0 || t % s.kv_heads == 0),
           "heads cannot be divided among " + std::to_string(t) + " ranks");
   require(s.ffn % t == 0 && s.ffn / t % 8 == 0, "ffn ÷ tensor_parallel must be a multiple of 8");
+  const int widest = most_norm_bytes / bytes_of(s.dtype);
+  require(s.hidden <= widest, "hidden must be at most " + std::to_string(widest) + " in " +
+                                  std::to_string(8 * bytes_of(s.dtype)) + " bits, not " +
+                                  std::to_string(s.hidden));
+  require(s.batch <= most_sequences, "a micro-batch has at most " + std::to_string(most_sequences) +
+                                         " sequences, not " + std::to_string(s.batch));
   require(static_cast<std::int64_t>(s.batch) * s.sequence <= 1 << 22, "too many tokens in a micro-batch");
 }
 

@@ -22,8 +22,9 @@ struct TransformerShape {
 /// loss.
 enum class LayerKind { embedding, block, head };
 
-/// Throws DeviceError with what is wrong: a number that is not positive, heads not of 64 or 128, or a
-/// division that leaves a remainder.
+/// Throws DeviceError with what is wrong: a number that is not positive, heads not of 64 or 128, a division
+/// that leaves a remainder, or more than the kernels are made for: a hidden size of 16,384 (fp32: 8,192),
+/// 65,535 sequences, 2²² tokens.
 void check_shape(const TransformerShape& shape);
 
 /// The widths that a rank computes with.

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: builds kernels/ for it, runs all their tests, then the benchmark. Needs nvcc, g++ and CMake.
+# On a machine with a GPU: builds kernels/ for it, runs all their tests, then the benchmark, and measures profiles. Needs nvcc, g++
+# and CMake.
 #
 # usage: scripts/on-gpu.sh [OPTION or MODEL of kernels_bench]…
 #
-# The table goes to stdout and to build/gpu/benchmark.txt. Exit code: that of the first of the three that fails.
+# The table goes to stdout and to build/gpu/benchmark.txt, a profile of each model (GPT-3 XL and 6.7B, LLaMA-3-8B if none is named)
+# to build/gpu/profiles. --gpu NAME says what profiles call the GPU, if not as its driver does. Exit code: that of the first of
+# the three that fails; a bar missed is 1, with the profiles written.
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^$/{/^#/s/^# \{0,1\}//p}' "$0" && exit ;; esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,4 +22,4 @@ fi
 cmake -S "$root/kernels" -B "$build" -DCMAKE_BUILD_TYPE=Release -DDTFM_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES="$architecture"
 cmake --build "$build" -j "$cores"
 ctest --test-dir "$build" --output-on-failure -j "$cores"
-"$build/kernels_bench" "$@" | tee "$build/benchmark.txt"
+"$build/kernels_bench" --profile "$build/profiles" "$@" | tee "$build/benchmark.txt"

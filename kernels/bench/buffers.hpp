@@ -15,12 +15,8 @@ class Rotating {
  public:
   Rotating(std::int64_t size, int count, float mean = 0, float deviation = 1) {
     for (int i = 0; i < count; ++i) {
-      try {
-        copies_.emplace_back(static_cast<std::size_t>(size));
-      } catch (const DeviceError&) {
-        if (i == 0) throw;
-        break;  // memory has room for fewer
-      }
+      if (i > 0 && !has_room(static_cast<std::size_t>(size) * sizeof(T))) break;
+      copies_.emplace_back(static_cast<std::size_t>(size));
       if constexpr (std::is_same_v<T, int>)
         fill_random_integers(copies_.back().data(), size, static_cast<std::uint64_t>(i),
                              static_cast<int>(deviation));

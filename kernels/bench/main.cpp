@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/bench/cases.hpp"
+#include "kernels/bench/profile_file.hpp"
 #include "kernels/bench/shapes.hpp"
 #include "kernels/device.hpp"
 #include "kernels/device_state.hpp"
@@ -13,15 +14,19 @@ namespace dtfm::kernels {
 namespace {
 
 constexpr const char* usage =
-    "usage: kernels_bench [--runs N] [--no-bars] [MODEL]…    (default: gpt3-xl gpt3-6.7b llama-3-8b, 30 "
-    "runs)\n"
+    "usage: kernels_bench [--runs N] [--no-bars] [--profile DIR [--gpu NAME]] [MODEL]…\n"
+    "                     (default: gpt3-xl gpt3-6.7b llama-3-8b, 30 runs)\n"
     "Times the kernels and layers of transformers on this GPU. Exit codes: 0 all bars reached · 1 a bar "
     "missed · 2 bad\n"
-    "usage, or no GPU. --no-bars: times alone. Models:";
+    "usage, or no GPU. --no-bars: times alone. --profile: writes DIR/GPU-MODEL.json (dtfm-profile/1) for "
+    "each "
+    "model.\n"
+    "--gpu: the GPU's name in them, if not the driver's. Models:";
 
 struct Options {
   int runs = 30;
   bool bars = true;
+  ProfileTarget profile;
   std::vector<NamedShape> shapes;
 };
 
@@ -43,6 +48,10 @@ bool read_options(const std::vector<const char*>& words, Options& options) {
     if (std::strcmp(word, "--runs") == 0 && i + 1 < words.size()) {
       options.runs = std::atoi(words[++i]);
       if (options.runs < 1) return false;
+    } else if (std::strcmp(word, "--profile") == 0 && i + 1 < words.size()) {
+      options.profile.folder = words[++i];
+    } else if (std::strcmp(word, "--gpu") == 0 && i + 1 < words.size()) {
+      options.profile.gpu = words[++i];
     } else if (std::strcmp(word, "--no-bars") == 0) {
       options.bars = false;
     } else if (const NamedShape* named = find_shape(word)) {
@@ -68,14 +77,15 @@ void benchmark(Report& report, const TransformerShape& shape, int runs, double c
 }
 
 int run(const Options& options) {
-  const DeviceState state = device_state();
-  std::printf("%s, %.1f GB, driver %s, CUDA %d.%d\n", state.name.c_str(),
-              static_cast<double>(state.memory_bytes) / 1e9, state.driver_version.c_str(),
-              state.cuda_runtime_version / 1000, state.cuda_runtime_version % 1000 / 10);
+  const DeviceIdentity device = device_identity();
+  std::printf("%s, %.1f GB, driver %s, CUDA %d.%d\n", device.name.c_str(),
+              static_cast<double>(device.memory_bytes) / 1e9, device.driver_version.c_str(),
+              device.cuda_runtime_version / 1000, device.cuda_runtime_version % 1000 / 10);
   Report report(options.bars);
   report.title("bandwidth");
   const double copy = copy_bandwidth(report, options.runs);
-  for (const auto& [name, shape] : options.shapes) {
+  for (const NamedShape& model : options.shapes) {
+    const auto& [name, shape] = model;
     std::printf("\n== %s: %d × %d tokens, hidden %d, %d/%d heads, %s\n", std::string(name).c_str(),
                 shape.batch, shape.sequence, shape.hidden, shape.heads, shape.kv_heads,
                 shape.dtype == DType::bf16 ? "bf16" : "fp16");
@@ -83,6 +93,7 @@ int run(const Options& options) {
       benchmark<Bfloat16>(report, shape, options.runs, copy);
     else
       benchmark<Half>(report, shape, options.runs, copy);
+    if (!options.profile.folder.empty()) write_profile(options.profile, model, options.runs);
   }
   return report.exit_code();
 }

@@ -118,10 +118,10 @@ void benchmark_layers(Report& report, const TransformerShape& shape, int runs) {
   if (!measured.error.empty()) throw DeviceError("layers: " + measured.error);
   report.repeated("block forward, measured twice", measured.rows[1].forward_s, measured.rows[3].forward_s);
   report.repeated("block backward, measured twice", measured.rows[1].backward_s, measured.rows[3].backward_s);
-  std::printf("clocks %d → %d of %d MHz, memory %d MHz, %d → %d °C, %.0f W\n", measured.before.sm_clock_mhz,
-              measured.after.sm_clock_mhz, measured.after.max_sm_clock_mhz, measured.after.memory_clock_mhz,
-              measured.before.temperature_celsius, measured.after.temperature_celsius,
-              measured.after.power_watts);
+  std::vector<DeviceState> states;
+  for (const LayerTimes& row : measured.rows) states.push_back(row.state);
+  if (const std::string text = text_of(states); !text.empty())
+    std::printf("while it worked: %s\n", text.c_str());
 }
 
 }  // namespace dtfm::kernels

@@ -31,13 +31,22 @@ const DeviceLimits& device_limits() {
 void* device_allocate(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, bytes);
-  if (status == cudaErrorMemoryAllocation) cudaGetLastError();  // reported here, and by no later call
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // reported here, and by no later call
+    throw OutOfMemory(std::string("memory: ") + cudaGetErrorString(status));
+  }
   check_cuda(status, "memory");
   return memory;
 }
 
 void device_free(void* memory) noexcept {
   cudaFree(memory);
+}
+
+std::size_t device_free_bytes() {
+  std::size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "memory info");
+  return free;
 }
 
 void device_zero(void* memory, std::size_t bytes) {

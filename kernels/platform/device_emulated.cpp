@@ -36,9 +36,9 @@ const DeviceLimits& device_limits() {
 }
 
 void* device_allocate(std::size_t bytes) {
-  if (bytes > limit || held > limit - bytes) throw DeviceError("out of memory");
+  if (bytes > device_free_bytes()) throw OutOfMemory("out of memory");
   void* memory = nullptr;
-  if (posix_memalign(&memory, alignment, alignment + bytes) != 0) throw DeviceError("out of memory");
+  if (posix_memalign(&memory, alignment, alignment + bytes) != 0) throw OutOfMemory("out of memory");
   std::memcpy(memory, &bytes, sizeof bytes);
   held += bytes;
   auto* data = static_cast<std::byte*>(memory) + alignment;
@@ -52,6 +52,10 @@ void device_free(void* data) noexcept {
   std::memcpy(&bytes, memory, sizeof bytes);
   held -= bytes;
   std::free(memory);
+}
+
+std::size_t device_free_bytes() {
+  return limit > held ? limit - held : 0;
 }
 
 void device_zero(void* memory, std::size_t bytes) {
@@ -68,10 +72,14 @@ void copy_to_host(void* to, const void* from, std::size_t bytes) {
 }
 void device_synchronize() {}
 
+DeviceIdentity device_identity() {
+  DeviceIdentity identity;
+  identity.name = "emulation";
+  return identity;
+}
+
 DeviceState device_state() {
-  DeviceState state;
-  state.name = "emulation";
-  return state;
+  return {};
 }
 
 Event::Event() : event_(new Clock::time_point(Clock::now())) {}

@@ -30,7 +30,23 @@ Nvml open_nvml(const char* pci_bus_id) {
   return nvml;
 }
 
-void read_nvml(const Nvml& nvml, DeviceState& state) {
+const Nvml& nvml_of_device() {
+  static const Nvml nvml = [] {
+    int device = 0;
+    char bus[32] = {};
+    check_cuda(cudaGetDevice(&device), "device");
+    check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "PCI bus id");
+    return open_nvml(bus);
+  }();
+  return nvml;
+}
+
+}  // namespace
+
+DeviceState device_state() {
+  const Nvml& nvml = nvml_of_device();
+  DeviceState state;
+  if (nvml.library == nullptr) return state;
   enum {
     sm_clock = 1,
     memory_clock = 2,
@@ -48,33 +64,26 @@ void read_nvml(const Nvml& nvml, DeviceState& state) {
   number(milliwatts, "nvmlDeviceGetPowerUsage", nvml.device);
   state.power_watts = milliwatts / 1000.0;
   unsigned long long reasons = 0;
-  if (nvml.call("nvmlDeviceGetCurrentClocksThrottleReasons", nvml.device, &reasons))
+  if (nvml.call("nvmlDeviceGetCurrentClocksEventReasons", nvml.device, &reasons) ||
+      nvml.call("nvmlDeviceGetCurrentClocksThrottleReasons", nvml.device, &reasons))  // its older name
     state.throttle_reasons = reasons;
-  char version[96] = {};
-  if (nvml.call("nvmlSystemGetDriverVersion", &version[0], static_cast<unsigned>(sizeof version)))
-    state.driver_version = version;
+  return state;
 }
 
-}  // namespace
-
-DeviceState device_state() {
-  DeviceState state;
+DeviceIdentity device_identity() {
+  DeviceIdentity identity;
   cudaDeviceProp properties{};
   int device = 0;
-  char bus[32] = {};
   check_cuda(cudaGetDevice(&device), "device");
   check_cuda(cudaGetDeviceProperties(&properties, device), "device properties");
-  check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "PCI bus id");
-  check_cuda(cudaRuntimeGetVersion(&state.cuda_runtime_version), "runtime version");
-  state.name = properties.name;
-  state.compute_capability = 10 * properties.major + properties.minor;
-  std::size_t free = 0, total = 0;
-  check_cuda(cudaMemGetInfo(&free, &total), "memory info");
-  state.memory_bytes = total;
-  state.free_bytes = free;
-  static const Nvml nvml = open_nvml(bus);
-  if (nvml.library != nullptr) read_nvml(nvml, state);
-  return state;
+  check_cuda(cudaRuntimeGetVersion(&identity.cuda_runtime_version), "runtime version");
+  identity.name = properties.name;
+  identity.compute_capability = 10 * properties.major + properties.minor;
+  identity.memory_bytes = properties.totalGlobalMem;
+  char version[96] = {};
+  if (nvml_of_device().call("nvmlSystemGetDriverVersion", &version[0], static_cast<unsigned>(sizeof version)))
+    identity.driver_version = version;
+  return identity;
 }
 
 }  // namespace dtfm::kernels

@@ -78,7 +78,8 @@ __device__ inline void copy_async(void* shared, const void* global, bool valid) 
 #if __CUDA_ARCH__ >= 800
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
-               "r"(bytes));
+               "r"(bytes)
+               : "memory");
 #else
   store_raw(shared, valid ? load_raw(global) : RawPack{});
 #endif
@@ -86,7 +87,7 @@ __device__ inline void copy_async(void* shared, const void* global, bool valid) 
 
 __device__ inline void commit_copies() {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;");
+  asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 

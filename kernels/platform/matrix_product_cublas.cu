@@ -18,6 +18,7 @@ using GemmStridedBatchedEx = cublasStatus_t(cublasHandle_t, cublasOperation_t, c
                                             const void* beta, void* c, cudaDataType, int, long long, int,
                                             cublasComputeType_t, cublasGemmAlgo_t);
 using Create = cublasStatus_t(cublasHandle_t*);
+using SetMathMode = cublasStatus_t(cublasHandle_t, cublasMath_t);
 
 struct Cublas {
   GemmStridedBatchedEx* product = nullptr;
@@ -45,7 +46,11 @@ Cublas open_cublas() {
   void* library = open_library();
   Cublas cublas;
   cublas.product = function<GemmStridedBatchedEx>(library, "cublasGemmStridedBatchedEx");
-  const cublasStatus_t status = function<Create>(library, "cublasCreate_v2")(&cublas.handle);
+  cublasStatus_t status = function<Create>(library, "cublasCreate_v2")(&cublas.handle);
+  if (status == CUBLAS_STATUS_SUCCESS)  // parts of a sum are added up in fp32 too
+    status = function<SetMathMode>(library, "cublasSetMathMode")(
+        cublas.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory("cuBLAS has no memory to start");
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError("cuBLAS does not start: status " + std::to_string(status));
   return cublas;

@@ -68,7 +68,7 @@ ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, i
   const ProfileRow &first = *rows.front(), &last = *rows.back();
   const double divided = static_cast<double>(first.tensor) / tensor;
   ProfiledTime time;
-  time.update_s = first.update.median_s * divided;
+  if (first.update) time.update_s = first.update->median_s * divided;
   time.extrapolated =
       first.tensor != tensor || micro_batch < first.micro_batch || micro_batch > last.micro_batch;
   if (rows.size() == 1 || micro_batch < first.micro_batch) {

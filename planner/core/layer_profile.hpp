@@ -23,11 +23,13 @@ struct Timing {
 Timing timing_of(std::vector<double> samples);
 
 /// One kind of layer (`LayerKinds`) at one micro-batch size, on one of `tensor` devices that share it.
-/// Backward is without what is computed again; update is the optimizer's step, whatever the micro-batch.
+/// Backward is without what is computed again; update is the optimizer's step, whatever the micro-batch, if
+/// it is known (0 is none of its own: it is counted elsewhere).
 struct ProfileRow {
   std::string kind;
   int micro_batch = 1, tensor = 1;
-  Timing forward, backward, update;
+  Timing forward, backward;
+  std::optional<Timing> update;
   std::optional<double> activation_bytes, peak_bytes;  // kept until the backward; most that was allocated
 
   friend bool operator==(const ProfileRow&, const ProfileRow&) = default;
@@ -52,7 +54,8 @@ std::string_view name_of(LayerProfile::Source source);
 
 /// Seconds of a kind at any micro-batch size. `extrapolated`: outside what was measured.
 struct ProfiledTime {
-  double forward_s = 0, backward_s = 0, update_s = 0;
+  double forward_s = 0, backward_s = 0;
+  std::optional<double> update_s;
   bool extrapolated = false;
 };
 

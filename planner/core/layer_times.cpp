@@ -63,6 +63,28 @@ double recomputed_share(const Layer& kind, const std::string& recompute) {
   return recompute == "selective" ? kind.attention / kind.forward : 0;
 }
 
+/// Of a layer's parameters, those that are a copy of the first layer's.
+double tied_share(const Layer& kind) {
+  return kind.parameters > 0 ? kind.tied_parameters / kind.parameters : 0;
+}
+
+/// Whether updates take time that is another optimizer's than the job's. All Adams are taken as one.
+bool is_of_another_optimizer(const LayerProfile& profile, const Training& training) {
+  return !training.optimizer.starts_with("adam") &&
+         std::any_of(profile.rows.begin(), profile.rows.end(),
+                     [](const ProfileRow& row) { return row.update && row.update->median_s > 0; });
+}
+
+/// `dtfm-profile` measures Adam; what others measured, they do not say.
+std::string optimizer_note(const LayerProfile& profile, const std::string& optimizer) {
+  return fmt::format(
+      "optimizer steps on GPU {} take the time that its profile has, {}; that of {} is not known",
+      profile.gpu,
+      profile.source == LayerProfile::Source::measured ? "which is Adam's"
+                                                       : "which does not say of which optimizer",
+      optimizer);
+}
+
 const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
   const auto found = std::find_if(job.profiles.begin(), job.profiles.end(),
                                   [&](const LayerProfile& profile) { return profile.gpu == gpu.name; });
@@ -110,6 +132,12 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
           fmt::format("the profile of GPU {} names another kind of attention than job {}, whose memory "
                       "is counted",
                       name, job_.name));
+    if (profile && is_of_another_optimizer(*profile, job_.training))
+      notes.push_back(optimizer_note(*profile, job_.training.optimizer));
+    if (const auto& times = times_[at(gpu)];
+        std::any_of(times.begin(), times.end(), [](const Times& it) { return it.lacks_updates; }))
+      notes.push_back(
+          fmt::format("the profile of GPU {} does not know optimizer steps, which take no time here", name));
     for (std::size_t degree = 0; degree < tensors_.size(); ++degree)
       if (times_[at(gpu)][degree].is_extrapolated)
         notes.push_back(fmt::format(
@@ -133,12 +161,14 @@ LayerTimes::Times LayerTimes::times_on(const Gpu& gpu, int tensor, const Rooflin
       if (profile) {
         time = profiled_time(*profile, kind.name, job_.training.micro_batch, tensor);
         times.is_extrapolated = times.is_extrapolated || time.extrapolated;
+        times.lacks_updates = times.lacks_updates || (kind.parameters > 0 && !time.update_s);
       } else {
         const ProfileRow row = row_of(kind);
-        time = {row.forward.median_s, row.backward.median_s, row.update.median_s};
+        time = {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s};
       }
       const double again = time.forward_s * recomputed_share(kind, job_.training.recompute);
-      times.of_kind.push_back({time.forward_s, time.backward_s + again, time.update_s});
+      const double update = time.update_s.value_or(0);
+      times.of_kind.push_back({time.forward_s, time.backward_s + again, update, update * tied_share(kind)});
     }
   } catch (const Error& error) {
     times.error = error.what();
@@ -161,6 +191,7 @@ LayerTime LayerTimes::of(int layer, int device, int tensor) const {
     sum.forward_s += time.forward_s / it.speed;
     sum.backward_s += time.backward_s / it.speed;
     sum.update_s += time.update_s / it.speed;
+    sum.tied_update_s += time.tied_update_s / it.speed;
   }
   return sum;
 }

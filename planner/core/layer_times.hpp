@@ -15,6 +15,7 @@ namespace dtfm {
 /// Of one micro-batch; the update, of an iteration.
 struct LayerTime {
   double forward_s = 0, backward_s = 0, update_s = 0;  // backward with what is computed again
+  double tied_update_s = 0;  // of the update, that of a copy which is not there beside the first layer
 };
 
 /// For every GPU of the topology: the job's profile of it, else an estimate (the job's `efficiency`, else the
@@ -32,7 +33,8 @@ class LayerTimes {
   LayerTime of(int layer, int device, int tensor) const;
 
   /// What a reader of the numbers on these devices should know: GPUs with neither profile nor efficiency,
-  /// profiles that may be of another model, times outside of what was measured.
+  /// profiles that may be of another model, times outside of what was measured, optimizer's steps that are
+  /// not known or another optimizer's.
   std::vector<std::string> notes(std::span<const int> devices) const;
 
  private:
@@ -40,6 +42,7 @@ class LayerTimes {
   struct Times {
     std::vector<LayerTime> of_kind;
     bool is_extrapolated = false;
+    bool lacks_updates = false;  // of layers with parameters; they are taken as 0
     std::string error;
   };
   Times times_on(const Gpu& gpu, int tensor, const Roofline& roofline) const;

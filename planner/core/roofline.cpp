@@ -61,7 +61,7 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
   const double backward =
       roofline.compute * work.backward_flops / peak + memory_backward * traffic_s + roofline.launch_s;
   const double update = roofline.update * work.state_bytes / bytes_per_second;
-  return {kind.name, micro_batch, tensor, {forward}, {backward}, {update}, {}, {}};
+  return {kind.name, micro_batch, tensor, {forward}, {backward}, Timing{update}, {}, {}};
 }
 
 ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,

@@ -25,6 +25,7 @@ struct Gpu {
   std::optional<BitsPerSecond> memory_bandwidth = {};
   std::optional<BitsPerSecond> interconnect = {};  // one direction, all links of the GPU: NVLink, else PCIe
   std::optional<DollarsPerHour> price = {};        // typical, to rent
+  std::string driver = {};                         // what its driver calls it; empty: not known
 };
 
 struct Site {

@@ -33,8 +33,8 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> places;
   for (const YamlValue& item : list.list()) {
-    const YamlMap map = item.map(
-        {"name", "memory", "peak", "peak_tf32", "peak_fp32", "memory_bandwidth", "interconnect", "price"});
+    const YamlMap map = item.map({"name", "driver", "memory", "peak", "peak_tf32", "peak_fp32",
+                                  "memory_bandwidth", "interconnect", "price"});
     const YamlValue name = map.required("name"), memory = map.required("memory");
     const auto [place, is_new] = places.emplace(name.text(), name.where());
     if (!is_new)
@@ -47,6 +47,7 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
     if (const auto bandwidth = map.optional("memory_bandwidth")) gpu.memory_bandwidth = bandwidth->rate();
     if (const auto interconnect = map.optional("interconnect")) gpu.interconnect = interconnect->rate();
     if (const auto price = map.optional("price")) gpu.price = price->price();
+    if (const auto driver = map.optional("driver")) gpu.driver = driver->text();
     if (gpu.memory.value() == 0) throw memory.value_error("must be above zero");
   }
   return gpus;

@@ -96,7 +96,7 @@ void read_file_of(const ImportFile& file, const FileName& size, const std::vecto
 
 bool has_updates(const LayerProfile& profile) {
   for (const ProfileRow& row : profile.rows)
-    if (row.update.median_s > 0) return true;
+    if (row.update) return true;
   return false;
 }
 
@@ -124,9 +124,11 @@ LayerProfile import_metis(std::span<const ImportFile> files, const ImportSetting
       "medians over the layers of a kind, spread between their 10th and 90th percentile; forward and "
       "backward are "
       "one number there, its split 1 : 2 is assumed; ";
-  profile.derivation += has_updates(profile)
-                            ? "the optimizer's time is shared out by parameters, which is assumed"
-                            : "updates are not known, and 0";
+  profile.derivation +=
+      has_updates(profile)
+          ? "the optimizer's time is that of the file (Metis itself counts it twice), shared "
+            "out by parameters, which is assumed"
+          : "updates are not known";
   return profile;
 }
 

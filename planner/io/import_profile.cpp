@@ -75,7 +75,7 @@ std::vector<ProfileRow> LayerSamples::rows(const std::string& file) const {
                     tensor,
                     timing_of(samples.forward),
                     timing_of(samples.backward),
-                    samples.update.empty() ? Timing{} : timing_of(samples.update),
+                    samples.update.empty() ? std::nullopt : std::optional(timing_of(samples.update)),
                     {},
                     {}});
   }

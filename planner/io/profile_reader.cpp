@@ -22,10 +22,17 @@ constexpr double most_seconds = 1e6, most_bytes = 1e18;
 constexpr int most_tensor = 1'000'000, most_micro_batch = 1'000'000'000;
 constexpr std::size_t longest_text = 4096;
 
-Timing timing(const YamlMap& row, const std::string& what, bool is_required) {
-  const auto median = is_required ? row.required(what + "_s") : row.optional(what + "_s");
+/// Nothing where there is no median.
+std::optional<Timing> optional_timing(const YamlMap& row, const std::string& what) {
+  const auto median = row.optional(what + "_s");
   const auto spread = row.optional(what + "_spread_s");
-  return {median ? median->number(0, most_seconds) : 0, spread ? spread->number(0, most_seconds) : 0};
+  const double spread_s = spread ? spread->number(0, most_seconds) : 0;
+  return median ? std::optional(Timing{median->number(0, most_seconds), spread_s}) : std::nullopt;
+}
+
+Timing timing(const YamlMap& row, const std::string& what) {
+  row.required(what + "_s");
+  return *optional_timing(row, what);
 }
 
 std::optional<double> optional_bytes(const YamlMap& row, std::string_view key) {
@@ -42,9 +49,9 @@ ProfileRow read_row(const YamlValue& value) {
   result.micro_batch = static_cast<int>(row.required("micro_batch").integer(1, most_micro_batch));
   if (const auto tensor = row.optional("tensor"))
     result.tensor = static_cast<int>(tensor->integer(1, most_tensor));
-  result.forward = timing(row, "forward", true);
-  result.backward = timing(row, "backward", true);
-  result.update = timing(row, "update", false);
+  result.forward = timing(row, "forward");
+  result.backward = timing(row, "backward");
+  result.update = optional_timing(row, "update");
   result.activation_bytes = optional_bytes(row, "activation_bytes");
   result.peak_bytes = optional_bytes(row, "peak_bytes");
   return result;
@@ -81,7 +88,7 @@ ordered_json row_json(const ProfileRow& row) {
   ordered_json json = {{"kind", row.kind}, {"micro_batch", row.micro_batch}, {"tensor", row.tensor}};
   write_timing(json, "forward", row.forward);
   write_timing(json, "backward", row.backward);
-  write_timing(json, "update", row.update);
+  if (row.update) write_timing(json, "update", *row.update);
   if (row.activation_bytes) json["activation_bytes"] = *row.activation_bytes;
   if (row.peak_bytes) json["peak_bytes"] = *row.peak_bytes;
   return json;

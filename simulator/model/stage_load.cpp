@@ -33,6 +33,7 @@ LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
     slowest.forward_s = std::max(slowest.forward_s, time.forward_s * scale_);
     slowest.backward_s = std::max(slowest.backward_s, time.backward_s * scale_);
     slowest.update_s = std::max(slowest.update_s, time.update_s * scale_);
+    slowest.tied_update_s = std::max(slowest.tied_update_s, time.tied_update_s * scale_);
   }
   return slowest;
 }
@@ -83,7 +84,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
     const LayerTime time = time_of(stage, layer);
     load.forward_s += time.forward_s;
     load.backward_s += time.backward_s;
-    load.update_s += time.update_s;
+    load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
     load.model_flops += (it.forward + it.backward).value() * share;
     load.gradient_bytes += gradient_bytes(layer, begin == 0) / tensor;
     working =

@@ -1,34 +1,76 @@
 #include "cli/measure_layers.hpp"
 #include "planner/io/gpu_catalogue.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
 
 using namespace dtfm;
 
 namespace {
 
-std::string name_in_catalogue(const std::string& device) {
-  const std::vector<Gpu> gpus = built_in_gpus();
-  const Gpu* gpu = catalogued(gpus, device);
-  return gpu ? gpu->name : "";
+/// Of a device with `gib` · 2^30 bytes, as NVIDIA's tools count them.
+std::string name_in_catalogue(const std::string& device, double gib) {
+  return catalogued(built_in_gpus(), device, Bytes(gib * 1024 * 1024 * 1024)).name;
+}
+
+std::string refusal(const std::string& device, double gib) {
+  return error_of([&] { name_in_catalogue(device, gib); });
 }
 
 }  // namespace
 
+// Memory as nvidia-smi prints it: less than the nominal where error correction takes its part.
 TEST_CASE("what drivers call a GPU is found in the catalogue") {
-  CHECK(name_in_catalogue("Tesla V100-SXM2-16GB") == "V100-16GB");
-  CHECK(name_in_catalogue("Tesla V100-PCIE-32GB") == "V100-32GB");
-  CHECK(name_in_catalogue("NVIDIA A100-SXM4-80GB") == "A100-80GB");
-  CHECK(name_in_catalogue("NVIDIA H100 80GB HBM3") == "H100");
-  CHECK(name_in_catalogue("NVIDIA H200") == "H200");
-  CHECK(name_in_catalogue("NVIDIA GH200 480GB") == "GH200");
-  CHECK(name_in_catalogue("NVIDIA L40S") == "L40S");
-  CHECK(name_in_catalogue("NVIDIA L4") == "L4");
-  CHECK(name_in_catalogue("NVIDIA GeForce RTX 2080 Ti") == "RTX-2080Ti");
-  CHECK(name_in_catalogue("Quadro RTX 8000") == "RTX-8000");
+  CHECK(name_in_catalogue("Tesla V100-SXM2-16GB", 15.77) == "V100-16GB");
+  CHECK(name_in_catalogue("Tesla V100-SXM2-32GB", 31.73) == "V100-32GB");
+  CHECK(name_in_catalogue("NVIDIA A100-SXM4-80GB", 79.15) == "A100-80GB");
+  CHECK(name_in_catalogue("NVIDIA H100 80GB HBM3", 79.18) == "H100");
+  CHECK(name_in_catalogue("NVIDIA H200", 139.8) == "H200");
+  CHECK(name_in_catalogue("NVIDIA GH200 480GB", 95.6) == "GH200");
+  CHECK(name_in_catalogue("NVIDIA L40S", 44.99) == "L40S");
+  CHECK(name_in_catalogue("NVIDIA L4", 22.49) == "L4");
+  CHECK(name_in_catalogue("NVIDIA GeForce RTX 2080 Ti", 10.75) == "RTX-2080Ti");
+  CHECK(name_in_catalogue("NVIDIA GeForce RTX 3090", 24) == "RTX-3090");
+  CHECK(name_in_catalogue("Quadro RTX 8000", 47.46) == "RTX-8000");
 }
 
-TEST_CASE("a GPU that is like one of the catalogue is another one") {
-  CHECK(name_in_catalogue("NVIDIA A10G").empty());
-  CHECK(name_in_catalogue("NVIDIA L40").empty());
-  CHECK(name_in_catalogue("").empty());
+TEST_CASE("every GPU of the catalogue has a driver's name of its own") {
+  const std::vector<Gpu> gpus = built_in_gpus();
+  for (const Gpu& gpu : gpus) {
+    CAPTURE(gpu.name);
+    CHECK(catalogued(gpus, gpu.driver, gpu.memory).name == gpu.name);
+  }
+}
+
+TEST_CASE("a GPU that is like one of the catalogue is another one, and that is said") {
+  CHECK(refusal("NVIDIA H100 PCIe", 79.65) ==
+        "--gpu: is missing: `NVIDIA H100 PCIe` is not in the catalogue, whose H100 is another, `NVIDIA H100 "
+        "80GB "
+        "HBM3`; say what profiles shall call it");
+  struct Other {
+    const char* device;
+    double gib;
+    const char* like;
+  };
+  for (const Other& other :
+       {Other{"NVIDIA H100 NVL", 93.6, "H100"}, Other{"Tesla V100-PCIE-16GB", 15.77, "V100-16GB"},
+        Other{"NVIDIA GeForce RTX 2080 Ti Laptop GPU", 10.75, "RTX-2080Ti"},
+        Other{"NVIDIA GeForce RTX 3090 Ti", 24, "RTX-3090"},
+        Other{"NVIDIA GeForce RTX 4090 D", 24, "RTX-4090"},
+        Other{"NVIDIA GeForce RTX 4090 Laptop GPU", 16, "RTX-4090"},
+        Other{"NVIDIA A100-PCIE-40GB", 39.6, "A100-40GB"}, Other{"NVIDIA GH200 144G HBM3e", 140, "GH200"},
+        Other{"NVIDIA H200 NVL", 139.8, "H200"},
+        Other{"NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4.75, "A100-40GB"}}) {
+    CAPTURE(other.device);
+    CHECK_THAT(refusal(other.device, other.gib),
+               contains(std::string("whose ") + other.like + " is another"));
+  }
+  for (const char* device : {"NVIDIA A10G", "NVIDIA L40", ""})
+    CHECK_THAT(refusal(device, 24), contains("is not in the catalogue; say"));
+}
+
+TEST_CASE("a slice of a GPU is not the GPU") {
+  CHECK(refusal("NVIDIA H100 80GB HBM3", 9.75) ==
+        "--gpu: is missing: `NVIDIA H100 80GB HBM3` has 10.47 GB here, the catalogue's H100 has 80 GB; say "
+        "what profiles "
+        "shall call it");
 }

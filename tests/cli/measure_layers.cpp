@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/platform/emulation.hpp"
+#include "kernels/profile.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/json_text.hpp"
 #include "planner/io/profile_reader.hpp"
@@ -44,13 +46,91 @@ TEST_CASE("every kind is measured at every size") {
     CHECK(row.kind == std::vector{"embedding", "block", "head"}[i / 4]);
     CHECK(row.tensor == (i / 2 % 2 == 0 ? 1 : 2));
     CHECK(row.micro_batch == (i % 2 == 0 ? 1 : 2));
-    CHECK((row.forward.median_s > 0 && row.backward.median_s > 0 && row.update.median_s > 0));
+    CHECK((row.forward.median_s > 0 && row.backward.median_s > 0 && row.update.value().median_s > 0));
     CHECK(row.peak_bytes.value() > row.activation_bytes.value());
   }
   // 16 tokens: 5 h, qkv 3 h, two of the MLP 8 h, 2 bytes each; norms and two heads' sums, six numbers of 4
   // bytes.
   CHECK(profile.rows[4].activation_bytes == 16 * (16 * 128 * 2 + 6 * 4));
   CHECK(parse_profile(json_text(profile_json(profile)), "again.json") == profile);
+}
+
+// What kernels/ writes without any of the project's readers is what these read.
+TEST_CASE("a profile that the kernels write says what was measured") {
+  kernels::ProfileRequest request{"lab \"card\"", "a\\b", {}, {1}, {1}, 7};
+  request.shape = {1, 2048, 4096, 32, 8, 14336, 128256, true, true, true, true, 1, kernels::DType::bf16};
+  kernels::DeviceIdentity device;
+  device.name = "NVIDIA Lab";
+  device.driver_version = "570.86";
+  device.cuda_runtime_version = 12080;
+  kernels::LayerTimes row;
+  row.kind = kernels::LayerKind::head;
+  row.micro_batch = 4;
+  row.tensor_parallel = 2;
+  row.forward_s = 0.1 + 0.2;  // has no short text
+  row.backward_s = 3e-5;
+  row.update_s = 0.004;
+  row.forward_spread = 0.25;  // of the median
+  row.activation_bytes = 805306368;
+  row.peak_bytes = 123456789012;
+  row.state.sm_clock_mhz = 1500;
+  row.state.throttle_reasons = 4;
+  const std::vector<std::string> omitted{"block at micro-batch 8 and tensor degree 1"};
+  const LayerProfile profile =
+      parse_profile(kernels::profile_json(request, device, {{row}}, omitted), "written.json");
+  CHECK(profile.gpu == "lab \"card\"");
+  CHECK(profile.model == "a\\b");
+  CHECK(profile.source == LayerProfile::Source::measured);
+  CHECK(profile.precision == "bf16");
+  CHECK_THAT(profile.derivation, contains("medians of 7 runs on one NVIDIA Lab"));
+  CHECK_THAT(profile.derivation, contains("; while it worked: 1500 MHz, held back by the power limit"));
+  CHECK_THAT(profile.derivation, contains("; there was no memory for block at micro-batch 8"));
+  Transformer shape{0, 4096, 32, 2048, 128256, 8, 14336};
+  shape.gated = shape.rms_norm = shape.flash_attention = true;
+  shape.biases = shape.learned_positions = false;
+  REQUIRE(profile.shape);
+  CHECK(*profile.shape == shape);
+  CHECK(profile.software ==
+        std::vector<std::pair<std::string, std::string>>{{"cuda", "12.8"}, {"driver", "570.86"}});
+  REQUIRE(profile.rows.size() == 1);
+  CHECK(
+      profile.rows[0] ==
+      ProfileRow{
+          "head", 4, 2, {0.1 + 0.2, (0.1 + 0.2) / 4}, {3e-5, 0}, Timing{0.004, 0}, 805306368, 123456789012});
+}
+
+TEST_CASE("a driver's name without its maker") {
+  CHECK(kernels::short_name("NVIDIA H200") == "H200");
+  CHECK(kernels::short_name("NVIDIA GeForce RTX 3090") == "RTX 3090");
+  CHECK(kernels::short_name("Tesla V100-SXM2-16GB") == "V100-SXM2-16GB");
+}
+
+// A block of hidden size h = 128 has 12 h² + 13 h parameters of 16 bytes, 3.2 MB. At 64 · 16 tokens its
+// activations of 32 h + 24 bytes a token are 4.2 MB more, and so are its gradients; a head has 3.5 MB less
+// than that.
+TEST_CASE("rows that memory has no room for are left out, where that is wanted") {
+  kernels::ProfileRequest request{"card", "tiny", {1, 16, 128, 2, 2, 512, 101}, {1, 64}, {1}, 1};
+  request.leaves_out_large = true;
+  kernels::emulation::set_memory_limit(8'000'000);
+  const std::string text = kernels::measured_profile(request);
+  request.leaves_out_large = false;
+  std::string refusal;
+  try {
+    kernels::measured_profile(request);
+  } catch (const kernels::DeviceError& error) {
+    refusal = error.what();
+  }
+  request.leaves_out_large = true;
+  kernels::emulation::set_memory_limit(1'000'000);
+  CHECK_THROWS_AS(kernels::measured_profile(request), kernels::OutOfMemory);
+  kernels::emulation::set_memory_limit(static_cast<std::size_t>(-1));
+  CHECK(refusal == "layer block at micro-batch 64 and tensor degree 1 cannot be measured: out of memory");
+  const LayerProfile profile = parse_profile(text, "written.json");
+  CHECK_THAT(profile.derivation,
+             contains("there was no memory for block at micro-batch 64 and tensor degree 1"));
+  REQUIRE(profile.rows.size() == 5);
+  CHECK((profile.rows[2].kind == "block" && profile.rows[2].micro_batch == 1));
+  CHECK((profile.rows[3].kind == "head" && profile.rows[4].micro_batch == 64));
 }
 
 TEST_CASE("what cannot be measured is refused") {

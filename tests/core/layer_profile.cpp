@@ -8,7 +8,7 @@ using namespace dtfm;
 namespace {
 
 ProfileRow row(const std::string& kind, int micro_batch, int tensor, double forward_s) {
-  return {kind, micro_batch, tensor, {forward_s}, {2 * forward_s}, {0.5}, {}, {}};
+  return {kind, micro_batch, tensor, {forward_s}, {2 * forward_s}, Timing{0.5}, {}, {}};
 }
 
 LayerProfile profile() {

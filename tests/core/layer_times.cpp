@@ -43,9 +43,9 @@ LayerProfile measured() {
   profile.gpu = "one";
   profile.precision = "fp16";
   profile.model = "tiny";
-  profile.rows = {{"embedding", 2, 1, {0.25}, {0.5}, {8}, {}, {}},
-                  {"block", 2, 1, {1}, {2}, {16}, {}, {}},
-                  {"head", 2, 1, {4}, {6}, {32}, {}, {}}};
+  profile.rows = {{"embedding", 2, 1, {0.25}, {0.5}, Timing{8}, {}, {}},
+                  {"block", 2, 1, {1}, {2}, Timing{16}, {}, {}},
+                  {"head", 2, 1, {4}, {6}, Timing{32}, {}, {}}};
   return profile;
 }
 
@@ -137,6 +137,29 @@ TEST_CASE("times beyond the profile are noted") {
   CHECK(times.notes(all) ==
         std::vector<std::string>{
             "times on GPU one are extrapolated: its profile is not of micro-batch 4 at tensor degree 1"});
+}
+
+TEST_CASE("updates that are not known, or not of the job's optimizer, are noted") {
+  Job job = tiny_job("none");
+  job.profiles = {measured()};
+  job.training.optimizer = "host-offload";
+  const Topology topology = one_gpu();
+  const auto notes = [&] { return LayerTimes(job, topology, {}, {1}).notes(all); };
+  CHECK(notes() ==
+        std::vector<std::string>{"optimizer steps on GPU one take the time that its profile has, which "
+                                 "is Adam's; that of host-offload is not known"});
+  job.profiles[0].source = LayerProfile::Source::imported;
+  CHECK(notes() ==
+        std::vector<std::string>{"optimizer steps on GPU one take the time that its profile has, which "
+                                 "does not say of which optimizer; that of host-offload is not known"});
+  // No time of their own: counted elsewhere, and the profile says so.
+  for (ProfileRow& row : job.profiles[0].rows) row.update = Timing{};
+  CHECK(notes().empty());
+  job.training.optimizer = "adam-16";
+  job.profiles[0].rows[1].update.reset();
+  CHECK(notes() == std::vector<std::string>{
+                       "the profile of GPU one does not know optimizer steps, which take no time here"});
+  CHECK(LayerTimes(job, topology, {}, {1}).of(1, 0, 1).update_s == 0);
 }
 
 TEST_CASE("a profile of another model or precision is refused, and times that cannot be known") {

@@ -170,7 +170,7 @@ void for_each_format(F body) {
   body(float{});
   body(Half{});
   // Tensor cores and cuBLAS know bfloat16 from sm_80 on.
-  if (emulated || device_state().compute_capability >= 80) body(Bfloat16{});
+  if (emulated || device_identity().compute_capability >= 80) body(Bfloat16{});
 }
 
 }  // namespace dtfm::kernels

@@ -152,6 +152,23 @@ TEST_CASE("embedding and head are tied: a copy at each end, one where both ends 
   CHECK(load_of(job, {0, 4}).gradient_bytes == 2 * (4 * 872 + 800 + 128 + 16));
 }
 
+// The head's 816 parameters take 816 s to update here; the 800 that it shares with the embedding, 800 s.
+TEST_CASE("tied weights are updated once where both ends are one stage") {
+  Job job = tiny_transformer("none");
+  LayerProfile profile;
+  profile.gpu = "one";
+  profile.precision = "fp16";
+  profile.rows = {{"embedding", 2, 1, {1}, {1}, Timing{928}, {}, {}},
+                  {"block", 2, 1, {1}, {1}, Timing{872}, {}, {}},
+                  {"head", 2, 1, {1}, {1}, Timing{816}, {}, {}}};
+  job.profiles = {profile};
+  CHECK(load_of(job, {3, 4}).update_s == 872 + 816);
+  CHECK(load_of(job, {0, 3}).update_s == 3 * 872 + 928);
+  CHECK(load_of(job, {0, 4}).update_s == Approx(4 * 872 + 928 + 16));
+  std::get<Transformer>(job.model).tied = false;
+  CHECK(load_of(job, {0, 4}).update_s == 4 * 872 + 928 + 816);
+}
+
 TEST_CASE("messages are compressed") {
   Job job = tiny_transformer("none");
   job.compression.activations = 0.25;

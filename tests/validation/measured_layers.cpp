@@ -55,7 +55,8 @@ void add_profile(const std::filesystem::path& file, std::vector<LayerSample>& sa
     sample.layer = kind_named(kinds, row.kind);
     sample.micro_batch = row.micro_batch;
     sample.tensor = row.tensor;
-    add_times(sample, {row.forward.median_s, row.backward.median_s, row.update.median_s}, samples);
+    add_times(sample, {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s},
+              samples);
   }
 }
 

@@ -23,7 +23,7 @@ double estimated_s(const LayerSample& sample, const Roofline& roofline) {
     case LayerSample::What::backward:
       return row.backward.median_s;
     case LayerSample::What::update:
-      return row.update.median_s;
+      return row.update.value().median_s;
   }
   return 0;
 }
