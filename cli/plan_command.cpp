@@ -19,6 +19,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/atomic_file.hpp"
+#include "planner/io/foreign_plan.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/plan_json.hpp"
 #include "planner/io/plan_reader.hpp"
@@ -71,13 +72,13 @@ Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
                           devices, divisors_of(devices)));
 }
 
-/// `given_plan`: the text of the plan to score, if there is one.
-Job effective_job(const PlanOptions& options, const std::string& given_plan) {
+/// `given_plan`: the plan to score, if there is one.
+Job effective_job(const PlanOptions& options, const std::optional<PlanSource>& given_plan) {
   std::optional<Job> given;
   if (options.job)
     given = read_job(*options.job);
-  else if (options.score)
-    given = parse_plan_job(given_plan, *options.score);
+  else if (given_plan)
+    given = job_of(*given_plan);
   const Job job = given ? *given : default_job();
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name,
@@ -111,7 +112,8 @@ bool is_empty_or_json(const std::filesystem::path& path) {
 /// Found before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
   if (!options.output) return;
-  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or("")},
+  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
+                           options.ranks.value_or("")},
                 std::array{*options.output});
   if (is_stdout(*options.output)) return;
   std::error_code code;
@@ -206,17 +208,18 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
   return warnings;
 }
 
-int score(const PlanOptions& options, const Topology& topology, Job job, const std::string& given_plan) {
-  const Plan given = parse_plan(given_plan, *options.score, topology, job);
+int score(const PlanOptions& options, const Topology& topology, Job job, const PlanSource& given_plan) {
+  const auto [given, notes] = read_any_plan(given_plan, topology, job, options.job.has_value());
   const Placement placement = balanced_placement(given, topology, *options.score);
   check_shape(options, placement);
   set_shape(job, {placement.stages(), placement.replicas()});
   const CommVolumes volumes = comm_volumes(job, placement.stages(), placement.replicas());
   const CommCostModel model = comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
 
-  PlanRecord record{
-      options.objective, estimate_of(comm_cost(model, placement)), {}, {}, score_warnings(given, job),
-      DTFM_VERSION};
+  std::vector<std::string> warnings = notes;
+  for (const std::string& warning : score_warnings(given, job)) warnings.push_back(warning);
+  PlanRecord record{options.objective, estimate_of(comm_cost(model, placement)), {}, {}, warnings,
+                    DTFM_VERSION};
   const CommCost best = comm_cost(model, best_deployment(model, placement));
   put_out(options, {topology, job, volumes, model, placement, given, record, best});
   return exit_code::done;
@@ -238,10 +241,11 @@ int run_plan_command(const PlanOptions& options) {
   if (options.list_strategies) return list_strategies();
   InterruptWatch watch("a plan");
   const Topology topology = read_topology(options.topology);
-  const std::string given_plan = options.score ? read_plan_text(*options.score) : "";
+  std::optional<PlanSource> given_plan;
+  if (options.score) given_plan = read_plan_source(*options.score, options.ranks);
   const Job job = effective_job(options, given_plan);
   check_output(options);
-  return options.score ? score(options, topology, job, given_plan) : plan(options, topology, job, watch);
+  return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
 }
 
 }  // namespace dtfm
