@@ -99,8 +99,9 @@ class MegatronReader {
     const bool interleaved = job_.parallelism.schedule == "interleaved";
     const int of_job = interleaved ? job_.parallelism.chunks.value_or(1) : 1;
     if (chunks != of_job)
-      faults_.add(file_.path, fmt::format("{} virtual stages a device, but job {} has schedule {} with {}",
-                                          chunks, job_.name, job_.parallelism.schedule, of_job));
+      faults_.add(file_.path,
+                  fmt::format("virtual stages of a device: {}, but job {} has schedule {} with {}", chunks,
+                              job_.name, job_.parallelism.schedule, of_job));
   }
 
   /// Of each pipeline: Megatron has as many in all.
