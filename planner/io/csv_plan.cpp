@@ -19,10 +19,14 @@ namespace {
 
 constexpr int most = 1'000'000'000;
 
-enum Column : std::size_t { device, pipeline, stage, first_layer, last_layer, micro_batches };
+enum class Column : std::size_t { device, pipeline, stage, first_layer, last_layer, micro_batches };
 constexpr std::array<std::string_view, 6> columns = {"device",      "pipeline",   "stage",
                                                      "first_layer", "last_layer", "micro_batches"};
-constexpr std::size_t needed_columns = micro_batches;  // those before it
+constexpr std::size_t needed_columns = 5;  // all but the last
+
+constexpr std::size_t index(Column column) {
+  return static_cast<std::size_t>(column);
+}
 
 /// "layer 3", "layers 3 … 5"
 std::string layers_in_words(int first, int last) {
@@ -79,18 +83,18 @@ class CsvPlanReader {
   static std::string header() { return "`device,pipeline,stage,first_layer,last_layer[,micro_batches]`"; }
 
   std::string where(Column column) const {
-    return position(file_, table_.line(), table_.cells()[*cell_of_[column]].column);
+    return position(file_, table_.line(), table_.cells()[*cell_of_[index(column)]].column);
   }
 
   /// Nothing, and a fault, for a cell that is no whole number from `least` on.
   std::optional<int> number(Column column, int least) {
-    const std::string_view text = table_.cells()[*cell_of_[column]].text;
+    const std::string_view text = table_.cells()[*cell_of_[index(column)]].text;
     int value = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (status == std::errc() && end == text.data() + text.size() && value >= least && value <= most)
       return value;
     faults_.add(where(column), fmt::format("{}: expected a whole number from {} to {}; found {}",
-                                           columns[column], least, most, in_quotes(text)));
+                                           columns[index(column)], least, most, in_quotes(text)));
     is_readable_ = false;
     return std::nullopt;
   }
@@ -102,27 +106,33 @@ class CsvPlanReader {
       is_readable_ = false;
       return;
     }
-    const auto of_pipeline = number(pipeline, 0), of_stage = number(stage, 0), first = number(first_layer, 0),
-               last = number(last_layer, -1);
-    const auto batches = cell_of_[micro_batches] ? number(micro_batches, 0) : std::nullopt;
-    const auto taken = places_.take(table_.cells()[*cell_of_[device]].text, where(device));
+    const auto of_pipeline = number(Column::pipeline, 0), of_stage = number(Column::stage, 0),
+               first = number(Column::first_layer, 0), last = number(Column::last_layer, -1);
+    const auto batches =
+        cell_of_[index(Column::micro_batches)] ? number(Column::micro_batches, 0) : std::nullopt;
+    const auto taken =
+        places_.take(table_.cells()[*cell_of_[index(Column::device)]].text, where(Column::device));
     if (!of_pipeline || !of_stage || !first || !last) return;
     PipelineRows& rows =
-        pipelines_.try_emplace(*of_pipeline, PipelineRows{{}, where(pipeline), batches}).first->second;
+        pipelines_.try_emplace(*of_pipeline, PipelineRows{{}, where(Column::pipeline), batches})
+            .first->second;
     if (batches != rows.micro_batches && batches && rows.micro_batches)
-      faults_.add(where(micro_batches), fmt::format("{} micro-batches, but pipeline {} has {} at {}",
-                                                    *batches, *of_pipeline, *rows.micro_batches, rows.row));
+      faults_.add(where(Column::micro_batches),
+                  fmt::format("{} micro-batches, but pipeline {} has {} at {}", *batches, *of_pipeline,
+                              *rows.micro_batches, rows.row));
     add_device(rows, *of_pipeline, *of_stage, {*first, *last + 1}, taken);
   }
 
   void add_device(PipelineRows& rows, int of_pipeline, int of_stage, std::pair<int, int> layers,
                   std::optional<int> taken) {
-    const StageRows fresh{{layers, {}}, where(stage), where(first_layer), where(last_layer)};
+    const StageRows fresh{
+        {layers, {}}, where(Column::stage), where(Column::first_layer), where(Column::last_layer)};
     StageRows& it = rows.stages.try_emplace(of_stage, fresh).first->second;
     if (layers != it.stage.layers)
-      faults_.add(where(first_layer), fmt::format("{} to {}, but stage {} of pipeline {} has {} to {} at {}",
-                                                  layers.first, layers.second - 1, of_stage, of_pipeline,
-                                                  it.stage.layers.first, it.stage.layers.second - 1, it.row));
+      faults_.add(where(Column::first_layer),
+                  fmt::format("{} to {}, but stage {} of pipeline {} has {} to {} at {}", layers.first,
+                              layers.second - 1, of_stage, of_pipeline, it.stage.layers.first,
+                              it.stage.layers.second - 1, it.row));
     if (taken) it.stage.devices.push_back(*taken);
   }
 

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "planner/core/error.hpp"
 #include "planner/io/quoted_words.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
@@ -62,7 +61,7 @@ struct PlacedWord {
 
 std::vector<PlacedWord> words_of(std::string_view text, const std::string& file) {
   std::vector<PlacedWord> words;
-  for_each_line_of_words(text, file, [&](std::size_t line, const std::vector<QuotedWord>& of_line) {
+  for_each_line_of_words(text, [&](std::size_t line, const std::vector<QuotedWord>& of_line) {
     for (const QuotedWord& word : of_line) words.push_back({word.text, position(file, line, word.column)});
   });
   return words;
@@ -78,8 +77,9 @@ MegatronFlags::Value value_of(const KnownFlag& flag, const PlacedWord& word, Fau
   if (status == std::errc() && stop == end && number >= 1 && number <= most)
     value.number = number;
   else
-    faults.add(word.where, fmt::format("{}: expected a whole number from 1 to {}; found {}", flag.name, most,
-                                       in_quotes(word.text)));
+    faults.add(word.where, fmt::format("{}: expected a whole number from 1 to {}; found {}{}", flag.name,
+                                       most, in_quotes(word.text),
+                                       word.text.starts_with('$') ? " (variables are not expanded)" : ""));
   return value;
 }
 
@@ -136,12 +136,7 @@ std::string MegatronFlags::ignored_note() const {
 
 bool has_megatron_flags(std::string_view text) {
   Faults faults;
-  try {
-    return !MegatronFlags(text, "", faults).empty() || !faults.empty();
-  } catch (const Error&) {
-    return std::any_of(known_flags.begin(), known_flags.end(),
-                       [&](const KnownFlag& flag) { return text.find(flag.name) != text.npos; });
-  }
+  return !MegatronFlags(text, "", faults).empty() || !faults.empty();
 }
 
 }  // namespace dtfm

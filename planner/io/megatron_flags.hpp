@@ -19,11 +19,10 @@ class MegatronFlags {
     std::optional<int> number;  // of a flag that takes one
   };
 
-  /// `text` is UTF-8: words between blanks and ends of lines, quotes and backslashes as in a shell, # begins
-  /// a comment; `--flag value` or `--flag=value`. Nothing is expanded. Words that are neither a known flag
-  /// nor its value are passed over. Adds to `faults`, at file:line:column: a flag without its value, a value
-  /// that is no whole number above zero, a flag that is there twice. Throws Error for a quote that is not
-  /// closed.
+  /// `text` is UTF-8: the words of its lines (quoted_words); `--flag value` or `--flag=value`. Nothing is
+  /// expanded. Words that are neither a known flag nor its value are passed over. Adds to `faults`, at
+  /// file:line:column: a flag without its value, a value that is no whole number above zero, a flag that is
+  /// there twice.
   MegatronFlags(std::string_view text, const std::string& file, Faults& faults);
 
   bool has(std::string_view flag) const { return given_.contains(flag); }

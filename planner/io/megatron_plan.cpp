@@ -89,9 +89,10 @@ class MegatronReader {
     const long long of_pipeline = static_cast<long long>(tensor) * stages;
     const auto all = static_cast<long long>(ranks);
     if (all % of_pipeline != 0)
-      faults_.add(where(pipeline_flag),
-                  fmt::format("{} ranks in {}, which is no multiple of tensor size {} × pipeline size {}",
-                              all, ranks_file, tensor, stages));
+      faults_.add(
+          where(pipeline_flag),
+          fmt::format("the number of ranks in {} is {}, no multiple of tensor size {} × pipeline size {}",
+                      ranks_file, all, tensor, stages));
     return {tensor, std::min(stages, most_devices), std::max(1, static_cast<int>(all / of_pipeline))};
   }
 

@@ -23,7 +23,7 @@ namespace dtfm {
 /// Adds to `faults`, at file:line:column: what read_ranks and MegatronFlags add, sizes that do not divide
 /// what they must, flags that exclude each other, context and expert parallelism, and what is not as in the
 /// job: number of layers, width, heads, sequence, batches, tensor size, chunks. With a fault, what comes back
-/// is no plan. Adds to `notes` what a reader should know. Throws Error for what is no text of words.
+/// is no plan. Adds to `notes` what a reader should know.
 Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DevicePlaces& places,
                         Faults& faults, std::vector<std::string>& notes);
 

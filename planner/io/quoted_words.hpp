@@ -14,18 +14,20 @@ struct QuotedWord {
   std::size_t column;  // where it begins in its line, from 1, in bytes
 };
 
-/// Words stand between blanks. Single and double quotes hold one together, a backslash makes the next
-/// character an ordinary one and is ignored at the end of the line, and # at the begin of a word is a
-/// comment. Throws Error at file:line:column for a quote that the line does not close.
-std::vector<QuotedWord> quoted_words(std::string_view line, std::size_t number, const std::string& file);
+/// Words stand between blanks. Single and double quotes are taken off; where there are blanks between them,
+/// or the line does not close them, they are like blanks themselves, because scripts keep lists of words in
+/// variables. A backslash makes the next character an ordinary one and is ignored at the end of the line, and
+/// # at the begin of a word is a comment.
+std::vector<QuotedWord> quoted_words(std::string_view line);
 
 /// Calls visit(number, words) for each line of `text`, the first being 1, that has words.
 template <class Visit>
-void for_each_line_of_words(std::string_view text, const std::string& file, const Visit& visit) {
+void for_each_line_of_words(std::string_view text, const Visit& visit) {
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const auto words = quoted_words(text.substr(begin, end - begin), ++number, file);
+    const auto words = quoted_words(text.substr(begin, end - begin));
+    ++number;
     if (!words.empty()) visit(number, words);
     begin = end + 1;
   }

@@ -37,7 +37,7 @@ class RankReader {
       : file_(file), places_(places), faults_(faults) {}
 
   std::vector<std::optional<int>> read(std::string_view text) {
-    for_each_line_of_words(text, file_, [&](std::size_t number, const std::vector<QuotedWord>& words) {
+    for_each_line_of_words(text, [&](std::size_t number, const std::vector<QuotedWord>& words) {
       line_ = number;
       if (!is_numbered_) is_numbered_ = words.front().text == "rank";
       *is_numbered_ ? read_rank(words) : read_place(words);

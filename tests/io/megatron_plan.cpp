@@ -127,6 +127,22 @@ TEST_CASE("layers are split as the flags say") {
   CHECK(split("--num-layers 8 # one stage\n", 8) == Counts{8});
 }
 
+TEST_CASE("flags are found where launch scripts keep them") {
+  // In a list, in variables over one line and over several, with backslashes at the ends of lines.
+  const std::vector<std::string> scripts = {
+      "ARGS=(\n  --pipeline-model-parallel-size 2\n  --pipeline-model-parallel-layout 'Et*3|t*5L'\n)\n",
+      "ARGS=\"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|t*5L\"\n",
+      "ARGS=\"\n --pipeline-model-parallel-size 2 \\\n --pipeline-model-parallel-layout Et*3|t*5L\n\"\n",
+      "run --pipeline-model-parallel-size \\\r\n 2 --pipeline-model-parallel-layout=\"Et*3\"'|'t*5L | tee 'a "
+      "log'",
+  };
+  for (const std::string& script : scripts) CHECK(split(script, 8) == Counts{3, 5});
+  CHECK(error_in("# --num-layers 9\n--num-layers $LAYERS") ==
+        "flags:2:14: --num-layers: expected a whole number from 1 to 1000000000; found `$LAYERS` (variables "
+        "are not "
+        "expanded)");
+}
+
 TEST_CASE("virtual stages are the chunks of an interleaved schedule") {
   Job job = job_of(10);
   job.parallelism.schedule = "interleaved";
@@ -170,7 +186,7 @@ TEST_CASE("flags that are wrong, that contradict the job or each other are told,
       "flags:1:34: --num-layers needs a value\n"
       "flags:1:75: --num-layers is there twice, first at flags:1:60");
   CHECK(error_in("--pipeline-model-parallel-size 3") ==
-        "flags:1:32: 8 ranks in ranks, which is no multiple of tensor size 1 × pipeline size 3\n"
+        "flags:1:32: the number of ranks in ranks is 8, no multiple of tensor size 1 × pipeline size 3\n"
         "flags: 8 layers cannot be split evenly over 3 pipeline stages; give a layout "
         "(--pipeline-model-parallel-layout)");
   CHECK(
@@ -184,7 +200,7 @@ TEST_CASE("flags that are wrong, that contradict the job or each other are told,
         "flags: virtual stages of a device: 2, but job small has schedule 1f1b with 1");
   CHECK(error_in("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ettt|tt|tttL'") ==
         "flags:1:67: the layout has 3 stages, which is no multiple of --pipeline-model-parallel-size 2");
-  CHECK(error_in("--num-layers \"8") == "flags:1:14: expected another \" in this line, to close this one");
+
   Job chain = job_of(1);
   chain.model = LayerChain{16, std::vector<Layer>(8)};
   CHECK(error_in("--hidden-size 8", eight, chain) ==
