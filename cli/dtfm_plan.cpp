@@ -9,6 +9,7 @@
 
 #include "cli/command_line.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/plan_formats.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/whole_number.hpp"
 #include "planner/io/suggest.hpp"
@@ -28,6 +29,8 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
   dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
   dtfm-plan worldwide.yaml --score plan-from-elsewhere.json
+  dtfm-plan worldwide.yaml --job my-job.yaml --score table.csv
+  dtfm-plan worldwide.yaml --job my-job.yaml --score train.sh --ranks rankfile
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 130 interrupted (the best plan so far has been written).)";
 
@@ -85,8 +88,10 @@ void add_what(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.tensor = count_or_auto("--tensor", text, options.tensor_auto);
              });
-  add_option(app, "--score", "PLAN", "no search: check and score this plan (JSON)",
+  add_option(app, "--score", "PLAN", "no search: check and score this plan, in any of the formats below",
              [&](const std::string& text) { options.score = text; });
+  add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
+             [&](const std::string& text) { options.ranks = text; });
 }
 
 void add_judge(CLI::App& app, PlanOptions& options) {
@@ -144,7 +149,7 @@ int run(int argc, char** argv) {
   PlanOptions options = default_options();
   CLI::App app("Places the stages and replicas of a training job on far-apart, unlike machines.",
                "dtfm-plan");
-  app.footer(examples);
+  app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
   add_what(app, options);
   add_judge(app, options);
   add_how(app, options);
@@ -153,6 +158,7 @@ int run(int argc, char** argv) {
   if (options.topology.empty() && !options.list_strategies)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
   if (options.score) refuse_search_options(app);
+  if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
   return run_plan_command(options);
 }
 

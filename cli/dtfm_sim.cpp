@@ -9,6 +9,7 @@
 #include "cli/command_line.hpp"
 #include "cli/graph_command.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/plan_formats.hpp"
 #include "cli/simulate_options.hpp"
 #include "cli/whole_number.hpp"
 
@@ -21,6 +22,8 @@ constexpr const char* examples =
   dtfm-sim worldwide.yaml plan.json --scenario evening.yaml --iterations 20 -o result.json
   dtfm-sim worldwide.yaml plan.json --scenario spot.yaml --samples 100 --format json | jq .samples
   dtfm-sim worldwide.yaml plan.json --trace trace.json      (opens in ui.perfetto.dev)
+  dtfm-sim worldwide.yaml table.csv --job my-job.yaml
+  dtfm-sim worldwide.yaml train.sh --ranks rankfile --job my-job.yaml
 
 The name - is stdout for -o, --trace and --tasks, one of them; then no summary is printed.
 
@@ -50,9 +53,11 @@ void add_what(CLI::App& app, Arguments& arguments) {
   SimulateOptions& options = arguments.simulate;
   app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
       ->type_name("");
-  app.add_option("PLAN", options.plan, "who computes what (JSON, as dtfm-plan -o writes it)")->type_name("");
+  app.add_option("PLAN", options.plan, "who computes what, in any of the formats below")->type_name("");
   add_option(app, "--job", "FILE", "what is trained (YAML), in place of the job in the plan",
              [&](const std::string& text) { options.job = text; });
+  add_option(app, "--ranks", "FILE", "the device of each rank of a Megatron plan",
+             [&](const std::string& text) { options.ranks = text; });
   add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
              [&](const std::string& text) { options.scenario = text; });
   add_option(app, "--iterations", "N", "of training (3); a scenario's horizon takes their place",
@@ -97,7 +102,7 @@ void add_output(CLI::App& app, Arguments& arguments) {
 /// A task graph knows nothing of plans: an option for these beside it is a mistake.
 void refuse_beside_graph(const CLI::App& app) {
   for (const char* name : {"TOPOLOGY", "PLAN", "--job", "--scenario", "--iterations", "--seed", "--samples",
-                           "--threads", "--trace", "--format"})
+                           "--threads", "--ranks", "--trace", "--format"})
     if (app.count(name) > 0) throw Error(name, "is for plans, and --graph replays none");
 }
 
@@ -113,7 +118,7 @@ int run(int argc, char** argv) {
   SimulateOptions& options = arguments.simulate;
   options.threads = all_threads();
   CLI::App app("Replays a plan, or any graph of computations and transfers, event by event.", "dtfm-sim");
-  app.footer(examples);
+  app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
   add_what(app, arguments);
   add_output(app, arguments);
   if (const auto code = parse_command_line(app, argc, argv)) return *code;

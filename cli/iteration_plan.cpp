@@ -209,7 +209,7 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
 }
 
 int score_by_iteration_time(const PlanOptions& options, Problem problem, const Plan& plan,
-                            InterruptWatch& watch) {
+                            const std::vector<std::string>& notes, InterruptWatch& watch) {
   const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
   problem.job.parallelism.tensor = plan.tensor;
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
@@ -220,6 +220,7 @@ int score_by_iteration_time(const PlanOptions& options, Problem problem, const P
   const PlanScore score(*objective_named(options.objective), problem.topology);
   const PlanCandidate candidate = priced_plan(job, plan, 0, score);
   PlanRecord record = record_of(options, candidate);
+  record.warnings.insert(record.warnings.end(), notes.begin(), notes.end());
   for (const std::string& note : batch_notes(plan, problem.job)) record.warnings.push_back(note);
   record.finalists.push_back(finalist_of(candidate));
   record.finalists.front().simulated =

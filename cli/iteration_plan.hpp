@@ -1,6 +1,9 @@
 // dtfm-plan by iteration time, and what follows from it: search, judge, result.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/interrupt.hpp"
 #include "cli/plan_options.hpp"
 #include "planner/core/plan.hpp"
@@ -11,8 +14,8 @@ namespace dtfm {
 /// The exit code: 3 where no plan fits the memory of its devices.
 int plan_by_iteration_time(const PlanOptions& options, Problem problem, InterruptWatch& watch);
 
-/// Of a plan made elsewhere.
+/// Of a plan made elsewhere; `notes`: what is to be known of it.
 int score_by_iteration_time(const PlanOptions& options, Problem problem, const Plan& plan,
-                            InterruptWatch& watch);
+                            const std::vector<std::string>& notes, InterruptWatch& watch);
 
 }  // namespace dtfm

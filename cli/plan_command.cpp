@@ -21,6 +21,7 @@
 #include "planner/core/index.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/calibration_reader.hpp"
+#include "planner/io/foreign_plan.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/plan_json.hpp"
 #include "planner/io/plan_reader.hpp"
@@ -76,13 +77,13 @@ Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
                           devices, divisors_of(devices)));
 }
 
-/// `given_plan`: the text of the plan to score, if there is one.
-Job effective_job(const PlanOptions& options, const std::string& given_plan) {
+/// `given_plan`: the plan to score, if there is one.
+Job effective_job(const PlanOptions& options, const std::optional<PlanSource>& given_plan) {
   std::optional<Job> given;
   if (options.job)
     given = read_job(*options.job);
-  else if (options.score)
-    given = parse_plan_job(given_plan, *options.score);
+  else if (given_plan)
+    given = job_of(*given_plan);
   Job job = given ? *given : default_job();
   if (options.tensor || options.tensor_auto) {
     job.parallelism.tensor = options.tensor.value_or(1);
@@ -123,7 +124,8 @@ bool is_empty_or_json(const std::filesystem::path& path) {
 /// Found before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
   if (!options.output) return;
-  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or("")},
+  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
+                           options.ranks.value_or("")},
                 std::array{*options.output});
   if (is_stdout(*options.output)) return;
   std::error_code code;
@@ -221,8 +223,8 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
   return warnings;
 }
 
-int score(const PlanOptions& options, const Topology& topology, Job job, const std::string& given_plan) {
-  const Plan given = parse_plan(given_plan, *options.score, topology, job);
+int score(const PlanOptions& options, const Topology& topology, Job job, const PlanSource& given_plan) {
+  const auto [given, notes] = read_any_plan(given_plan, topology, job, options.job.has_value());
   const Placement placement = balanced_placement(given, topology, *options.score);
   check_shape(options, placement);
   set_shape(job, {placement.stages(), placement.replicas()});
@@ -232,7 +234,8 @@ int score(const PlanOptions& options, const Topology& topology, Job job, const s
   PlanRecord record;
   record.objective = options.objective;
   record.comm_cost = estimate_of(comm_cost(model, placement));
-  record.warnings = score_warnings(given, job);
+  record.warnings = notes;
+  for (const std::string& warning : score_warnings(given, job)) record.warnings.push_back(warning);
   record.version = DTFM_VERSION;
   const CommCost best = comm_cost(model, best_deployment(model, placement));
   put_out(options, {topology, job, volumes, model, placement, given, record, best});
@@ -260,12 +263,12 @@ std::string objective_of(const PlanOptions& options) {
 }
 
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, Job job,
-                               const std::string& given_plan, InterruptWatch& watch) {
+                               const std::optional<PlanSource>& given_plan, InterruptWatch& watch) {
   check_comm_cost(job);
   job.automatic = {};
   if (!options.scenarios.empty())
     throw Error("--scenario", "is not for --objective comm-cost, which simulates nothing");
-  return options.score ? score(options, topology, job, given_plan) : plan(options, topology, job, watch);
+  return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
 }
 
 }  // namespace
@@ -276,15 +279,16 @@ int run_plan_command(const PlanOptions& given) {
   options.objective = objective_of(given);
   InterruptWatch watch("a plan");
   const Topology topology = read_topology(options.topology);
-  const std::string given_plan = options.score ? read_plan_text(*options.score) : "";
+  std::optional<PlanSource> given_plan;
+  if (options.score) given_plan = read_plan_source(*options.score, options.ranks);
   const Job job = effective_job(options, given_plan);
   check_output(options);
   if (options.objective == "comm-cost")
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   Problem problem{topology, job, built_in_calibration(), built_in_roofline()};
-  if (!options.score) return plan_by_iteration_time(options, std::move(problem), watch);
-  const Plan plan = parse_plan(given_plan, *options.score, topology, job);
-  return score_by_iteration_time(options, std::move(problem), plan, watch);
+  if (!given_plan) return plan_by_iteration_time(options, std::move(problem), watch);
+  const auto [plan, notes] = read_any_plan(*given_plan, topology, job, options.job.has_value());
+  return score_by_iteration_time(options, std::move(problem), plan, notes, watch);
 }
 
 }  // namespace dtfm

@@ -18,8 +18,8 @@
 #include "planner/core/layer_times.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/calibration_reader.hpp"
+#include "planner/io/foreign_plan.hpp"
 #include "planner/io/job_reader.hpp"
-#include "planner/io/plan_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "simulator/io/chrome_trace.hpp"
@@ -34,29 +34,36 @@ struct Input {
   Problem problem;
   Plan plan;
   Scenario scenario;
+  std::vector<std::string> notes;  // on the plan
 };
 
-Job job_of_plan(const std::string& text, const std::string& file) {
-  auto job = parse_plan_job(text, file);
-  if (!job) throw Error(file, "says no job; give one with --job");
+/// Plans in formats of others say no job: that is no mistake of theirs.
+Job job_of_plan(const PlanSource& source) {
+  auto job = job_of(source);
+  if (!job && source.format != PlanFormat::json) return default_job();
+  if (!job) throw Error(source.file.path, "says no job; give one with --job");
   return std::move(*job);
 }
 
 Input read_input(const SimulateOptions& options) {
   Input input;
   input.problem.topology = read_topology(options.topology);
-  const std::string plan = read_plan_text(options.plan);
-  input.problem.job = options.job ? read_job(*options.job) : job_of_plan(plan, options.plan);
+  const PlanSource source = read_plan_source(options.plan, options.ranks);
+  input.problem.job = options.job ? read_job(*options.job) : job_of_plan(source);
   input.problem.constants = built_in_calibration();
   input.problem.roofline = built_in_roofline();
-  input.plan = parse_plan(plan, options.plan, input.problem.topology, input.problem.job);
+  const auto [plan, notes] =
+      read_any_plan(source, input.problem.topology, input.problem.job, options.job.has_value());
+  input.plan = plan;
+  input.notes = notes;
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
   return input;
 }
 
 void check_files(const SimulateOptions& options) {
   check_outputs(
-      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or("")},
+      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
+                 options.ranks.value_or("")},
       std::array{options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or("")});
 }
 
@@ -168,7 +175,7 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
                                   const Outcome& outcome) {
   std::vector<std::string> notes = idle_notes(outcome.report, input.scenario);
   for (const auto& more :
-       {batch_notes(input.plan, input.problem.job),
+       {input.notes, batch_notes(input.plan, input.problem.job),
         LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline, {input.plan.tensor})
             .notes(pipeline_major(input.plan))})
     notes.insert(notes.end(), more.begin(), more.end());

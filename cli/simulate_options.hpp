@@ -11,6 +11,7 @@ namespace dtfm {
 
 struct SimulateOptions {
   std::string topology, plan;           // files
+  std::optional<std::string> ranks;     // file: the devices of the ranks of a Megatron plan
   std::optional<std::string> job;       // file; nothing: the job in the plan
   std::optional<std::string> scenario;  // file; nothing: nothing happens
   int iterations = 3;

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
+#include "planner/io/csv_table.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
-#include "simulator/io/csv_table.hpp"
 
 namespace dtfm {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "planner/io/csv_table.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
-#include "simulator/io/csv_table.hpp"
 
 namespace dtfm {
 namespace {

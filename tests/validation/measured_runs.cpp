@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "planner/io/csv_table.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/text_file.hpp"
 #include "planner/io/topology_reader.hpp"
-#include "simulator/io/csv_table.hpp"
 
 namespace dtfm {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/io/csv_table.hpp"
+#include "planner/io/csv_table.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Plans that other programs or people made, from outside: --score and dtfm-sim read them and say what is wrong.
+
+usage: foreign.py DTFM-PLAN DTFM-SIM
+"""
+import json
+import sys
+from pathlib import Path
+
+from simulate import JOB, PLAN, check, main, refused, run
+
+# The worked example of Megatron's layouts: two pipelines of three stages, layers 3/2/2, on hosts of unlike size.
+TOPOLOGY = """\
+version: 1
+name: three-hosts
+gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s, memory_bandwidth: 500 GB/s}]
+devices:
+  - {name: ga, site: a, gpus_per_host: 2, gpu: card}
+  - {name: gb, site: b, gpu: card}
+  - {name: gc, site: c, gpus_per_host: 3, gpu: card}
+links:
+  - {within: host, latency: 5 us, bandwidth: 100 Gbps}
+  - {between: [a, b], latency: 50 ms, bandwidth: 0.5 Gbps}
+  - {between: ["*", "*"], latency: 90 ms, bandwidth: 0.2 Gbps}
+"""
+PLACES = (("gc:1", "ga:0", "gc:0"), ("gb", "gc:2", "ga:1"))  # by pipeline and stage
+LAYERS = ((0, 3), (3, 5), (5, 7))
+FLAGS = """\
+torchrun --nnodes 6 pretrain_gpt.py --tensor-model-parallel-size 1 --pipeline-model-parallel-size 3 \\
+  --num-layers 7 --pipeline-model-parallel-layout "Ettt|tt|ttL" --micro-batch-size 1 --global-batch-size 24
+"""
+
+
+def table(places, layers):
+    rows = [f"{device},{pipeline},{stage},{first},{end - 1}" for pipeline, devices in enumerate(places)
+            for stage, (device, (first, end)) in enumerate(zip(devices, layers))]
+    return "\n".join(["device,pipeline,stage,first_layer,last_layer", *rows, ""])
+
+
+def write_files():
+    files = {
+        "hosts.yaml": TOPOLOGY,
+        "seven.yaml": JOB.replace("layers: 12", "layers: 7"),
+        "twelve.yaml": JOB,
+        "own.json": json.dumps({"pipelines": [{"stages": [{"layers": layers, "devices": [device]}
+                                                          for layers, device in zip(LAYERS, devices)]}
+                                              for devices in PLACES]}),
+        "table.csv": table(PLACES, LAYERS),
+        "train.sh": FLAGS,
+        "mapping.sh": FLAGS.rstrip() + " --use-tp-pp-dp-mapping\n",
+        "stages.txt": "\n".join(device for stage in zip(*PLACES) for device in stage),
+        "pipelines.txt": "\n".join(device for pipeline in PLACES for device in pipeline),
+        # Ranks 0, 3 and 4 are gc's, which take its devices in order: not those of the example.
+        "openmpi.txt": "".join(f"rank {rank}={host} slot=0-15\n" for rank, host in enumerate("gc gb ga gc gc ga".split())),
+    }
+    for name, text in files.items():
+        Path(name).write_text(text, encoding="utf-8")
+
+
+def simulated(*arguments):
+    return json.loads(run("hosts.yaml", *arguments, "--job", "seven.yaml", "--format", "json").stdout)
+
+
+def scored(*arguments):
+    done = run("hosts.yaml", "--job", "seven.yaml", "--score", *arguments, "--format", "json", program=PLAN)
+    return json.loads(done.stdout)
+
+
+def test_same_plan():
+    """All formats of one plan cost the same and take the same time; another order of the ranks does not."""
+    write_files()
+    times, costs = set(), set()
+    for arguments in (("own.json",), ("table.csv",), ("train.sh", "--ranks", "stages.txt"),
+                      ("mapping.sh", "--ranks", "pipelines.txt")):
+        times.add(simulated(*arguments)["iteration_time_s"]["mean"])
+        plan = scored(*arguments)
+        costs.add(plan["estimate"]["comm_cost"]["total_s"])
+        check([[stage["devices"] for stage in pipeline["stages"]] for pipeline in plan["pipelines"]]
+              == [[[device] for device in devices] for devices in PLACES], "another plan by", arguments)
+        check([stage["layers"] for stage in plan["pipelines"][1]["stages"]] == [list(it) for it in LAYERS], plan)
+    check(len(times) == 1 and len(costs) == 1, "formats of one plan differ:", times, costs)
+    check(simulated("train.sh", "--ranks", "pipelines.txt")["iteration_time_s"]["mean"] not in times, "order of ranks")
+    ranks = scored("train.sh", "--ranks", "openmpi.txt")["ranks"]["stage_major"]
+    check(ranks == ["gc:0", "gb", "ga:0", "gc:1", "gc:2", "ga:1"], "local ranks", ranks)
+
+
+def test_score_writes_a_plan():
+    """What --score writes of a table is a plan file that simulates as the table does."""
+    run("hosts.yaml", "--job", "seven.yaml", "--score", "table.csv", "-o", "written.json", program=PLAN)
+    check(json.loads(run("hosts.yaml", "written.json", "--format", "json").stdout)["iterations"]
+          == simulated("table.csv")["iterations"], "the plan that was written is another one")
+
+
+def test_notes():
+    note = "flags that say nothing of the plan are passed over: `--nnodes`"
+    check(note in simulated("train.sh", "--ranks", "stages.txt")["notes"], "dtfm-sim does not note passed-over flags")
+    check(note in scored("train.sh", "--ranks", "stages.txt")["warnings"], "--score does not")
+    check("openmpi.txt names hosts: their ranks take their GPUs in order" in
+          " ".join(simulated("train.sh", "--ranks", "openmpi.txt")["notes"]), "local ranks are not noted")
+    Path("idle.csv").write_text(table(PLACES[:1], LAYERS), encoding="utf-8")
+    check("3 of 6 devices are in no pipeline: ga:1, gb, gc:2" in simulated("idle.csv")["notes"], "idle devices")
+    whole = table(PLACES, ((0, 8), (8, 16), (16, 24)))
+    Path("whole.csv").write_text(whole, encoding="utf-8")
+    check("note: whole.csv says no job: it is read as a plan for the built-in gpt3-xl (--job FILE names another)\n"
+          in run("hosts.yaml", "whole.csv", "--iterations", 1, status=3).stdout, "the built-in job is not noted")
+    Path("tensor.csv").write_text("device,pipeline,stage,first_layer,last_layer\ngc:1,0,0,0,6\ngb:0,0,0,0,6\n",
+                                  encoding="utf-8")
+    check("tensor-parallel devices on different hosts: stage 0 of pipeline 0 on gc:1 and gb"
+          in simulated("tensor.csv")["notes"], "tensor parallelism over hosts is not noted")
+    Path("batch.csv").write_text("device,pipeline,stage,first_layer,last_layer,micro_batches\ngb,0,0,0,6,23\n",
+                                 encoding="utf-8")
+    check("the pipelines compute 23 micro-batches, job small has 24" in simulated("batch.csv")["notes"], "the batch")
+
+
+def test_memory():
+    """A device that is too small is named, whatever the format."""
+    Path("tiny.yaml").write_text(TOPOLOGY.replace("16 GB", "100 MB"), encoding="utf-8")
+    done = run("tiny.yaml", "table.csv", "--job", "seven.yaml", status=3)
+    check("does not fit: gc:1 needs " in done.stdout and " and has 100 MB" in done.stdout, done.stdout)
+
+
+def test_refused():
+    for program, arguments in ((None, ("hosts.yaml", "wrong.csv")), (PLAN, ("hosts.yaml", "--score", "wrong.csv"))):
+        Path("wrong.csv").write_text(table(PLACES, LAYERS).replace("gc:2", "gc:1").replace("gb,", "gx,"), encoding="utf-8")
+        expected = ("wrong.csv:5:1: topology three-hosts has no device `gx`; did you mean `gb`?\n"
+                    "wrong.csv:6:1: device gc:1 is used twice, first at wrong.csv:2:1\n")
+        done = run(*arguments, "--job", "seven.yaml", "-o", "never.json", status=2, **({"program": program} if program else {}))
+        check(done.stderr.split(": ", 1)[1] == expected and done.stdout == "", done.stderr)
+        check(not Path("never.json").exists(), "a plan that is wrong is written")
+    done = run("hosts.yaml", "table.csv", status=2)  # the built-in job has 24 layers
+    check(done.stderr.endswith("it is read as a plan for the built-in gpt3-xl (--job FILE names another)\n"), done.stderr)
+    refused("train.sh: has flags of Megatron: the devices of its ranks are needed too (--ranks FILE)", "hosts.yaml", "train.sh")
+    refused("stages.txt: ranks go with flags of Megatron, and table.csv is a CSV", "hosts.yaml", "table.csv", "--ranks",
+            "stages.txt")
+    refused("train.sh:2:16: --num-layers 7, but job small says layers 12\n"
+            "train.sh:2:51: the layout has 7 layers (t), the job has 12", "hosts.yaml", "train.sh", "--ranks", "stages.txt",
+            "--job", "twelve.yaml")
+    refused("stages.txt: cannot write: it is an input", "hosts.yaml", "train.sh", "--ranks", "stages.txt", "-o", "stages.txt")
+    refused("--ranks: is for plans, and --graph replays none", "--graph", "hosts.yaml", "--ranks", "stages.txt")
+    done = run("hosts.yaml", "--ranks", "stages.txt", program=PLAN, status=2)
+    check(done.stderr == "dtfm-plan: --ranks: is of the plan to --score, and there is none\n", done.stderr)
+    done = run("hosts.yaml", "--job", "seven.yaml", "--score", "idle.csv", program=PLAN, status=2)
+    check("idle.csv: /pipelines: comm-cost needs every device, and 3 of 6 are in no pipeline: ga:1, gb, gc:2" in done.stderr,
+          "a plan without a price:", done.stderr)
+
+
+def test_formats_in_help():
+    for program in ({}, {"program": PLAN}):
+        text = run("--help", **program).stdout
+        for words in ("device,pipeline,stage,first_layer,last_layer", "last_layer the last layer itself", "Ettt|tt|ttL",
+                      "--ranks", "rank 0=oregon/0"):
+            check(words in text, "--help lacks", words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

@@ -1,0 +1,24 @@
+// Any bytes as a table give a plan or an Error; a plan that is accepted, written as a plan file, is accepted
+// again.
+#include <cstdint>
+#include <string>
+
+#include "planner/io/csv_plan.hpp"
+#include "planner/io/text_file.hpp"
+#include "tests/support/fuzz_plans.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const dtfm::Topology topology = dtfm::four_devices();
+  static const dtfm::Job job = dtfm::four_layers();
+  const std::string file = "plan.csv";
+  try {
+    const std::string text = dtfm::checked_text({reinterpret_cast<const char*>(data), size}, file);
+    dtfm::Faults faults;
+    dtfm::DevicePlaces places(topology, faults);
+    const dtfm::Plan plan = dtfm::read_csv_plan(text, file, job, places, faults);
+    faults.throw_if_any();
+    dtfm::check_reads_back(topology, job, plan);
+  } catch (const dtfm::Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,24 @@
+// Any bytes as Megatron's flags and, below a line ====, their ranks give a plan or an Error; a plan that is
+// accepted, written as a plan file, is accepted again.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "planner/io/foreign_plan.hpp"
+#include "planner/io/text_file.hpp"
+#include "tests/support/fuzz_plans.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const dtfm::Topology topology = dtfm::four_devices();
+  static const dtfm::Job job = dtfm::four_layers();
+  const std::string line = "\n====\n";
+  try {
+    const std::string text = dtfm::checked_text({reinterpret_cast<const char*>(data), size}, "both");
+    const std::size_t end = std::min(text.find(line), text.size());
+    const std::string ranks = text.substr(std::min(end + line.size(), text.size()));
+    const auto source = dtfm::plan_source({"flags", text.substr(0, end)}, dtfm::NamedFile{"ranks", ranks});
+    dtfm::check_reads_back(topology, job, dtfm::read_any_plan(source, topology, job).plan);
+  } catch (const dtfm::Error&) {
+  }
+  return 0;
+}

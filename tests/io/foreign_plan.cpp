@@ -1,0 +1,200 @@
+#include "planner/io/foreign_plan.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/core/index.hpp"
+#include "planner/io/csv_plan.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Hosts ga with two GPUs, gb with one, gc with three: devices 0 … 5 are ga:0, ga:1, gb, gc:0, gc:1, gc:2.
+Topology three_hosts() {
+  Topology topology;
+  topology.name = "hosts";
+  topology.sites = {{"here"}};
+  const std::vector<std::pair<const char*, int>> devices = {{"ga:0", 0}, {"ga:1", 0}, {"gb", 1},
+                                                            {"gc:0", 2}, {"gc:1", 2}, {"gc:2", 2}};
+  for (const auto& [id, host] : devices) {
+    Device device;
+    device.id = id;
+    device.host = host;
+    topology.devices.push_back(device);
+  }
+  topology.links = MeasuredLinks{Eigen::MatrixXd::Constant(6, 6, 1e-3), Eigen::MatrixXd::Constant(6, 6, 1e9)};
+  return topology;
+}
+
+Job seven_layers() {
+  Job job;
+  job.name = "seven";
+  job.model = Transformer{7, 8, 2, 16, 100};
+  job.training.global_batch = 32;
+  job.training.micro_batch = 2;
+  job.parallelism.schedule = "1f1b";
+  return job;
+}
+
+PlanAndNotes read(const std::string& file, const std::string& text, const std::string& ranks = "",
+                  const Job& job = seven_layers()) {
+  const auto source =
+      plan_source({file, text}, ranks.empty() ? std::nullopt : std::optional(NamedFile{"ranks", ranks}));
+  return read_any_plan(source, three_hosts(), job);
+}
+
+std::string error_in(const std::string& file, const std::string& text, const std::string& ranks = "",
+                     const Job& job = seven_layers()) {
+  return error_of([&] { read(file, text, ranks, job); });
+}
+
+/// "gc:1[0,3) ga:0[3,5) …" by pipeline, with its micro-batches.
+std::string in_words(const Plan& plan) {
+  const Topology topology = three_hosts();
+  std::string text;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    text += std::to_string(pipeline.micro_batches) + ":";
+    for (const Stage& stage : pipeline.stages) {
+      std::string devices;
+      for (const int device : stage.devices) devices += " " + topology.devices[at(device)].id;
+      text += devices + "[" + std::to_string(stage.layers.first) + "," + std::to_string(stage.layers.second) +
+              ")";
+    }
+    text += "; ";
+  }
+  return text;
+}
+
+// Two pipelines of three stages on permuted devices, seven layers split 3/2/2; 32 sequences in micro-batches
+// of 2 are 16 micro-batches, 8 for each pipeline.
+const std::string worked_example = "8: gc:1[0,3) ga:0[3,5) gc:0[5,7); 8: gb[0,3) gc:2[3,5) ga:1[5,7); ";
+
+const std::string flags =
+    "torchrun --nnodes 6 pretrain_gpt.py --tensor-model-parallel-size 1 --pipeline-model-parallel-size 3 \\\n"
+    "  --context-parallel-size 1 --num-layers 7 --pipeline-model-parallel-layout \"Ettt|tt|ttL\" \\\n"
+    "  --micro-batch-size 2 --global-batch-size 32\n";
+// Global ranks 0 … 5 in the two orders (rank = dp + D·pp, and pp + P·dp).
+const std::string stage_major_ranks = "gc:1\ngb\nga:0\ngc:2\ngc:0\nga:1\n";
+const std::string pipeline_major_ranks = "gc:1\nga:0\ngc:0\ngb\ngc:2\nga:1\n";
+
+const std::string header = "device,pipeline,stage,first_layer,last_layer\n";
+const std::string table = header +
+                          "gc:1,0,0,0,2\nga:0,0,1,3,4\ngc:0,0,2,5,6\n"
+                          "gb,1,0,0,2\ngc:2,1,1,3,4\nga:1,1,2,5,6\n";
+
+}  // namespace
+
+TEST_CASE("both rank orders of Megatron, the table and the plan file give the same plan") {
+  CHECK(in_words(read("train.sh", flags, stage_major_ranks).plan) == worked_example);
+  CHECK(in_words(read("train.sh", flags + "--use-tp-pp-dp-mapping\n", pipeline_major_ranks).plan) ==
+        worked_example);
+  CHECK(in_words(read("plan.csv", table).plan) == worked_example);
+  const std::string json = R"({"pipelines": [
+    {"stages": [{"layers": [0, 3], "devices": ["gc:1"]}, {"layers": [3, 5], "devices": ["ga:0"]},
+                {"layers": [5, 7], "devices": ["gc:0"]}]},
+    {"stages": [{"layers": [0, 3], "devices": ["gb"]}, {"layers": [3, 5], "devices": ["gc:2"]},
+                {"layers": [5, 7], "devices": ["ga:1"]}]}]})";
+  CHECK(in_words(read("plan.json", json).plan) == worked_example);
+  // The other order makes another plan of the same ranks: pipelines 0 are ranks 0, 2, 4 or 0, 1, 2.
+  CHECK(in_words(read("train.sh", flags, pipeline_major_ranks).plan) ==
+        "8: gc:1[0,3) gc:0[3,5) gc:2[5,7); 8: ga:0[0,3) gb[3,5) ga:1[5,7); ");
+}
+
+TEST_CASE("a format is told by what is in the file, not by its name") {
+  CHECK(in_words(read("plan.json", table).plan) == worked_example);
+  CHECK(in_words(read("plan.csv", flags, stage_major_ranks).plan) == worked_example);
+  CHECK(plan_source({"plan.txt", " \n{}"}, {}).format == PlanFormat::json);
+  CHECK(plan_source({"plan.json", "nothing"}, {}).format ==
+        PlanFormat::json);  // whose reader says what is wrong
+  CHECK(error_in("net.yaml", "version: 1\n").starts_with("net.yaml: is no plan: expected JSON"));
+  CHECK(error_in("train.sh", flags) ==
+        "train.sh: has flags of Megatron: the devices of its ranks are needed too (--ranks FILE)");
+  CHECK(error_in("plan.csv", table, "ga:0\n") ==
+        "ranks: ranks go with flags of Megatron, and plan.csv is a CSV");
+  CHECK(error_in("big.sh", "--num-layers 7" + std::string(1 << 20, ' ')) ==
+        "big.sh: is larger than 1048576 bytes");
+}
+
+TEST_CASE("a table has its columns in any order, tensor-parallel stages and micro-batches") {
+  const Plan plan =
+      read("plan.csv",
+           "# of one pipeline that is deeper\n"
+           "micro_batches, stage, pipeline, device, last_layer, first_layer\n"
+           "12,0,0,gc:1,6,0\n12,0,0,gc:0,6,0\n4,0,1,ga:1,3,0\n4,0,1,ga:0,3,0\n\n4,1,1,gb:0,6,4\n")
+          .plan;
+  CHECK(in_words(plan) == "12: gc:1 gc:0[0,7); 4: ga:1 ga:0[0,4) gb[4,7); ");
+  CHECK(plan.tensor == 2);
+  CHECK(plan.schedule == "1f1b");
+  // 16 micro-batches of three pipelines are 5, 5 and 6; a stage without layers ends before it begins.
+  CHECK(in_words(read("plan.csv", header + "ga:0,0,0,0,6\nga:1,1,0,0,6\ngb,2,0,0,6\ngc:0,2,1,7,6\n").plan) ==
+        "5: ga:0[0,7); 5: ga:1[0,7); 6: gb[0,7) gc:0[7,7); ");
+}
+
+TEST_CASE("all that is wrong with a table is told at once") {
+  CHECK(error_in("plan.csv",
+                 "device,pipeline,stage,first_layer,last_layer,micro_batches\n"
+                 "gd:1,0,0,0,2,8\nga:0,0,1,4,4,8\ngc:0,0,2,5,7,7\n"
+                 "gb,2,0,0,3,8\nga:0,2,1,3,4,8\nga:1,2,3,5,5,8\n") ==
+        "plan.csv:2:1: topology hosts has no device `gd:1`; did you mean `ga:1`?\n"
+        "plan.csv:4:14: 7 micro-batches, but pipeline 0 has 8 at plan.csv:2:6\n"
+        "plan.csv:6:1: device ga:0 is used twice, first at plan.csv:3:1\n"
+        "plan.csv:3:10: layer 3 in no stage of pipeline 0\n"
+        "plan.csv:4:12: job seven has no layer 7: it has 7, from 0 to 6\n"
+        "plan.csv:5:4: pipeline 2, but there is no pipeline 1: they are numbered from 0 on\n"
+        "plan.csv:6:10: layer 3 in an earlier stage of pipeline 2 already (last_layer is the last layer of a "
+        "stage, "
+        "not the one after it)\n"
+        "plan.csv:7:8: stage 3, but pipeline 2 has no stage 2: they are numbered from 0 on\n"
+        "plan.csv:7:12: layer 6 of job seven in no stage of pipeline 2");
+  // What a line that cannot be read leaves out is not held against the others.
+  CHECK(error_in("plan.csv", header + "ga:0,0,0,0,2\ngb,0,one,3,4\ngc:0,0,2\n,0,3,5,6\n") ==
+        "plan.csv:3:6: stage: expected a whole number from 0 to 1000000000; found `one`\n"
+        "plan.csv:4:1: expected 5 cells, as the header has; found 3\n"
+        "plan.csv:5:1: topology hosts has no device ``; known: `ga:0`, `ga:1`, `gb`, `gc:0`, `gc:1`, `gc:2`");
+  CHECK(error_in("plan.csv", header + "ga:0,0,0,0,6\nga:1,0,0,0,5\n") ==
+        "plan.csv:3:10: 0 to 5, but stage 0 of pipeline 0 has 0 to 6 at plan.csv:2:8");
+  CHECK(error_in("plan.csv", header + "ga:0,0,0,0,6\nga:1,0,1,7,2\n")
+            .starts_with("plan.csv:3:10: 7 to 2 ends before it begins"));
+  CHECK(error_in("plan.csv", header) == "plan.csv: there is no line below the header");
+}
+
+TEST_CASE("a header is held against the columns that there are") {
+  CHECK(error_in("plan.csv", "devise,pipeline,stage,first_layer,last_layer\n") ==
+        "plan.csv:1:1: unknown column `devise`; did you mean `device`?");
+  CHECK(error_in("plan.csv", "device,pipeline,stage,first_layer\n") ==
+        "plan.csv:1:1: column `last_layer` is missing; expected "
+        "`device,pipeline,stage,first_layer,last_layer[,micro_batches]`");
+  CHECK(error_in("plan.csv", "device,device\n") == "plan.csv:1:8: there are two columns `device`");
+  CHECK_FALSE(is_csv_plan("a,b,c\n"));
+}
+
+TEST_CASE("after twenty faults the others are counted") {
+  std::string text = header;
+  for (int i = 0; i < 30; ++i) text += "x,0,0,0,6\n";
+  const std::string error = error_in("plan.csv", text);
+  CHECK(error.ends_with("\n… and 10 more faults"));
+  CHECK(std::count(error.begin(), error.end(), '\n') == 20);
+}
+
+TEST_CASE("what is odd and no mistake is noted") {
+  using Notes = std::vector<std::string>;
+  CHECK(read("plan.csv", table).notes.empty());
+  CHECK(read("plan.csv", header + "gc:1,0,0,0,6\ngb,0,0,0,6\n").notes ==
+        Notes{"4 of 6 devices are in no pipeline: ga:0, ga:1, gc:0, gc:2",
+              "tensor-parallel devices on different hosts: stage 0 of pipeline 0 on gc:1 and gb"});
+  Job gpipe = seven_layers();
+  gpipe.parallelism.schedule = "gpipe";
+  CHECK(read("train.sh", flags + "--pipeline-model-paralel-size 4 --lr 1", stage_major_ranks, gpipe).notes ==
+        Notes{"flags that say nothing of the plan are passed over: `--nnodes`, "
+              "`--pipeline-model-paralel-size` (did "
+              "you mean `--pipeline-model-parallel-size`?), `--lr`",
+              "Megatron runs schedule 1f1b; the job says gpipe, which is what is taken"});
+  const auto csv = plan_source({"plan.csv", table}, {});
+  CHECK(
+      read_any_plan(csv, three_hosts(), seven_layers(), false).notes ==
+      Notes{"plan.csv says no job: it is read as a plan for the built-in seven (--job FILE names another)"});
+}

@@ -1,0 +1,273 @@
+#include "planner/io/megatron_plan.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/core/index.hpp"
+#include "planner/io/megatron_layout.hpp"
+#include "planner/io/rank_file.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Hosts a … with as many devices each, at least two: a:0, a:1, …
+Topology hosts(int count, int gpus) {
+  Topology topology;
+  topology.name = "hosts";
+  topology.sites = {{"here"}};
+  for (int host = 0; host < count; ++host)
+    for (int gpu = 0; gpu < gpus; ++gpu) {
+      Device device;
+      device.id = static_cast<char>('a' + host);
+      device.id += ':' + std::to_string(gpu);
+      device.host = host;
+      topology.devices.push_back(device);
+    }
+  return topology;
+}
+
+Job job_of(int layers) {
+  Job job;
+  job.name = "small";
+  job.model = Transformer{layers, 8, 2, 16, 100};
+  job.training.global_batch = 24;
+  job.parallelism.schedule = "1f1b";
+  return job;
+}
+
+/// The plan of flags and ranks on four hosts with two devices each.
+Plan plan_of(const std::string& flags, const std::string& ranks, const Job& job) {
+  Faults faults;
+  const Topology topology = hosts(4, 2);
+  DevicePlaces places(topology, faults);
+  std::vector<std::string> notes;
+  Plan plan = read_megatron_plan({"flags", flags}, {"ranks", ranks}, job, places, faults, notes);
+  faults.throw_if_any();
+  return plan;
+}
+
+const std::string eight = "a slots=2\nb slots=2\nc slots=2\nd slots=2\n";
+
+std::string error_in(const std::string& flags, const std::string& ranks = eight, const Job& job = job_of(8)) {
+  return error_of([&] { plan_of(flags, ranks, job); });
+}
+
+/// Layers of the stages of the first pipeline.
+std::vector<int> split(const std::string& flags, int layers) {
+  std::vector<int> counts;
+  const Plan plan = plan_of(flags, eight, job_of(layers));
+  for (const Stage& stage : plan.pipelines.front().stages)
+    counts.push_back(stage.layers.second - stage.layers.first);
+  return counts;
+}
+
+std::vector<std::optional<int>> ranks_in(const std::string& text) {
+  Faults faults;
+  const Topology topology = hosts(4, 2);
+  DevicePlaces places(topology, faults);
+  auto ranks = read_ranks(text, "ranks", places, faults);
+  faults.throw_if_any();
+  return ranks;
+}
+
+std::string error_in_ranks(const std::string& text) {
+  return error_of([&] { ranks_in(text); });
+}
+
+std::optional<std::vector<int>> layout(const std::string& text) {
+  Faults faults;
+  auto layers = layout_layers(text, "flags:1:1", faults);
+  faults.throw_if_any();
+  return layers;
+}
+
+std::string error_in_layout(const std::string& text) {
+  return error_of([&] { layout(text); });
+}
+
+using Counts = std::vector<int>;
+using Ranks = std::vector<std::optional<int>>;
+
+}  // namespace
+
+TEST_CASE("ranks go by tensor, then data, then pipeline, or by tensor, pipeline, data") {
+  const auto devices = [&](const Plan& plan, int replica, int stage) {
+    return plan.pipelines[at(replica)].stages[at(stage)].devices;
+  };
+  Job job = job_of(8);
+  job.parallelism.tensor = 2;
+  const std::string sizes = "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 ";
+  // T = P = D = 2, rank = t + 2 (d + 2 p): stage 1 of pipeline 0 is ranks 4 and 5.
+  const Plan stages_first = plan_of(sizes, eight, job);
+  CHECK(stages_first.tensor == 2);
+  CHECK(devices(stages_first, 0, 0) == Counts{0, 1});
+  CHECK(devices(stages_first, 0, 1) == Counts{4, 5});
+  CHECK(devices(stages_first, 1, 0) == Counts{2, 3});
+  // rank = t + 2 (p + 2 d): it is ranks 2 and 3.
+  const Plan pipelines_first = plan_of(sizes + "--use-tp-pp-dp-mapping", eight, job);
+  CHECK(devices(pipelines_first, 0, 1) == Counts{2, 3});
+  CHECK(devices(pipelines_first, 1, 0) == Counts{4, 5});
+  CHECK(pipelines_first.pipelines[1].micro_batches == 12);  // half of 24
+}
+
+TEST_CASE("layers are split as the flags say") {
+  const std::string four = "--pipeline-model-parallel-size 4 ";
+  CHECK(split(four, 8) == Counts{2, 2, 2, 2});
+  CHECK(split(four + "--decoder-first-pipeline-num-layers 1 --decoder-last-pipeline-num-layers=3", 8) ==
+        Counts{1, 2, 2, 3});
+  CHECK(split(four + "--decoder-first-pipeline-num-layers 5", 8) == Counts{5, 1, 1, 1});
+  // 10 layers, embedding and loss make 12, three a stage.
+  CHECK(split(four + "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", 10) ==
+        Counts{2, 3, 3, 2});
+  CHECK(split(four + "--pipeline-model-parallel-layout Et\\|t*2\\|(t*2,)*2'|L'", 7) == Counts{1, 2, 4, 0});
+  CHECK(split("--num-layers 8 # one stage\n", 8) == Counts{8});
+}
+
+TEST_CASE("flags are found where launch scripts keep them") {
+  // In a list, in variables over one line and over several, with backslashes at the ends of lines.
+  const std::vector<std::string> scripts = {
+      "ARGS=(\n  --pipeline-model-parallel-size 2\n  --pipeline-model-parallel-layout 'Et*3|t*5L'\n)\n",
+      "ARGS=\"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|t*5L\"\n",
+      "ARGS=\"\n --pipeline-model-parallel-size 2 \\\n --pipeline-model-parallel-layout Et*3|t*5L\n\"\n",
+      "run --pipeline-model-parallel-size \\\r\n 2 --pipeline-model-parallel-layout=\"Et*3\"'|'t*5L | tee 'a "
+      "log'",
+  };
+  for (const std::string& script : scripts) CHECK(split(script, 8) == Counts{3, 5});
+  CHECK(error_in("# --num-layers 9\n--num-layers $LAYERS") ==
+        "flags:2:14: --num-layers: expected a whole number from 1 to 1000000000; found `$LAYERS` (variables "
+        "are not "
+        "expanded)");
+}
+
+TEST_CASE("virtual stages are the chunks of an interleaved schedule") {
+  Job job = job_of(10);
+  job.parallelism.schedule = "interleaved";
+  job.parallelism.chunks = 2;
+  const auto ends = [&](const std::string& flags) {
+    Counts layers;
+    const Plan plan = plan_of("--pipeline-model-parallel-size 2 " + flags, eight, job);
+    for (const Stage& stage : plan.pipelines.front().stages) layers.push_back(stage.layers.second);
+    return layers;
+  };
+  // Rank 0 has the layout's stages 0 and 2, rank 1 stages 1 and 3: 2 + 2 and 3 + 3 layers.
+  CHECK(ends("--pipeline-model-parallel-layout \"Ett|ttt|tt|tttL\"") == Counts{4, 10});
+  job.model = Transformer{8, 8, 2, 16, 100};
+  CHECK(ends("--num-virtual-stages-per-pipeline-rank 2") == Counts{4, 8});
+  CHECK(ends("--num-layers-per-virtual-pipeline-stage 2") == Counts{4, 8});
+  CHECK(error_of([&] { ends("--num-layers-per-virtual-pipeline-stage 3"); }) ==
+        "flags:1:74: --num-layers-per-virtual-pipeline-stage 3: the 4 layers of a pipeline rank cannot be "
+        "cut so\n"
+        "flags: virtual stages of a device: 1, but job small has schedule interleaved with 2");
+  CHECK(error_of([&] { ends("--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\""); }) ==
+        "flags:1:67: virtual stages of pipeline rank 0 differ: stage 0 of the layout has 1 layers; plans cut "
+        "the 4 of "
+        "a device evenly, which makes that 2");
+  CHECK(error_in("--num-virtual-stages-per-pipeline-rank 2") ==
+        "flags: virtual stages of a device: 2, but job small has schedule 1f1b with 1");
+}
+
+TEST_CASE("flags that are wrong, that contradict the job or each other are told, all of them") {
+  CHECK(error_in("--num-layers 9 --hidden-size=16 --num-attention-heads 4 --seq-length 32\n"
+                 "--micro-batch-size 2 --global-batch-size 48 --tensor-model-parallel-size 2") ==
+        "flags:1:14: --num-layers 9, but job small says layers 8\n"
+        "flags:1:70: --seq-length 32, but job small says sequence 16\n"
+        "flags:2:20: --micro-batch-size 2, but job small says micro_batch 1\n"
+        "flags:2:42: --global-batch-size 48, but job small says global_batch 24\n"
+        "flags:2:74: --tensor-model-parallel-size 2, but job small says tensor 1\n"
+        "flags:1:16: --hidden-size 16, but job small says hidden 8\n"
+        "flags:1:55: --num-attention-heads 4, but job small says heads 2");
+  CHECK(
+      error_in("--pipeline-model-parallel-size 0 --num-layers --num-layers 8 --num-layers 8") ==
+      "flags:1:32: --pipeline-model-parallel-size: expected a whole number from 1 to 1000000000; found `0`\n"
+      "flags:1:34: --num-layers needs a value\n"
+      "flags:1:75: --num-layers is there twice, first at flags:1:60");
+  CHECK(error_in("--pipeline-model-parallel-size 3") ==
+        "flags:1:32: the number of ranks in ranks is 8, no multiple of tensor size 1 × pipeline size 3\n"
+        "flags: 8 layers cannot be split evenly over 3 pipeline stages; give a layout "
+        "(--pipeline-model-parallel-layout)");
+  CHECK(
+      error_in("--context-parallel-size 2").starts_with("flags:1:25: --context-parallel-size 2: plans know"));
+  CHECK(error_in("--pipeline-model-parallel-size 1", "a\nb\nc\nd\na\n") ==
+        "flags: global batch 24 is no multiple of micro-batch 1 × 5 pipelines");
+  CHECK(error_in("--pipeline-model-parallel-layout E(t*8)L --decoder-last-pipeline-num-layers 3") ==
+        "flags:1:77: --pipeline-model-parallel-layout goes without --decoder-last-pipeline-num-layers");
+  CHECK(error_in("--pipeline-model-parallel-layout 'Ettt|ttttL'") ==
+        "flags:1:34: the layout has 7 layers (t), the job has 8\n"
+        "flags: virtual stages of a device: 2, but job small has schedule 1f1b with 1");
+  CHECK(error_in("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ettt|tt|tttL'") ==
+        "flags:1:67: the layout has 3 stages, which is no multiple of --pipeline-model-parallel-size 2");
+
+  Job chain = job_of(1);
+  chain.model = LayerChain{16, std::vector<Layer>(8)};
+  CHECK(error_in("--hidden-size 8", eight, chain) ==
+        "flags:1:15: --hidden-size, but the model of job small is no transformer");
+}
+
+TEST_CASE("first and last stages have no more layers than there are") {
+  const std::string two = "--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers ";
+  CHECK(error_in(two + "9").find("flags:1:70: more than the 8 layers and 2 stages that there are") == 0);
+  CHECK(error_in(two + "5 --decoder-last-pipeline-num-layers 2") ==
+        "flags:1:70: 1 layers cannot be split evenly over 0 stages between; give a layout "
+        "(--pipeline-model-parallel-layout)");
+  CHECK(error_in("--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 4")
+            .find("flags:1:37: more") == 0);
+}
+
+TEST_CASE("a layout is read as Megatron reads it") {
+  CHECK(layout("Ettt|tt|ttL") == Counts{3, 2, 2});
+  CHECK(layout("Et*3|(tt|)*4,L") == Counts{3, 2, 2, 2, 2, 0});
+  CHECK(layout("E|((t|)*2t|)*2L") == Counts{0, 1, 1, 1, 1, 1, 1, 0});
+  CHECK(layout("EL") == Counts{0});
+  CHECK(error_in_layout("") == "flags:1:1: expected one E, the embedding, at the begin of the layout");
+  CHECK(error_in_layout("tE|tL") == "flags:1:1: expected one E, the embedding, at the begin of the layout");
+  CHECK(error_in_layout("EEtL") == "flags:1:1: expected one E, the embedding, at the begin of the layout");
+  CHECK(error_in_layout("Et|Lt") == "flags:1:1: expected one L, the loss, at the end of the layout");
+  CHECK(error_in_layout("Et|mL") ==
+        "flags:1:1: the layout has `m`: multi-token prediction is not something that plans know");
+  CHECK(error_in_layout("Et x").find("flags:1:1: the layout has ` ` as character 3: expected E, t, L, |") ==
+        0);
+  CHECK(error_in_layout("Et)L") == "flags:1:1: the layout has `)` as character 3: no group is open here");
+  CHECK(error_in_layout("E(tL") == "flags:1:1: the layout lacks a `)`");
+  CHECK(error_in_layout("E()*9L") ==
+        "flags:1:1: the layout has `)` as character 3: the group before it is empty");
+  CHECK(error_in_layout("Et*0L") ==
+        "flags:1:1: the layout has `*` as character 3: expected a number from 1 to a million behind it");
+  CHECK(error_in_layout("E((t*999)*999)*999L") ==
+        "flags:1:1: the layout has more than 1000000 layers and stages");
+  CHECK(error_in_layout(std::string(100000, '(')) ==
+        "flags:1:1: the layout has more than 32 parentheses in each other");
+}
+
+TEST_CASE("ranks come as Open MPI, Slurm and hostfiles write them") {
+  CHECK(ranks_in("b:1\n\n# the next one is\na:0\n") == Ranks{3, 0});
+  CHECK(ranks_in("rank 1=a:1 slot=0-15\nrank 0=b:0 slot=0:*\n") == Ranks{2, 1});
+  CHECK(ranks_in("b slots=2\na slots=1\n") == Ranks{2, 3, 0});
+  // A host's ranks take its devices in order, whatever the order of the lines.
+  CHECK(ranks_in("c\na\nc\n") == Ranks{4, 0, 5});
+  CHECK(ranks_in("rank 2=c slot=0\nrank 0=c slot=1\nrank 1=a slot=0\n") == Ranks{4, 0, 5});
+}
+
+TEST_CASE("what is wrong with ranks is told, all of it") {
+  CHECK(error_in_ranks("a:0\ne:0\na:0\nb slots=3\n") ==
+        "ranks:2:1: topology hosts has no device or host `e:0`; did you mean `a:0`?\n"
+        "ranks:3:1: device a:0 is used twice, first at ranks:1:1\n"
+        "ranks:4:1: host b has 2 devices, and all of them have ranks already");
+  CHECK(error_in_ranks("rank 1=a\nrank 3=b slot=0 x\nrank 3=c\n") ==
+        "ranks:2:17: expected `slot=CORES`; found `x`\n"
+        "ranks:3:6: rank 3 is there twice, first at ranks:2:6\n"
+        "ranks:1:6: rank 1, but there is no rank 0: all are needed, from 0 on\n"
+        "ranks:2:6: rank 3, but there is no rank 2: all are needed, from 0 on");
+  CHECK(error_in_ranks("rank 0=a\nb\nrank =c\nrank 5\n") ==
+        "ranks:2:1: expected `rank N=DEVICE`, N from 0 to 8191; found `b`\n"
+        "ranks:3:1: expected `rank N=DEVICE`, N from 0 to 8191; found `rank =c`\n"
+        "ranks:4:1: expected `rank N=DEVICE`, N from 0 to 8191; found `rank 5`");
+  CHECK(error_in_ranks("a slots=0\n") ==
+        "ranks:1:3: expected `slots=N`, N from 1 to 8192, or the end of the line; found `slots=0`");
+  CHECK(error_in_ranks("a slots=8000\nb slots=8000\n").find("ranks:2:1: more than 8192 ranks") !=
+        std::string::npos);
+  CHECK(error_in_ranks("# nothing\n") == "ranks: there is no rank");
+}

@@ -1,0 +1,50 @@
+// What the fuzz targets of plan readers share: a small topology and job, and what must hold of a plan they
+// accept.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include <Eigen/Core>
+
+#include "planner/core/error.hpp"
+#include "planner/io/plan_json.hpp"
+#include "planner/io/plan_reader.hpp"
+
+namespace dtfm {
+
+/// Devices a … d.
+inline Topology four_devices() {
+  Topology topology;
+  topology.name = "four";
+  topology.sites.resize(1);
+  topology.sites[0].name = "site";
+  topology.devices.resize(4);
+  for (int i = 0; i < 4; ++i) {
+    topology.devices[static_cast<std::size_t>(i)].id = std::string(1, static_cast<char>('a' + i));
+    topology.devices[static_cast<std::size_t>(i)].host = i;
+  }
+  topology.links = MeasuredLinks{Eigen::MatrixXd::Constant(4, 4, 1e-3), Eigen::MatrixXd::Constant(4, 4, 1e9)};
+  return topology;
+}
+
+inline Job four_layers() {
+  Job job;
+  job.name = "small";
+  job.model = Transformer{4, 8, 2, 16, 100};
+  job.training.global_batch = 8;
+  return job;
+}
+
+/// Aborts unless `plan`, written as a plan file, is read back as the same plan.
+inline void check_reads_back(const Topology& topology, const Job& job, const Plan& plan) {
+  const std::string written = plan_json(topology, job, plan, {});
+  try {
+    const Plan again = parse_plan(written, "written.json", topology, job);
+    if (plan_json(topology, job, again, {}) != written) std::abort();
+  } catch (const Error&) {
+    std::abort();
+  }
+}
+
+}  // namespace dtfm
