@@ -3,7 +3,8 @@
 # shellcheck disable=SC2016 # messages have words in back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
-small=(net.yaml --job job.yaml)
+by_cost=(--objective comm-cost)
+small=(net.yaml --job job.yaml "${by_cost[@]}")
 
 run "${small[@]}" --evaluations 40 -o plan.json
 expect_status 0 plan
@@ -64,13 +65,13 @@ printf '{"pipelines":\n [}' >changed.json
 expect_refused "changed.json:2:3: syntax error while parsing value - unexpected '}'; expected '[', '{', or a literal" \
   "${small[@]}" --score changed.json
 sed 's/ohio/iowa/g' net.yaml >other.yaml
-run other.yaml --job job.yaml --score plan.json
+run other.yaml --job job.yaml "${by_cost[@]}" --score plan.json
 expect_status 2 'another topology'
 expect_in "$err" 'plan.json: /topology/fingerprint: the plan is for topology `three-sites` with fingerprint '
 
 # The batch of another job is no reason to refuse.
 sed 's/global_batch: 24/global_batch: 48/' job.yaml >batch.yaml
-run net.yaml --job batch.yaml --score plan.json
+run net.yaml --job batch.yaml "${by_cost[@]}" --score plan.json
 expect_status 0 'another batch'
 expect_in "$out" 'warning: the pipelines compute 24 micro-batches, job small has 48'
 finish
