@@ -16,6 +16,8 @@
 namespace dtfm {
 namespace {
 
+constexpr const char* never = "never";  // no iteration was completed
+
 class Writer {
  public:
   explicit Writer(const IterationSummary& summary) : s_(summary), topology_(summary.problem.topology) {}
@@ -92,7 +94,8 @@ class Writer {
       if (it.tensor > 1) shape += fmt::format(" × {} tensor", it.tensor);
       rows.push_back(
           {fmt::format("{}", i), shape, fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
-      for (const auto& run : it.simulated) rows.back().push_back(short_seconds(run.mean_s));
+      for (const auto& run : it.simulated)
+        rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : never);
     }
     return table(rows);
   }
@@ -105,8 +108,8 @@ class Writer {
 
  private:
   static std::string row(const std::string& name, double seconds, const std::string& note) {
-    return fmt::format("  {:<24}{:>12} s{}{}\n", name, fmt::format("{:.4f}", seconds),
-                       note.empty() ? "" : "  ", note);
+    const std::string value = std::isfinite(seconds) ? fmt::format("{:.4f} s", seconds) : never;
+    return fmt::format("  {:<24}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);
   }
 
   std::string decisions() const {
@@ -116,7 +119,9 @@ class Writer {
     if (s_.plan.tensor > 1) text += fmt::format(", {} tensor-parallel devices a stage", s_.plan.tensor);
     if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
     if (job.parallelism.flush)
-      text += fmt::format(", drained every {} micro-batches", *job.parallelism.flush);
+      text += *job.parallelism.flush == 1
+                  ? ", drained after every micro-batch"
+                  : fmt::format(", drained every {} micro-batches", *job.parallelism.flush);
     if (job.compression.activations != 1)
       text += fmt::format(", activations × {:g}", job.compression.activations);
     if (job.compression.gradients != 1) text += fmt::format(", gradients × {:g}", job.compression.gradients);
@@ -152,7 +157,7 @@ class Writer {
       const double share = it.needed_bytes / it.capacity_bytes;
       if (share <= most) continue;
       most = share;
-      text = fmt::format("{:.1f} of {:.0f} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
+      text = fmt::format("{:.1f} of {:.3g} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
     }
     return text;
   }

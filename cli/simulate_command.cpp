@@ -56,6 +56,7 @@ Input read_input(const SimulateOptions& options) {
       read_any_plan(source, input.problem.topology, input.problem.job, options.job.has_value());
   input.plan = plan;
   input.notes = notes;
+  for (const std::string& note : open_notes(input.problem.job)) input.notes.push_back(note);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
   return input;
 }
