@@ -1,0 +1,217 @@
+#include "planner/cost/layer_split.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/cost/split_stations.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+/// The best of what the first stages can be, up to where `stage` (of the place it is kept at) begins.
+struct Label {
+  StationTime time;
+  int from = 0, parent = -1;  // where the stage before begins, and which of the labels there
+};
+
+/// Dynamic programming over (stages so far, layers so far).
+///
+/// The time of a split is a function of the labels (sum, forward, backward) that does not fall with any of
+/// the three, and each of them comes from the one before by adding or by taking a maximum: it does not fall
+/// with any of those of the stages before. So (Bellman) what the first stages are may be replaced by anything
+/// with a label no greater in any component and as many layers, and only labels that no other dominates are
+/// kept. Of all paths through the same place one with a least time survives. Labels that cannot lead to less
+/// than a known split, by the least sum and the least maxima of what is left, are dropped too; these bounds
+/// are found from the end by the same recursion, each by itself.
+class SplitSearch {
+ public:
+  SplitSearch(const IterationModel& model, const std::vector<StageChain>& pipelines)
+      : stations_(model, pipelines), stages_(stations_.stages()), layers_(stations_.layers()) {}
+
+  LayerSplit best() {
+    try_even_split();
+    find_rests();
+    if (!(rest(0, 0).sum < never)) return known_ ? *known_ : least_full();
+    find_labels(1);
+    find_labels(std::numeric_limits<std::size_t>::max());
+    DTFM_ASSERT(known_);
+    return *known_;
+  }
+
+ private:
+  using Labels = std::vector<Label>;
+  std::size_t place(int stage, int layer) const { return at(stage) * at(layers_ + 1) + at(layer); }
+  StationTime& rest(int stage, int layer) { return rests_[place(stage, layer)]; }
+  double upper() const { return known_ ? known_->time_s : never; }
+
+  /// Layers with which stage `stage`, which begins at `begin`, may end: [first, last].
+  std::pair<int, int> ends(int stage, int begin) const {
+    const int least = stations_.least_layers();
+    const int after = stages_ - 1 - stage;
+    return {after == 0 ? layers_ : begin + least, layers_ - after * least};
+  }
+  bool can_begin(int stage, int begin) const {
+    const int least = stations_.least_layers();
+    return begin >= stage * least && (stage > 0 || begin == 0) &&
+           begin + (stages_ - stage) * least <= layers_;
+  }
+
+  void try_even_split() {
+    LayerSplit even;
+    StationTime time;
+    for (int stage = 0; stage < stages_; ++stage) {
+      const auto layers = even_split(layers_, stages_, stage);
+      even.layers.push_back(layers);
+      if (stations_.fullness(stage, layers) > 1) return;
+      stations_.pass(time, stage, layers);
+    }
+    even.time_s = time.total();
+    known_ = even;
+  }
+
+  /// What is left from every place on takes no less: each of the three by itself.
+  void find_rests() {
+    rests_.assign(at(stages_ + 1) * at(layers_ + 1), {never, never, never});
+    rest(stages_, layers_) = {};
+    for (int begin = layers_ - 1; begin >= 0; --begin)
+      for (int stage = 0; stage < stages_; ++stage) {
+        if (!can_begin(stage, begin)) continue;
+        StationTime& least = rest(stage, begin);
+        const auto [first, last] = ends(stage, begin);
+        for (int end = first; end <= last; ++end) {
+          const StationTime own = stations_.stage(stage, {begin, end});
+          if (own.total() - stations_.recode_slack() > upper()) break;
+          const StationTime& after = rest(stage + 1, end);
+          if (!(after.sum < never) || stations_.fullness(stage, {begin, end}) > 1) continue;
+          const StationTime hop = stations_.hop(stage, end);
+          least.sum = std::min(least.sum, own.sum + hop.sum + after.sum);
+          least.forward = std::min(least.forward, std::max({own.forward, hop.forward, after.forward}));
+          least.backward = std::min(least.backward, std::max({own.backward, hop.backward, after.backward}));
+        }
+      }
+  }
+
+  /// No split that goes on from `time` at this place takes less.
+  double bound(const StationTime& time, int stage, int layer) {
+    const StationTime& after = rest(stage, layer);
+    const double sum = time.sum + after.sum;
+    return sum + std::max({time.forward, after.forward, stations_.mean_of_all(sum)}) +
+           std::max(time.backward, after.backward);
+  }
+
+  /// At most `width` labels a place: all of them, or the most promising.
+  void find_labels(std::size_t width) {
+    labels_.assign(at(stages_ + 1) * at(layers_ + 1), {});
+    labels_[0].push_back({});
+    for (int begin = 0; begin < layers_; ++begin)
+      for (int stage = 0; stage < stages_; ++stage)
+        if (can_begin(stage, begin) && !labels_[place(stage, begin)].empty()) go_on(stage, begin, width);
+    const Labels& ends = labels_[place(stages_, layers_)];
+    for (const Label& label : ends)
+      if (label.time.total() < upper()) adopt(label);
+  }
+
+  void go_on(int stage, int begin, std::size_t width) {
+    const Labels& here = labels_[place(stage, begin)];
+    const auto [first, last] = ends(stage, begin);
+    for (int end = first; end <= last; ++end) {
+      if (!(rest(stage + 1, end).sum < never)) continue;
+      const StationTime own = stations_.stage(stage, {begin, end});
+      if (own.total() - stations_.recode_slack() > upper()) break;
+      if (stations_.fullness(stage, {begin, end}) > 1) continue;
+      for (int parent = 0; parent < static_cast<int>(here.size()); ++parent) {
+        Label next{here[at(parent)].time, begin, parent};
+        stations_.pass(next.time, own, stage, end);
+        if (bound(next.time, stage + 1, end) < upper()) keep(next, stage + 1, end, width);
+      }
+    }
+  }
+
+  void keep(const Label& label, int stage, int layer, std::size_t width) {
+    Labels& labels = labels_[place(stage, layer)];
+    for (const Label& other : labels)
+      if (other.time.dominates(label.time)) return;
+    labels.erase(std::remove_if(labels.begin(), labels.end(),
+                                [&](const Label& other) { return label.time.dominates(other.time); }),
+                 labels.end());
+    labels.push_back(label);
+    if (labels.size() <= width) return;
+    const auto worst = std::max_element(labels.begin(), labels.end(), [&](const Label& a, const Label& b) {
+      return bound(a.time, stage, layer) < bound(b.time, stage, layer);
+    });
+    labels.erase(worst);
+  }
+
+  void adopt(Label label) {
+    LayerSplit split;
+    split.time_s = label.time.total();
+    split.layers.resize(at(stages_));
+    int end = layers_;
+    for (int stage = stages_ - 1; stage >= 0; --stage) {
+      split.layers[at(stage)] = {label.from, end};
+      end = label.from;
+      if (stage > 0) label = labels_[place(stage, end)][at(label.parent)];
+    }
+    known_ = split;
+  }
+
+  /// The same recursion for the maximum of needed ÷ capacity.
+  LayerSplit least_full() {
+    std::vector<double> least(at(stages_ + 1) * at(layers_ + 1), never);
+    std::vector<int> best_end(least.size());
+    least[place(stages_, layers_)] = 0;
+    for (int begin = layers_ - 1; begin >= 0; --begin)
+      for (int stage = 0; stage < stages_; ++stage) {
+        if (!can_begin(stage, begin)) continue;
+        const auto [first, last] = ends(stage, begin);
+        for (int end = first; end <= last; ++end) {
+          const double most = std::max(stations_.fullness(stage, {begin, end}), least[place(stage + 1, end)]);
+          if (!(most < least[place(stage, begin)])) continue;
+          least[place(stage, begin)] = most;
+          best_end[place(stage, begin)] = end;
+        }
+      }
+    LayerSplit split;
+    StationTime time;
+    split.fits = false;
+    for (int stage = 0, begin = 0; stage < stages_; ++stage) {
+      const int end = best_end[place(stage, begin)];
+      split.layers.emplace_back(begin, end);
+      stations_.pass(time, stage, {begin, end});
+      const double fullness = stations_.fullness(stage, {begin, end});
+      if (fullness > split.fullness) {
+        split.fullness = fullness;
+        split.fullest_stage = stage;
+      }
+      begin = end;
+    }
+    split.time_s = time.total();
+    return split;
+  }
+
+  SplitStations stations_;
+  const int stages_, layers_;
+  std::optional<LayerSplit> known_;
+  std::vector<StationTime> rests_;
+  std::vector<Labels> labels_;
+};
+
+}  // namespace
+
+LayerSplit best_layer_split(const IterationModel& model, const std::vector<StageChain>& pipelines) {
+  DTFM_ASSERT(!pipelines.empty() && !pipelines.front().devices.empty());
+  const int stages = static_cast<int>(pipelines.front().devices.size());
+  if (model.stages.layers() < stages * model.chunks)
+    throw Error("", fmt::format("{} layers cannot be split into {} stages", model.stages.layers(),
+                                stages * model.chunks));
+  return SplitSearch(model, pipelines).best();
+}
+
+}  // namespace dtfm
