@@ -14,6 +14,7 @@ namespace dtfm {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
+constexpr std::size_t most_labels = 1 << 20;  // 40 MB; of small problems none is ever dropped for it
 
 /// The best of what the first stages can be, up to where `stage` (of the place it is kept at) begins.
 struct Label {
@@ -39,9 +40,10 @@ class SplitSearch {
     try_even_split();
     find_rests();
     if (!(rest(0, 0).sum < never)) return known_ ? *known_ : least_full();
-    find_labels(1);
-    find_labels(std::numeric_limits<std::size_t>::max());
+    find_labels(1);  // a good split, by which most others are known to be worse
+    find_labels(std::max(std::size_t{4}, most_labels / rests_.size()));
     DTFM_ASSERT(known_);
+    known_->least_s = std::min(known_->time_s, dropped_);
     return *known_;
   }
 
@@ -110,6 +112,7 @@ class SplitSearch {
   void find_labels(std::size_t width) {
     labels_.assign(at(stages_ + 1) * at(layers_ + 1), {});
     labels_[0].push_back({});
+    dropped_ = never;
     for (int begin = 0; begin < layers_; ++begin)
       for (int stage = 0; stage < stages_; ++stage)
         if (can_begin(stage, begin) && !labels_[place(stage, begin)].empty()) go_on(stage, begin, width);
@@ -120,11 +123,18 @@ class SplitSearch {
 
   void go_on(int stage, int begin, std::size_t width) {
     const Labels& here = labels_[place(stage, begin)];
+    StationTime least = here.front().time;  // in every component
+    for (const Label& label : here)
+      least = {std::min(least.sum, label.time.sum), std::min(least.forward, label.time.forward),
+               std::min(least.backward, label.time.backward)};
     const auto [first, last] = ends(stage, begin);
     for (int end = first; end <= last; ++end) {
       if (!(rest(stage + 1, end).sum < never)) continue;
       const StationTime own = stations_.stage(stage, {begin, end});
       if (own.total() - stations_.recode_slack() > upper()) break;
+      StationTime best = least;
+      stations_.pass(best, own, stage, end);
+      if (bound(best, stage + 1, end) >= upper()) continue;
       if (stations_.fullness(stage, {begin, end}) > 1) continue;
       for (int parent = 0; parent < static_cast<int>(here.size()); ++parent) {
         Label next{here[at(parent)].time, begin, parent};
@@ -146,6 +156,7 @@ class SplitSearch {
     const auto worst = std::max_element(labels.begin(), labels.end(), [&](const Label& a, const Label& b) {
       return bound(a.time, stage, layer) < bound(b.time, stage, layer);
     });
+    dropped_ = std::min(dropped_, bound(worst->time, stage, layer));
     labels.erase(worst);
   }
 
@@ -192,13 +203,14 @@ class SplitSearch {
       }
       begin = end;
     }
-    split.time_s = time.total();
+    split.time_s = split.least_s = time.total();
     return split;
   }
 
   SplitStations stations_;
   const int stages_, layers_;
   std::optional<LayerSplit> known_;
+  double dropped_ = never;  // no split by a label that was dropped for lack of room takes less
   std::vector<StationTime> rests_;
   std::vector<Labels> labels_;
 };

@@ -136,6 +136,7 @@ void check(const IterationModel& model, const LayerSplit& split, double least, i
     return;
   }
   REQUIRE(split.time_s == Approx(least).epsilon(1e-12));
+  REQUIRE(split.least_s == split.time_s);
   REQUIRE(split.layers.back().second == model.stages.layers());
 }
 
