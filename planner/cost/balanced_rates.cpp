@@ -18,6 +18,36 @@ std::vector<double> sum_of(const std::vector<double>& a, const std::vector<doubl
   return sum;
 }
 
+/// Whether a chain can be cut into `pieces` of no more than `most` each.
+bool can_be_cut(const std::vector<double>& chain, std::size_t pieces, double most) {
+  std::size_t count = 1;
+  double sum = 0;
+  for (const double it : chain) {
+    if (it > most) return false;
+    sum += it;
+    if (sum <= most) continue;
+    if (++count > pieces) return false;
+    sum = it;
+  }
+  return true;
+}
+
+/// By the number of pieces: the longest one if it is as short as can be, by bisection from below.
+std::vector<double> fullest_pieces(const std::vector<double>& chain) {
+  constexpr int steps = 40;
+  const double all = std::accumulate(chain.begin(), chain.end(), 0.0);
+  std::vector<double> fullest = {all};
+  for (std::size_t pieces = 1; pieces <= chain.size(); ++pieces) {
+    double low = 0, high = fullest.back();
+    for (int step = 0; step < steps; ++step) {
+      const double middle = (low + high) / 2;
+      (can_be_cut(chain, pieces, middle) ? high : low) = middle;
+    }
+    fullest.push_back(low);
+  }
+  return fullest;
+}
+
 template <class Seconds>
 WorkBound work_bound(const std::vector<KindOfDevice>& kinds, const Seconds& seconds) {
   WorkBound work;
@@ -29,6 +59,7 @@ WorkBound work_bound(const std::vector<KindOfDevice>& kinds, const Seconds& seco
       work.by_size_s[i] = std::min(work.by_size_s[i], of_layers[i]);
     work.whole_s = std::min(work.whole_s, std::accumulate(of_layers.begin(), of_layers.end(), 0.0));
   }
+  work.fullest_s = fullest_pieces(work.by_size_s);  // still in the order of the chain
   std::sort(work.by_size_s.begin(), work.by_size_s.end());
   work.smallest_s = {0};
   for (const double it : work.by_size_s) work.smallest_s.push_back(work.smallest_s.back() + it);
@@ -106,6 +137,13 @@ BalancedWork balanced_work(const std::vector<KindOfDevice>& kinds) {
   BalancedWork work;
   work.rates = best_rates(kinds, both);
   work.both = weighted(both, work.rates);
+  work.both_before = {0};
+  for (std::size_t layer = 0; layer < both.front().size(); ++layer) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t kind = 0; kind < both.size(); ++kind)
+      least = std::min(least, work.rates[kind] * both[kind][layer]);
+    work.both_before.push_back(work.both_before.back() + least);
+  }
   work.forward = weighted(forward, work.rates);
   work.backward = weighted(backward, work.rates);
   work.update = weighted(update, work.rates);

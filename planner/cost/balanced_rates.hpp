@@ -15,6 +15,7 @@ struct KindOfDevice {
 struct WorkBound {
   std::vector<double> by_size_s;   // smallest first
   std::vector<double> smallest_s;  // of so many smallest layers
+  std::vector<double> fullest_s;   // of so many pieces of the chain, the longest is no shorter
   double sum_s = 0;
   double whole_s = 0;  // all of them on one device
 };
@@ -35,6 +36,7 @@ LayerTimesBound least_times(const std::vector<KindOfDevice>& kinds);
 struct BalancedWork {
   std::vector<double> rates;  // by kind, positive
   double both = 0, forward = 0, backward = 0, update = 0;
+  std::vector<double> both_before;  // each layer, and all
 };
 BalancedWork balanced_work(const std::vector<KindOfDevice>& kinds);
 

@@ -101,14 +101,6 @@ void IterationBounds::find_links() {
     }
 }
 
-/// Messages one after the other between two devices, whichever.
-double IterationBounds::message_s(double messages, double bytes) const {
-  double least = best_links_.empty() ? 0 : std::numeric_limits<double>::infinity();
-  for (const Line& line : best_links_)
-    least = std::min(least, messages * line.fixed_s + bytes * line.seconds_per_byte);
-  return least;
-}
-
 void IterationBounds::find_layers() {
   const StageCosts& costs = model_.stages;
   for (int layer = 0; layer < layers_; ++layer) {
@@ -213,12 +205,15 @@ int IterationBounds::least_stages() const {
   return 0;
 }
 
-/// Some stage has no less than an equal share of all work, than the largest layer, and than as many layers as
-/// every stage has if they are shared out evenly; a stage alone has everything, on one device.
+/// Some stage has no less than an equal share of all work, than the longest of so many pieces of the chain
+/// or, where stages have several pieces, than the largest layer and than as many layers as every stage has if
+/// they are shared out evenly; a stage alone has everything, on one device.
 double IterationBounds::stage_s(const WorkBound& of, double balanced, int stages) const {
   if (stages == 1) return of.whole_s;
+  const double share = balanced / rate_sums_[at(stages)];
+  if (model_.chunks == 1) return std::max(share, of.fullest_s[at(stages)]);
   const auto layers = static_cast<std::size_t>(divided_up(layers_, stages));
-  return std::max({balanced / rate_sums_[at(stages)], of.by_size_s.back(), of.smallest_s[layers]});
+  return std::max({share, of.by_size_s.back(), of.smallest_s[layers]});
 }
 
 /// Every micro-batch passes every layer forward and backward, and all the hops there and back.
@@ -316,73 +311,85 @@ IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const
   return most;
 }
 
-/// From when `replicas` (at least two) devices all have their gradients until one of them that is last has
-/// the sum. What connects them passes their dearest pair, in both directions but in rings; best and dearest
-/// as for any devices.
-double IterationBounds::exchange_s(int replicas, double bytes) const {
-  const auto message = [&](double part) {
-    return std::max(
-        {message_s(1, part), message_fixed_.dearest(replicas), part * message_per_byte_.dearest(replicas)});
+/// As `pipelines`, where the first stage of all of them ends before layer `cut`: first stages do the layers
+/// before it, the others those behind.
+double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const {
+  const int computing = std::max(1, std::min(replicas, micro_batches_));
+  const int most = micro_batches(stages, computing);
+  const double before = balanced_.both_before[at(cut)], behind = balanced_.both - before;
+  const auto of_stages = [&](int pipelines) {
+    const double first = before / rate_sums_[at(pipelines)];
+    return stages > 1 ? std::max(first, behind / rate_sums_[at((stages - 1) * pipelines)]) : first;
   };
-  const double part = bytes / replicas, rounds = 2.0 * (replicas - 1);
-  const double depth = std::floor(std::log2(replicas) + rounding);
-  switch (model_.sync) {
-    case GradientSync::sharded_ps:  // to the owner of a shard, and back
-      return 2 * message(part);
-    case GradientSync::central_ps:
-      return 2 * message(bytes);
-    case GradientSync::ring:  // each member sends so often, each round after the one before
-      return std::max(
-          {rounds * message_s(1, part), rounds * part * message_per_byte_.dearest(replicas), message(part)});
-    case GradientSync::tree:  // rank 2^depth − 1 is as deep
-      return std::max(2 * depth * message_s(1, bytes), 2 * message(bytes));
-    case GradientSync::hierarchical:  // shards are no smaller, and pass two messages at least
-      break;
-  }
-  return std::max(2 * message_s(1, part), message(part));
+  if (model_.schedule != PipelineSchedule::gpipe)
+    return std::max(micro_batches_ * of_stages(computing), most * of_stages(1));
+  const double rounds = model_.flush > 0 ? divided_up(most, model_.flush) : 1, way = way_s(stages);
+  return std::max(way + (micro_batches_ - computing) * of_stages(computing),
+                  rounds * way + (most - rounds) * of_stages(1));
+}
+
+/// Where all pipelines have the same first stage, its gradients are exchanged when all of them have computed:
+/// the fewer layers it has, the more are left for the other stages. The best of all cuts.
+IterationBounds::Part IterationBounds::cut_and_exchanged(int stages, int replicas, double computed_s) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (int cut = stages == 1 ? layers_ : 1; cut <= layers_ - (stages - 1); ++cut)
+    least = std::min(least, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
+                                recoded_exchange_s(replicas, model_.stages.gradient_bytes({0, cut}, true)));
+  return {least + layer_times_.first_update_s, "then the gradients of the first stage over the best links"};
+}
+
+/// Every device computes, exchanges its gradients where that cannot overlap (one exchange of each device's
+/// where the cuts are common) and updates what it holds. In the weights of the balance: T Σ q is no less than
+/// all of this, of which exchanges are of every device's own rate, no less than the least one.
+IterationBounds::Part IterationBounds::worked(int stages, int replicas, Cuts cuts) const {
+  double work = micro_batches_ * balanced_.both + replicas * balanced_.update;
+  const double rates = rate_sums_[at(stages * replicas)];
+  if (cuts == Cuts::any || replicas < 2) return {work / rates, "compute and updates at perfect balance"};
+  work += replicas * rates_.back() * exchange_s_per_byte(replicas) * gradient_bytes_;
+  return {work / rates, "compute, gradients and updates at perfect balance"};
 }
 
 /// The gradients of the first layer are the last: they are exchanged after all pipelines have computed, and
 /// then updated. Those of the largest layer, or of as many as the cuts of all pipelines leave together, are
-/// exchanged after a micro-batch's forward at least. And each device computes, then updates what it holds.
-IterationBound IterationBounds::of_shape(int stages, int replicas) const {
+/// exchanged after a micro-batch's forward at least.
+IterationBound IterationBounds::of_shape(int stages, int replicas, Cuts cuts) const {
   DTFM_ASSERT(stages > 0 && replicas > 0 && stages <= most_stages() && replicas <= most_replicas(stages));
-  const StageCosts& costs = model_.stages;
   const double overhead = model_.problem.constants.iteration_overhead_s;
+  const bool overlaps = model_.problem.job.parallelism.overlap || model_.chunks > 1;
   const Part computed = pipelines(stages, replicas);
   IterationBound bound{computed.value + layer_times_.first_update_s, computed.method,
                        may_fit(stages, replicas)};
+  const auto take = [&](const Part& part) {
+    if (!(part.value > bound.value)) return;
+    bound.value = part.value;
+    bound.method = part.method;
+  };
   if (replicas > 1) {
-    bound.value +=
-        exchange_s(replicas, first_gradient_bytes_) + 2 * costs.gradient_recode_s(first_gradient_bytes_);
+    bound.value += recoded_exchange_s(replicas, first_gradient_bytes_);
     bound.method += ", then the gradients of the first layer over the best links";
-    const double cuts = replicas * (stages * model_.chunks - 1.0);
-    const double bytes = std::max(largest_gradient_bytes_,
-                                  model_.problem.job.parallelism.overlap ? 0 : gradient_bytes_ / (cuts + 1));
-    const double exchanged =
-        layer_times_.forward.sum_s + exchange_s(replicas, bytes) + 2 * costs.gradient_recode_s(bytes);
-    if (exchanged > bound.value) {
-      bound.value = exchanged;
-      bound.method = "a forward, then the gradients of a stage over the best links";
+    const int pieces = (cuts == Cuts::common ? 1 : replicas) * (stages * model_.chunks - 1) + 1;
+    const bool by_layer = model_.problem.job.parallelism.overlap;
+    const double bytes = std::max(largest_gradient_bytes_, by_layer ? 0 : gradient_bytes_ / pieces);
+    take({layer_times_.forward.sum_s + recoded_exchange_s(replicas, bytes),
+          "a forward, then the gradients of a stage over the best links"});
+    if (cuts == Cuts::common && !overlaps) {
+      const Part cut = cut_and_exchanged(stages, replicas, computed.value);
+      if (cut.value > bound.value)
+        bound = {cut.value, computed.method + (", " + std::string(cut.method)), bound.fits};
     }
   }
-  const double worked =
-      (micro_batches_ * balanced_.both + replicas * balanced_.update) / rate_sums_[at(stages * replicas)];
-  if (worked > bound.value) {
-    bound.value = worked;
-    bound.method = "compute and updates at perfect balance";
-  }
+  take(worked(stages, replicas, overlaps ? Cuts::any : cuts));
   bound.value = (bound.value + overhead) * (1 - rounding);
   if (overhead > 0) bound.method += ", and the overhead of an iteration";
   return bound;
 }
 
-IterationBound IterationBounds::of_all() const {
+IterationBound IterationBounds::of_all(Cuts cuts) const {
   IterationBound least{std::numeric_limits<double>::infinity(), "no shape fits memory", false};
   for (int stages = 1; stages <= most_stages(); ++stages)
     for (int replicas = 1; replicas <= most_replicas(stages); ++replicas) {
       if (!may_fit(stages, replicas)) continue;
-      const IterationBound bound = of_shape(stages, replicas);
+      const IterationBound bound = of_shape(stages, replicas, cuts);
       if (bound.value < least.value) least = bound;
     }
   if (!least.fits) least.value = 0;

@@ -10,6 +10,9 @@
 
 namespace dtfm {
 
+/// Whether every pipeline of a plan is cut before the same layers.
+enum class Cuts { any, common };
+
 struct IterationBound {
   double value = 0;    // s
   std::string method;  // what the bound is made of
@@ -29,9 +32,9 @@ class IterationBounds {
   explicit IterationBounds(const IterationModel& model);
 
   /// There are stages · replicas · tensor devices whose times are known, and layers for all stages.
-  IterationBound of_shape(int stages, int replicas) const;
+  IterationBound of_shape(int stages, int replicas, Cuts cuts = Cuts::any) const;
   /// The least of all shapes that may fit memory; fits = false where none does.
-  IterationBound of_all() const;
+  IterationBound of_all(Cuts cuts = Cuts::any) const;
   /// The smallest number of stages with which the job may fit memory; 0: none.
   int least_stages() const;
 
@@ -53,6 +56,8 @@ class IterationBounds {
   int micro_batches(int stages, int replicas) const;
   double message_s(double messages, double bytes) const;
   double exchange_s(int replicas, double bytes) const;
+  double exchange_s_per_byte(int replicas) const;
+  double recoded_exchange_s(int replicas, double bytes) const;
   double stage_s(const WorkBound& of, double balanced, int stages) const;
   double hops_s(int stages) const;
   double way_s(int stages) const;
@@ -60,6 +65,9 @@ class IterationBounds {
   double all_filling_s(int stages, int pipelines) const;
   Part pipelines(int stages, int replicas) const;
   Part slowest_pipeline(int stages, int micro_batches) const;
+  double cut_pipelines_s(int stages, int replicas, int cut) const;
+  Part cut_and_exchanged(int stages, int replicas, double computed_s) const;
+  Part worked(int stages, int replicas, Cuts cuts) const;
 
   const IterationModel& model_;
   std::vector<int> devices_;  // whose times are known

@@ -91,6 +91,13 @@ int replicas_of(const Plan& plan) {
   return static_cast<int>(plan.pipelines.size());
 }
 
+bool has_common_cuts(const Plan& plan) {
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
+      if (pipeline.stages[stage].layers != plan.pipelines.front().stages[stage].layers) return false;
+  return true;
+}
+
 void check_random_plans(std::uint64_t seeds, bool shared) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     Rng rng = Rng::for_task(seed, shared ? 1 : 0);
@@ -110,12 +117,21 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     IterationTimer timer(model, plan);
     REQUIRE(bound.value > 0);
     REQUIRE(bound.value <= timer.iteration_s());
-    REQUIRE(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
+    const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
+    REQUIRE(bound.value <= simulated);
+    if (has_common_cuts(plan)) {
+      const IterationBound common = bounds.of_shape(stages_of(plan), replicas_of(plan), Cuts::common);
+      CAPTURE(common.method);
+      REQUIRE(common.value >= bound.value);
+      REQUIRE(common.value <= timer.iteration_s());
+      REQUIRE(common.value <= simulated);
+    }
     if (timer.lacking_bytes() > 0) continue;
     REQUIRE(bound.fits);
     REQUIRE(bounds.least_stages() <= stages_of(plan));
     REQUIRE(bounds.of_all().fits);
     REQUIRE(bounds.of_all().value <= bound.value);
+    REQUIRE(bounds.of_all().value <= bounds.of_all(Cuts::common).value);
   }
 }
 
@@ -142,7 +158,7 @@ TEST_CASE("no random plan takes less on the topologies shipped") {
       CAPTURE(seed);
       Rng rng = Rng::for_task(seed, 2);
       const Plan plan = random_plan(problem, rng);
-      const IterationBound bound = bounds.of_shape(stages_of(plan), replicas_of(plan));
+      const IterationBound bound = bounds.of_shape(stages_of(plan), replicas_of(plan), Cuts::common);
       REQUIRE(bound.value <= iteration_estimate(model, plan).iteration_s);
       REQUIRE(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
     }
