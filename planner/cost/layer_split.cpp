@@ -22,6 +22,12 @@ struct Label {
   int from = 0, parent = -1;  // where the stage before begins, and which of the labels there
 };
 
+/// What is left from a place on takes no less.
+struct Rest {
+  StationTime parts{never, never, never};  // each by itself
+  double mean = never;                     // Σ with the shares of the maxima
+};
+
 /// Dynamic programming over (stages so far, layers so far).
 ///
 /// The time of a split is a function of the labels (sum, forward, backward) that does not fall with any of
@@ -38,8 +44,9 @@ class SplitSearch {
 
   LayerSplit best() {
     try_even_split();
+    find_shares();
     find_rests();
-    if (!(rest(0, 0).sum < never)) return known_ ? *known_ : least_full();
+    if (!fits(0, 0)) return least_full();
     find_labels(1);  // a good split, by which most others are known to be worse
     find_labels(std::max(std::size_t{4}, most_labels / rests_.size()));
     DTFM_ASSERT(known_);
@@ -50,7 +57,8 @@ class SplitSearch {
  private:
   using Labels = std::vector<Label>;
   std::size_t place(int stage, int layer) const { return at(stage) * at(layers_ + 1) + at(layer); }
-  StationTime& rest(int stage, int layer) { return rests_[place(stage, layer)]; }
+  Rest& rest(int stage, int layer) { return rests_[place(stage, layer)]; }
+  bool fits(int stage, int layer) { return rest(stage, layer).parts.sum < never; }
   double upper() const { return known_ ? known_->time_s : never; }
 
   /// Layers with which stage `stage`, which begins at `begin`, may end: [first, last].
@@ -78,34 +86,67 @@ class SplitSearch {
     known_ = even;
   }
 
-  /// What is left from every place on takes no less: each of the three by itself.
-  void find_rests() {
-    rests_.assign(at(stages_ + 1) * at(layers_ + 1), {never, never, never});
-    rest(stages_, layers_) = {};
-    for (int begin = layers_ - 1; begin >= 0; --begin)
-      for (int stage = 0; stage < stages_; ++stage) {
-        if (!can_begin(stage, begin)) continue;
-        StationTime& least = rest(stage, begin);
-        const auto [first, last] = ends(stage, begin);
-        for (int end = first; end <= last; ++end) {
-          const StationTime own = stations_.stage(stage, {begin, end});
-          if (own.total() - stations_.recode_slack() > upper()) break;
-          const StationTime& after = rest(stage + 1, end);
-          if (!(after.sum < never) || stations_.fullness(stage, {begin, end}) > 1) continue;
-          const StationTime hop = stations_.hop(stage, end);
-          least.sum = std::min(least.sum, own.sum + hop.sum + after.sum);
-          least.forward = std::min(least.forward, std::max({own.forward, hop.forward, after.forward}));
-          least.backward = std::min(least.backward, std::max({own.backward, hop.backward, after.backward}));
-        }
+  /// Where every stage takes μ for a whole chain of layers, Σ + λ (max forward + max backward), it does not
+  /// matter which of them has more; a stage that takes longer has none, and λ = 0. Σ λ = 1 by bisection.
+  void find_shares() {
+    std::vector<StationTime> whole;
+    double high = 0;
+    for (int stage = 0; stage < stages_; ++stage) {
+      whole.push_back(stations_.stage(stage, {0, layers_}));
+      high = std::max(high, whole.back().total());
+    }
+    const auto shares = [&](double mu) {
+      std::vector<double> left(at(stages_ + 1));  // of the stages from each one on
+      for (int stage = stages_ - 1; stage >= 0; --stage) {
+        const StationTime& own = whole[at(stage)];
+        const double maxima = own.forward + own.backward;
+        left[at(stage)] = left[at(stage + 1)] + (maxima > 0 ? std::max(0.0, (mu - own.sum) / maxima) : 0);
       }
+      return left;
+    };
+    double low = 0;
+    for (int step = 0; step < 50; ++step) {
+      const double middle = (low + high) / 2;
+      (shares(middle).front() < 1 ? low : high) = middle;
+    }
+    shares_left_ = shares(low);
+  }
+
+  void find_rests() {
+    rests_.assign(at(stages_ + 1) * at(layers_ + 1), {});
+    rest(stages_, layers_) = {{}, 0};
+    for (int begin = layers_ - 1; begin >= 0; --begin)
+      for (int stage = 0; stage < stages_; ++stage)
+        if (can_begin(stage, begin)) find_rest(stage, begin);
+  }
+
+  void find_rest(int stage, int begin) {
+    const double share = shares_left_[at(stage)] - shares_left_[at(stage + 1)];
+    Rest& least = rest(stage, begin);
+    const auto [first, last] = ends(stage, begin);
+    for (int end = first; end <= last; ++end) {
+      const StationTime own = stations_.stage(stage, {begin, end});
+      if (own.total() - stations_.recode_slack() > upper()) break;
+      if (!fits(stage + 1, end) || stations_.fullness(stage, {begin, end}) > 1) continue;
+      const Rest& after = rest(stage + 1, end);
+      const StationTime hop = stations_.hop(stage, end);
+      const double sum = own.sum + hop.sum, forward = std::max(own.forward, hop.forward),
+                   backward = std::max(own.backward, hop.backward);
+      least.parts.sum = std::min(least.parts.sum, sum + after.parts.sum);
+      least.parts.forward = std::min(least.parts.forward, std::max(forward, after.parts.forward));
+      least.parts.backward = std::min(least.parts.backward, std::max(backward, after.parts.backward));
+      least.mean = std::min(least.mean, sum + share * (forward + backward) + after.mean);
+    }
   }
 
   /// No split that goes on from `time` at this place takes less.
   double bound(const StationTime& time, int stage, int layer) {
-    const StationTime& after = rest(stage, layer);
-    const double sum = time.sum + after.sum;
-    return sum + std::max({time.forward, after.forward, stations_.mean_of_all(sum)}) +
-           std::max(time.backward, after.backward);
+    const Rest& after = rest(stage, layer);
+    const double sum = time.sum + after.parts.sum;
+    const double apart = sum + std::max({time.forward, after.parts.forward, stations_.mean_of_all(sum)}) +
+                         std::max(time.backward, after.parts.backward);
+    const double so_far = std::max(0.0, 1 - shares_left_[at(stage)]);
+    return std::max(apart, time.sum + so_far * (time.forward + time.backward) + after.mean);
   }
 
   /// At most `width` labels a place: all of them, or the most promising.
@@ -129,7 +170,7 @@ class SplitSearch {
                std::min(least.backward, label.time.backward)};
     const auto [first, last] = ends(stage, begin);
     for (int end = first; end <= last; ++end) {
-      if (!(rest(stage + 1, end).sum < never)) continue;
+      if (least.sum + rest(stage + 1, end).mean >= upper()) continue;
       const StationTime own = stations_.stage(stage, {begin, end});
       if (own.total() - stations_.recode_slack() > upper()) break;
       StationTime best = least;
@@ -210,8 +251,9 @@ class SplitSearch {
   SplitStations stations_;
   const int stages_, layers_;
   std::optional<LayerSplit> known_;
-  double dropped_ = never;  // no split by a label that was dropped for lack of room takes less
-  std::vector<StationTime> rests_;
+  double dropped_ = never;           // no split by a label that was dropped for lack of room takes less
+  std::vector<double> shares_left_;  // Σ λ of the stages from each one on
+  std::vector<Rest> rests_;
   std::vector<Labels> labels_;
 };
 
