@@ -52,7 +52,7 @@ void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
   for (const int id : used_in_phase_) phase_[at(id)] = 0;
   used_in_phase_.clear();
   for (const Message& message : messages)
-    for (const int id : network_.shared(devices_[at(message.from)], devices_[at(message.to)]).ids()) {
+    for (const int id : network_.shared(devices_[at(message.from)], devices_[at(message.to)])) {
       if (phase_[at(id)] == 0) used_in_phase_.push_back(id);
       phase_[at(id)] += bytes;
     }
@@ -67,7 +67,7 @@ double ExchangeTime::seconds(int from, int to, double bytes) const {
   const MessageCost cost = network_.message(a, b);
   double moving = bytes * cost.seconds_per_byte;
   if (network_.shared_count() > 0)
-    for (const int id : network_.shared(a, b).ids())
+    for (const int id : network_.shared(a, b))
       moving = std::max(moving, phase_[at(id)] * network_.shared_seconds_per_byte(id));
   return cost.overhead_s + moving + cost.latency_s;
 }

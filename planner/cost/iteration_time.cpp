@@ -234,8 +234,8 @@ void IterationTimer::add_load(int pipeline) {
           &next = devices_of(pipeline, static_cast<int>(i) + 1);
     for (std::size_t rank = 0; rank < here.size(); ++rank) {
       if (here[rank] == next[rank]) continue;
-      for (const int id : model_.network.shared(here[rank], next[rank]).ids()) forward_load_[at(id)] += bytes;
-      for (const int id : model_.network.shared(next[rank], here[rank]).ids())
+      for (const int id : model_.network.shared(here[rank], next[rank])) forward_load_[at(id)] += bytes;
+      for (const int id : model_.network.shared(next[rank], here[rank]))
         backward_load_[at(id)] += bytes;
     }
   }
@@ -251,7 +251,7 @@ void IterationTimer::share_links() {
   const auto seconds = [&](int from, int to, bool forward) {
     double most = 0;
     if (from == to) return most;
-    for (const int id : model_.network.shared(from, to).ids()) {
+    for (const int id : model_.network.shared(from, to)) {
       const double bytes = phases ? (forward ? forward_load_ : backward_load_)[at(id)]
                                   : forward_load_[at(id)] + backward_load_[at(id)];
       most = std::max(most, bytes * model_.network.shared_seconds_per_byte(id));
