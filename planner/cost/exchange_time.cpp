@@ -72,7 +72,12 @@ double ExchangeTime::seconds(int from, int to, double bytes) const {
   return cost.overhead_s + moving + cost.latency_s;
 }
 
-/// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard.
+double ExchangeTime::latency_s(int from, int to) const {
+  return network_.message(devices_[at(from)], devices_[at(to)]).latency_s;
+}
+
+/// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard, when the first
+/// message on that way has left.
 std::vector<double> ExchangeTime::sharded_ps(double bytes) {
   const int n = static_cast<int>(devices_.size());
   const double shard = bytes / n;
@@ -91,7 +96,10 @@ std::vector<double> ExchangeTime::sharded_ps(double bytes) {
   ends = summed;
   for (int from = 0; from < n; ++from)
     for (int to = 0; to < n; ++to)
-      if (from != to) ends[at(to)] = std::max(ends[at(to)], summed[at(from)] + seconds(from, to, shard));
+      if (from != to) {
+        const double first = seconds(from, to, shard), sent = first - latency_s(from, to);
+        ends[at(to)] = std::max(ends[at(to)], std::max(summed[at(from)], sent) + first);
+      }
   return ends;
 }
 
@@ -124,7 +132,7 @@ void ExchangeTime::around(const std::vector<int>& members, std::vector<double>& 
   count(messages, part);
   std::vector<double> latency(n), occupancy(n), free(n);
   for (std::size_t i = 0; i < n; ++i) {
-    latency[i] = network_.message(devices_[at(messages[i].from)], devices_[at(messages[i].to)]).latency_s;
+    latency[i] = latency_s(messages[i].from, messages[i].to);
     occupancy[i] = seconds(messages[i].from, messages[i].to, part) - latency[i];
   }
   for (std::size_t round = 0; round < 2 * (n - 1); ++round) {
@@ -144,14 +152,19 @@ void ExchangeTime::around(const std::vector<int>& members, std::vector<double>& 
 /// in the opposite order, one message after the other.
 std::vector<double> ExchangeTime::tree(double bytes) {
   const int n = static_cast<int>(devices_.size());
-  std::vector<double> ready(at(n));
+  std::vector<double> alone(at(n));  // by sender: what its message takes among those of its round
   int reach = 1;
   for (; reach < n; reach *= 2) {
     std::vector<Message> messages;
     for (int i = reach; i < n; i += 2 * reach) messages.push_back({i, i - reach});
     count(messages, bytes);
-    for (const Message& it : messages)
-      ready[at(it.to)] = std::max(ready[at(it.to)], ready[at(it.from)] + seconds(it.from, it.to, bytes));
+    for (const Message& it : messages) alone[at(it.from)] = seconds(it.from, it.to, bytes);
+  }
+  std::vector<double> ready(at(n));
+  for (int to = n - 1; to >= 0; --to) {  // those who send to it come after it
+    std::vector<int> senders;
+    for (int i = 1; to % (2 * i) == 0 && to + i < n; i *= 2) senders.push_back(to + i);
+    ready[at(to)] = gathered(to, senders, ready, alone, bytes);
   }
   for (reach /= 2; reach > 0; reach /= 2) {
     std::vector<Message> messages;
@@ -161,6 +174,30 @@ std::vector<double> ExchangeTime::tree(double bytes) {
       ready[at(it.from)] = ready[at(it.to)] = ready[at(it.from)] + seconds(it.from, it.to, bytes);
   }
   return ready;
+}
+
+/// When the messages of all `senders` have come, who send when they are ready, though it may not be their
+/// round: a capacity on the way carries them in the order in which they begin, and is never idle while there
+/// is one.
+double ExchangeTime::gathered(int to, std::vector<int> senders, const std::vector<double>& ready,
+                              const std::vector<double>& alone, double bytes) {
+  std::stable_sort(senders.begin(), senders.end(), [&](int a, int b) { return ready[at(a)] < ready[at(b)]; });
+  std::vector<std::pair<int, double>> busy;  // capacities, until when
+  double end = 0;
+  for (const int from : senders) {
+    end = std::max(end, ready[at(from)] + alone[at(from)]);
+    if (network_.shared_count() == 0) continue;
+    const int a = devices_[at(from)], b = devices_[at(to)];
+    const MessageCost cost = network_.message(a, b);
+    for (const int id : network_.shared(a, b)) {
+      auto it = std::find_if(busy.begin(), busy.end(), [&](const auto& other) { return other.first == id; });
+      if (it == busy.end()) it = busy.insert(it, {id, 0});
+      it->second = std::max(it->second, ready[at(from)] + cost.overhead_s) +
+                   bytes * network_.shared_seconds_per_byte(id);
+      end = std::max(end, it->second + cost.latency_s);
+    }
+  }
+  return end;
 }
 
 /// Inside every site k devices, as many as the smallest site has, sum a shard each; the owners of a shard
@@ -189,11 +226,16 @@ std::vector<double> ExchangeTime::hierarchical(double bytes) {
           scatter.push_back({members[k], member});
         }
   count(gather, shard);
-  std::vector<std::vector<double>> sums(shards, std::vector<double>(sites.size()));
+  std::vector<std::vector<double>> sums(shards, std::vector<double>(sites.size())),
+      sent(devices_.size(), std::vector<double>(devices_.size()));
   for (std::size_t t = 0; t < sites.size(); ++t)
     for (std::size_t k = 0; k < shards; ++k)
       for (const int member : sites[t])
-        if (member != sites[t][k]) sums[k][t] = std::max(sums[k][t], seconds(member, sites[t][k], shard));
+        if (member != sites[t][k]) {
+          const double end = seconds(member, sites[t][k], shard);
+          sums[k][t] = std::max(sums[k][t], end);
+          sent[at(member)][at(sites[t][k])] = end - latency_s(member, sites[t][k]);
+        }
   for (std::size_t k = 0; k < shards; ++k) {
     std::vector<int> owners;
     for (const auto& members : sites) owners.push_back(members[k]);
@@ -203,10 +245,12 @@ std::vector<double> ExchangeTime::hierarchical(double bytes) {
   std::vector<double> ends(devices_.size());
   for (std::size_t t = 0; t < sites.size(); ++t)
     for (const int member : sites[t])
-      for (std::size_t k = 0; k < shards; ++k)
-        ends[at(member)] =
-            std::max(ends[at(member)],
-                     member == sites[t][k] ? sums[k][t] : sums[k][t] + seconds(sites[t][k], member, shard));
+      for (std::size_t k = 0; k < shards; ++k) {
+        double end = sums[k][t];
+        if (member != sites[t][k])  // after what it has sent to the same device before, if that is an owner
+          end = std::max(end, sent[at(sites[t][k])][at(member)]) + seconds(sites[t][k], member, shard);
+        ends[at(member)] = std::max(ends[at(member)], end);
+      }
   return ends;
 }
 

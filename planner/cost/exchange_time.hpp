@@ -35,9 +35,12 @@ class ExchangeTime {
   void count(const std::vector<Message>& messages, double bytes);
   /// Of such a message.
   double seconds(int from, int to, double bytes) const;
+  double latency_s(int from, int to) const;
   std::vector<double> sharded_ps(double bytes);
   std::vector<double> central_ps(double bytes);
   std::vector<double> tree(double bytes);
+  double gathered(int to, std::vector<int> senders, const std::vector<double>& ready,
+                  const std::vector<double>& alone, double bytes);
   std::vector<double> hierarchical(double bytes);
   void around(const std::vector<int>& members, std::vector<double>& ready, double bytes);
 

@@ -235,8 +235,7 @@ void IterationTimer::add_load(int pipeline) {
     for (std::size_t rank = 0; rank < here.size(); ++rank) {
       if (here[rank] == next[rank]) continue;
       for (const int id : model_.network.shared(here[rank], next[rank])) forward_load_[at(id)] += bytes;
-      for (const int id : model_.network.shared(next[rank], here[rank]))
-        backward_load_[at(id)] += bytes;
+      for (const int id : model_.network.shared(next[rank], here[rank])) backward_load_[at(id)] += bytes;
     }
   }
 }

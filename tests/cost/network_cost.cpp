@@ -15,7 +15,8 @@ namespace {
 
 constexpr double B = 1e6, a = 0.25;  // bytes per second, seconds
 
-/// Devices 0 … 3 in site 0, 4 … 7 in site 1; two a host; B inside a site, between sites, and 10 B inside a host.
+/// Devices 0 … 3 in site 0, 4 … 7 in site 1; two a host; B inside a site, between sites, and 10 B inside a
+/// host.
 Topology two_sites() {
   Topology topology = flat_topology({4, 4}, link_of(a, B), link_of(4 * a, B));
   for (int device = 0; device < 8; ++device) topology.devices[at(device)].host = device / 2;
@@ -123,8 +124,9 @@ TEST_CASE("uplinks and downlinks of sites, between sites") {
 }
 
 // What messages share decides how they compete: the numbers of capacities that any two of them have in common
-// must be those of the links in the simulator's routes, and the narrowest on the way too. There a sender's link
-// has a route of its own even where the sender has one receiver; here not, because it binds as the flow does.
+// must be those of the links in the simulator's routes, and the narrowest on the way too. There a sender's
+// link has a route of its own even where the sender has one receiver; here not, because it binds as the flow
+// does.
 TEST_CASE("the same capacities as the simulator's routes, on random topologies") {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
@@ -145,10 +147,8 @@ TEST_CASE("the same capacities as the simulator's routes, on random topologies")
       Device& it = topology.devices[device];
       if (maybe()) it.uplink = rate();
       if (maybe()) it.downlink = rate();
-      if (device % 2 == 0 && maybe())
-        it.host_uplink = topology.devices[device + 1].host_uplink = rate();
-      if (device % 2 == 0 && maybe())
-        it.host_downlink = topology.devices[device + 1].host_downlink = rate();
+      if (device % 2 == 0 && maybe()) it.host_uplink = topology.devices[device + 1].host_uplink = rate();
+      if (device % 2 == 0 && maybe()) it.host_downlink = topology.devices[device + 1].host_downlink = rate();
     }
     const Calibration constants{1, 0, 0.9, 0};
     const NetworkCost network(topology, constants);

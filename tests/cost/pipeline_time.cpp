@@ -128,8 +128,9 @@ int one_to(Rng& rng, int most) {
 
 }  // namespace
 
-// Stations forward: 1, 0.5 (+ 0.1 latency), 2, 3 (+ 0.2), 1; in all 7.8 s, the longest 3 s, so that the fourth
-// micro-batch is through after 7.8 + 3 · 3 = 16.8 s. Backward from the last stage: 2, 0.5 (+ 0.2), 4, 1 (+ 0.1),
+// Stations forward: 1, 0.5 (+ 0.1 latency), 2, 3 (+ 0.2), 1; in all 7.8 s, the longest 3 s, so that the
+// fourth micro-batch is through after 7.8 + 3 · 3 = 16.8 s. Backward from the last stage: 2, 0.5 (+ 0.2), 4,
+// 1 (+ 0.1),
 // 2. The last stage ends 2 + 3 · 2 later; its gradients have arrived after 2.7 + 3 · 2; the middle one ends
 // after 6.7 + 3 · 4 and its gradients have arrived after 7.8 + 3 · 4, the first one ends after 9.8 + 3 · 4.
 TEST_CASE("gpipe: sum and maximum of all stations") {
@@ -170,9 +171,9 @@ TEST_CASE("without messages a pipeline takes (m + p - 1)(f + b)") {
 }
 
 // Two stages, latency 1 s. The first computes F0 at 0, F1 at 1; the second F0 at 2, B0 at 3, and F1 at 5, B1
-// at 6, F2 at 10, B2 at 11, F3 at 13, B3 at 14. The first gets B0 at 6, B1 at 9, B2 at 14, B3 at 17; it computes
-// B0 at 6, F2 at 8, B1 at 9, F3 at 11, B2 at 14 and B3 at 17: 19 s. From then on the cycle of both stages and
-// both latencies, 2 · 3 + 2 · 1, is shared by two micro-batches.
+// at 6, F2 at 10, B2 at 11, F3 at 13, B3 at 14. The first gets B0 at 6, B1 at 9, B2 at 14, B3 at 17; it
+// computes B0 at 6, F2 at 8, B1 at 9, F3 at 11, B2 at 14 and B3 at 17: 19 s. From then on the cycle of both
+// stages and both latencies, 2 · 3 + 2 · 1, is shared by two micro-batches.
 TEST_CASE("1f1b: a cycle through two stages is shared by two micro-batches") {
   const PipelineTime time = pipeline_time(one_f_one_b, even_work(2, 4, 0, 1));
   CHECK(time.end_s == Approx(19));

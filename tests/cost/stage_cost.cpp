@@ -51,7 +51,8 @@ Job random_job(Rng& rng) {
   job.training.micro_batch = from_to(rng, 1, 4);
   job.training.global_batch = 16 * job.training.micro_batch;
   job.training.recompute = one_of<3>(rng, {"none", "selective", "full"});
-  job.training.optimizer = one_of<6>(rng, {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"});
+  job.training.optimizer =
+      one_of<6>(rng, {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"});
   job.training.precision = one_of<2>(rng, {"fp16", "fp32"});
   job.parallelism.schedule = one_of<3>(rng, {"gpipe", "1f1b", "interleaved"});
   if (job.parallelism.schedule == "interleaved") job.parallelism.chunks = 2;
@@ -161,8 +162,8 @@ TEST_CASE("all-reduces of a stage") {
   CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(2 * forward.bytes));
 }
 
-// Two pipelines of up to four devices. The plan's need is never below the simulator's peak, and the same where a
-// device has one stage.
+// Two pipelines of up to four devices. The plan's need is never below the simulator's peak, and the same
+// where a device has one stage.
 TEST_CASE("memory that a plan needs against the simulator's peaks") {
   int compared = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
