@@ -45,6 +45,7 @@ void ExchangeTime::begin(const std::vector<int>& devices) {
   phase_.resize(load_.size());
   for (const int id : used_) load_[at(id)] = 0;
   used_.clear();
+  first_.clear();
 }
 
 void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
@@ -56,6 +57,10 @@ void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
       if (phase_[at(id)] == 0) used_in_phase_.push_back(id);
       phase_[at(id)] += bytes;
     }
+  if (first_.empty() && bytes > 0) {
+    first_bytes_ = bytes;
+    for (const int id : used_in_phase_) first_.emplace_back(id, phase_[at(id)] / bytes);
+  }
   for (const int id : used_in_phase_) {
     if (load_[at(id)] == 0) used_.push_back(id);
     load_[at(id)] += phase_[at(id)];

@@ -1,0 +1,196 @@
+// When gradients are exchanged, and what that does to pipelines which still compute.
+#include <algorithm>
+#include <numeric>
+
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time.hpp"
+
+namespace dtfm {
+
+/// Layers between two neighbouring boundaries of any pipeline; with overlap, every layer. Those that were
+/// there before keep what is known of them.
+void IterationTimer::find_segments() {
+  const std::vector<Segment> before = std::move(segments_);
+  segments_.clear();
+  are_segments_known_ = true;
+  if (lanes_.size() < 2) return;
+  std::vector<int> next(lanes_.size());  // computed stages that hold the layer
+  const auto skip_ended = [&](int layer) {
+    for (std::size_t i = 0; i < lanes_.size(); ++i)
+      while (lanes_[i].layers[at(next[i])].second <= layer) ++next[i];
+  };
+  auto old = before.begin();
+  for (int layer = 0; layer < model_.stages.layers();) {
+    skip_ended(layer);
+    int end = model_.problem.job.parallelism.overlap ? layer + 1 : model_.stages.layers();
+    for (std::size_t i = 0; i < lanes_.size(); ++i) end = std::min(end, lanes_[i].layers[at(next[i])].second);
+    while (old != before.end() && old->layers.first < layer) ++old;
+    if (old != before.end() && old->layers == std::pair(layer, end) && old->stage == next) {
+      segments_.push_back(*old);
+    } else {
+      segments_.emplace_back();
+      segments_.back().layers = {layer, end};
+      segments_.back().stage = next;
+    }
+    layer = end;
+  }
+  const bool were_apart = are_apart_;
+  are_apart_ = are_segments_apart();
+  if (are_apart_ != were_apart)
+    for (Segment& segment : segments_) segment.is_fresh = false;
+}
+
+/// No two segments are exchanged between the same devices, because every one is a stage of all pipelines.
+bool IterationTimer::are_segments_apart() const {
+  if (model_.chunks > 1) return false;
+  for (std::size_t i = 1; i < segments_.size(); ++i)
+    for (std::size_t pipeline = 0; pipeline < lanes_.size(); ++pipeline)
+      if (segments_[i].stage[pipeline] == segments_[i - 1].stage[pipeline]) return false;
+  return true;
+}
+
+/// From the last layers, which have their gradients first, to the first.
+void IterationTimer::refresh_exchanges() {
+  const bool holds_up = model_.problem.job.parallelism.overlap && is_shared();
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (!are_apart_) channels_[i].assign(plan_.pipelines[i].stages.size(), {});
+    if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
+  }
+  for (std::size_t i = segments_.size(); i-- > 0;) {
+    if (!segments_[i].is_fresh) refresh_exchange(segments_[i]);
+    start_exchange(segments_[i]);
+    if (!are_apart_) put_in_turn(segments_[i]);
+    if (holds_up) hold_up(i);
+  }
+  if (is_shared()) share_links_of_exchanges();
+}
+
+/// Its seconds, from whenever it starts.
+void IterationTimer::refresh_exchange(Segment& segment) {
+  segment.is_fresh = true;
+  segment.ends_s.assign(lanes_.size(), 0);
+  segment.transfer_s = 0;
+  segment.load.clear();
+  segment.first.clear();
+  bool with_first = true;  // all of its devices have the first layer too
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    with_first = with_first &&
+                 &devices_of(static_cast<int>(i), segment.stage[i]) == &devices_of(static_cast<int>(i), 0);
+  const double bytes = model_.stages.gradient_bytes(segment.layers, with_first);
+  std::vector<int> devices(lanes_.size());
+  for (int rank = 0; rank < model_.stages.tensor(); ++rank) {
+    for (std::size_t i = 0; i < lanes_.size(); ++i)
+      devices[i] = devices_of(static_cast<int>(i), segment.stage[i])[at(rank)];
+    const std::vector<double> ends = exchange_.ends(model_.sync, devices, bytes);
+    for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
+    for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
+    segment.message_bytes = exchange_.first_bytes();
+    for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
+    if (are_apart_) continue;
+    const std::vector<double> empty = exchange_.ends(model_.sync, devices, 0);
+    segment.transfer_s = std::max(segment.transfer_s, *std::max_element(ends.begin(), ends.end()) -
+                                                          *std::max_element(empty.begin(), empty.end()));
+  }
+  segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
+}
+
+/// When a device has the gradients of `layer`: with overlap as soon as it has computed that layer's.
+double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
+  const Lane& lane = lanes_[at(pipeline)];
+  if (!model_.problem.job.parallelism.overlap) return lane.time.gradients_s[at(stage)];
+  const std::vector<int>& devices = devices_of(pipeline, stage);
+  const std::pair<int, int> later = {lane.layers[at(stage)].first, layer};
+  double rest = 0;
+  for (const int device : devices)
+    rest = std::max(rest, model_.stages.compute(model_.stages.kind_of(device), later).backward_s);
+  return lane.time.backward_s[at(stage)] + lane.late_s[at(stage)] - rest - all_reduce_s(devices, later, true);
+}
+
+void IterationTimer::start_exchange(Segment& segment) {
+  segment.start_s = 0;
+  for (int i = 0; i < static_cast<int>(lanes_.size()); ++i)
+    segment.start_s = std::max(segment.start_s, ready_s(i, segment.stage[at(i)], segment.layers.first));
+  const double recode = model_.stages.gradient_recode_s(model_.stages.gradient_bytes(segment.layers, false));
+  segment.start_s += recode;
+  segment.end_s = segment.start_s + segment.last_s + recode;
+}
+
+/// Exchanges over the same channels: the bytes of one move after those of the other.
+void IterationTimer::put_in_turn(Segment& segment) {
+  const auto channel = [&](std::size_t from) -> Channel& {
+    return channels_[from][at(segment.stage[from]) % channels_[from].size()];
+  };
+  const auto receiver = [&](std::size_t from) {
+    const std::size_t to = (from + 1) % lanes_.size();
+    return segment.stage[to] % static_cast<int>(channels_[to].size());
+  };
+  double before = 0;
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    if (channel(i).to == receiver(i)) before = std::max(before, channel(i).busy_s);
+  segment.end_s = std::max(segment.end_s, before + segment.transfer_s);
+  for (std::size_t i = 0; i < lanes_.size(); ++i) channel(i) = {receiver(i), segment.end_s};
+}
+
+/// Of stages that begin with a segment: the last gradients that they send to the stage before leave while the
+/// stage exchanges its own. The stage before ends later, unless it has work left for so long.
+void IterationTimer::hold_up(std::size_t number) {
+  const Segment& segment = segments_[number];
+  for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline) {
+    Lane& lane = lanes_[at(pipeline)];
+    const std::size_t stage = at(segment.stage[at(pipeline)]);
+    if (stage == 0 || lane.layers[stage].first != segment.layers.first || lane.work.micro_batches == 0)
+      continue;
+    const double slack =
+        lane.time.backward_s[stage - 1] - lane.work.backward_s[stage - 1] - lane.time.gradients_s[stage];
+    lane.late_s[stage - 1] =
+        std::max(0.0, lane.late_s[stage] + held_up_s(pipeline, number) - std::max(0.0, slack));
+  }
+}
+
+/// By exchanges of the stage that begins with segment `first`: its message has an equal share among theirs,
+/// those of one exchange at a time, until it is through or they are.
+double IterationTimer::held_up_s(int pipeline, std::size_t first) const {
+  const Lane& lane = lanes_[at(pipeline)];
+  const std::size_t stage = at(segments_[first].stage[at(pipeline)]), ranks = at(model_.stages.tensor());
+  const double bytes = model_.stages.boundary_bytes(lane.layers[stage].first);
+  const double sent_s = lane.time.backward_s[stage] + lane.late_s[stage];
+  double most = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    for (const int id : lane.paths[2 * ((stage - 1) * ranks + rank) + 1]) {
+      double at_once = 0, in_all = 0;  // messages; bytes
+      for (std::size_t i = first;
+           i < segments_.size() && segments_[i].layers.first < lane.layers[stage].second; ++i) {
+        const Segment& segment = segments_[i];
+        if (segment.start_s > sent_s + lane.work.backward_hops[stage - 1].occupancy_s ||
+            segment.end_s < sent_s)
+          continue;
+        for (const auto& [used, messages] : segment.first)
+          if (used == id) {
+            at_once = std::max(at_once, messages);
+            in_all += messages * segment.message_bytes;
+          }
+      }
+      most = std::max(most, std::min(at_once * bytes, in_all) * model_.network.shared_seconds_per_byte(id));
+    }
+  return most;
+}
+
+/// A shared capacity carries what comes first, then the rest; the last of all that pass it cannot end before.
+void IterationTimer::share_links_of_exchanges() {
+  order_.resize(segments_.size());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(segments_[a].start_s, a) < std::pair(segments_[b].start_s, b);
+  });
+  std::fill(busy_s_.begin(), busy_s_.end(), 0);
+  for (const std::size_t i : order_) {
+    Segment& segment = segments_[i];
+    for (const auto& [id, bytes] : segment.load) {
+      busy_s_[at(id)] =
+          std::max(busy_s_[at(id)], segment.start_s) + bytes * model_.network.shared_seconds_per_byte(id);
+      segment.end_s = std::max(segment.end_s, busy_s_[at(id)]);
+    }
+  }
+}
+
+}  // namespace dtfm
