@@ -57,10 +57,8 @@ void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
       if (phase_[at(id)] == 0) used_in_phase_.push_back(id);
       phase_[at(id)] += bytes;
     }
-  if (first_.empty() && bytes > 0) {
-    first_bytes_ = bytes;
+  if (first_.empty() && bytes > 0)
     for (const int id : used_in_phase_) first_.emplace_back(id, phase_[at(id)] / bytes);
-  }
   for (const int id : used_in_phase_) {
     if (load_[at(id)] == 0) used_.push_back(id);
     load_[at(id)] += phase_[at(id)];

@@ -26,9 +26,8 @@ class ExchangeTime {
   /// Of the last call: bytes over shared capacities, by number; `used` are those that are not 0.
   const std::vector<double>& load() const { return load_; }
   const std::vector<int>& used() const { return used_; }
-  /// Of the last call: how many of its first messages, of `first_bytes` each, pass a shared capacity at once.
+  /// Of the last call: how many of its first messages pass a shared capacity at once.
   const std::vector<std::pair<int, double>>& first_messages() const { return first_; }
-  double first_bytes() const { return first_bytes_; }
 
  private:
   struct Message {
@@ -55,7 +54,6 @@ class ExchangeTime {
   std::vector<double> phase_;  // of messages that move at the same time
   std::vector<int> used_, used_in_phase_;
   std::vector<std::pair<int, double>> first_;
-  double first_bytes_ = 0;
 };
 
 }  // namespace dtfm

@@ -84,7 +84,6 @@ void IterationTimer::refresh_exchange(Segment& segment) {
     const std::vector<double> ends = exchange_.ends(model_.sync, devices, bytes);
     for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
     for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
-    segment.message_bytes = exchange_.first_bytes();
     for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
     if (are_apart_) continue;
     const std::vector<double> empty = exchange_.ends(model_.sync, devices, 0);
@@ -147,30 +146,33 @@ void IterationTimer::hold_up(std::size_t number) {
   }
 }
 
-/// By exchanges of the stage that begins with segment `first`: its message has an equal share among theirs,
-/// those of one exchange at a time, until it is through or they are.
+/// By exchanges of the stage that begins with segment `first`: its messages, all those that still wait when
+/// the last backward is done, have an equal share among those of one exchange at a time, until they are
+/// through or the exchanges are.
 double IterationTimer::held_up_s(int pipeline, std::size_t first) const {
   const Lane& lane = lanes_[at(pipeline)];
   const std::size_t stage = at(segments_[first].stage[at(pipeline)]), ranks = at(model_.stages.tensor());
-  const double bytes = model_.stages.boundary_bytes(lane.layers[stage].first);
-  const double sent_s = lane.time.backward_s[stage] + lane.late_s[stage];
+  const HopTime& hop = lane.work.backward_hops[stage - 1];
+  if (hop.occupancy_s == 0) return 0;
+  const double done_s = lane.time.backward_s[stage] + lane.late_s[stage];
+  const double left_s = lane.time.gradients_s[stage] - hop.latency_s - lane.time.backward_s[stage];
+  const double bytes_per_s = model_.stages.boundary_bytes(lane.layers[stage].first) / hop.occupancy_s;
   double most = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank)
     for (const int id : lane.paths[2 * ((stage - 1) * ranks + rank) + 1]) {
-      double at_once = 0, in_all = 0;  // messages; bytes
+      double at_once = 0, in_all = 0, met_s = 0;  // messages; bytes; seconds' worth of messages that wait
       for (std::size_t i = first;
            i < segments_.size() && segments_[i].layers.first < lane.layers[stage].second; ++i) {
         const Segment& segment = segments_[i];
-        if (segment.start_s > sent_s + lane.work.backward_hops[stage - 1].occupancy_s ||
-            segment.end_s < sent_s)
-          continue;
+        if (segment.start_s > done_s + left_s || segment.end_s < done_s) continue;
+        met_s = std::max(met_s, std::min(left_s, done_s + left_s - segment.start_s));
         for (const auto& [used, messages] : segment.first)
-          if (used == id) {
-            at_once = std::max(at_once, messages);
-            in_all += messages * segment.message_bytes;
-          }
+          if (used == id) at_once = std::max(at_once, messages);
+        for (const auto& [used, load] : segment.load)
+          if (used == id) in_all += load;
       }
-      most = std::max(most, std::min(at_once * bytes, in_all) * model_.network.shared_seconds_per_byte(id));
+      most = std::max(
+          most, std::min(at_once * met_s * bytes_per_s, in_all) * model_.network.shared_seconds_per_byte(id));
     }
   return most;
 }

@@ -163,6 +163,7 @@ HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>
   for (std::size_t rank = 0; rank < from.size(); ++rank) {
     const MessageCost cost = model_.network.message(from[rank], to[rank]);
     slowest.occupancy_s = std::max(slowest.occupancy_s, cost.occupancy_s(bytes));
+    slowest.overhead_s = std::max(slowest.overhead_s, cost.overhead_s);
     slowest.latency_s = std::max(slowest.latency_s, cost.latency_s);
   }
   return slowest;

@@ -100,7 +100,6 @@ class IterationTimer {
     double last_s = 0;                         // of them
     double transfer_s = 0;                     // of them, in which bytes move
     std::vector<std::pair<int, double>> load;  // bytes over shared capacities
-    double message_bytes = 0;
     std::vector<std::pair<int, double>>
         first;  // messages that pass shared capacities at the same time at first
   };

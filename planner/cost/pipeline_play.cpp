@@ -66,7 +66,7 @@ class Play {
       if (machine->end_s <= channel->end_s)
         end_computation(static_cast<int>(machine - machines_.begin()));
       else
-        end_message(static_cast<int>(channel - channels_.begin()));
+        go_on(static_cast<int>(channel - channels_.begin()));
     }
   }
 
@@ -79,8 +79,9 @@ class Play {
   struct Channel {
     std::vector<Step> messages;  // as they were computed
     std::size_t next = 0;
-    double end_s = never;                 // of the message that moves: when its last byte has left
-    double left = 0, pace = 1, at_s = 0;  // share of it that was left at a date, and how much slower it is
+    double end_s = never;                   // of the message that is sent: of its overhead, then of its bytes
+    bool moves = false;                     // its bytes
+    double left = 0, at_s = 0, pace_s = 0;  // the share that was left at a date, and seconds of the whole
   };
 
   double& arrived(const Step& step) {
@@ -88,7 +89,7 @@ class Play {
   }
   int around(int device) const { return (device + 2 * devices_) % devices_; }
   int channel_of(bool forward, int device) const { return (forward ? 0 : devices_) + around(device); }
-  bool moves(int channel) const { return channels_[at(channel)].end_s < never; }
+  bool moves(int channel) const { return channels_[at(channel)].moves; }
   const HopTime& hop(const Step& sent) const {
     return sent.forward ? work_.forward_hops[at(sent.stage)] : work_.backward_hops[at(sent.stage - 1)];
   }
@@ -120,27 +121,31 @@ class Play {
   }
 
   void send(const Step& step, int device) {
-    const int channel = channel_of(step.forward, device);
-    channels_[at(channel)].messages.push_back(step);
-    if (!moves(channel)) begin_message(channel);
+    Channel& it = channels_[at(channel_of(step.forward, device))];
+    it.messages.push_back(step);
+    if (it.end_s == never) it.end_s = now_ + hop(step).overhead_s;
   }
 
-  void begin_message(int channel) {
+  void go_on(int channel) {
     Channel& it = channels_[at(channel)];
-    if (it.next == it.messages.size()) return;
-    it.left = 1;
-    it.at_s = now_;
-    it.end_s = now_;  // it moves
-    set_pace(channel);
-    notice(channel);
+    if (it.moves) {
+      end_message(channel);
+    } else {
+      it.moves = true;
+      it.left = 1;
+      it.at_s = now_;
+      it.pace_s = 1;
+      set_pace(channel);
+    }
+    for (const int other : {beside_sent(channel), beside_received(channel)})
+      if (other != channel && moves(other)) set_pace(other);
   }
 
   void end_message(int channel) {
     Channel& it = channels_[at(channel)];
     const Step step = it.messages[it.next++];
-    it.end_s = never;
-    begin_message(channel);
-    if (!moves(channel)) notice(channel);
+    it.moves = false;
+    it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : never;
     const Step received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
     const double arrival = now_ + hop(step).latency_s;
     arrived(received) = arrival;
@@ -158,20 +163,14 @@ class Play {
 
   void set_pace(int channel) {
     Channel& it = channels_[at(channel)];
-    it.left -= (now_ - it.at_s) / it.pace;
+    it.left -= (now_ - it.at_s) / it.pace_s;
     it.at_s = now_;
-    const HopTime& alone = hop(it.messages[it.next]);
-    it.pace = alone.occupancy_s;
-    if (moves(beside_sent(channel))) it.pace = std::max(it.pace, alone.beside_sent_s);
-    if (moves(beside_received(channel))) it.pace = std::max(it.pace, alone.beside_received_s);
-    it.pace = std::max(it.pace, std::numeric_limits<double>::min());
-    it.end_s = now_ + std::max(0.0, it.left) * it.pace;
-  }
-
-  /// A message has begun or ended.
-  void notice(int channel) {
-    for (const int other : {beside_sent(channel), beside_received(channel)})
-      if (other != channel && moves(other)) set_pace(other);
+    const HopTime& of = hop(it.messages[it.next]);
+    double occupancy = of.occupancy_s;
+    if (moves(beside_sent(channel))) occupancy = std::max(occupancy, of.beside_sent_s);
+    if (moves(beside_received(channel))) occupancy = std::max(occupancy, of.beside_received_s);
+    it.pace_s = std::max(occupancy - of.overhead_s, std::numeric_limits<double>::min());
+    it.end_s = now_ + std::max(0.0, it.left) * it.pace_s;
   }
 
   const PipelineWork& work_;

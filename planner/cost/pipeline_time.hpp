@@ -14,6 +14,7 @@ struct HopTime {
   double others_s = 0;     // what other pipelines send over these links meanwhile
   /// Occupancy while the sender sends, or the receiver gets, a message of the other direction; 0: the same.
   double beside_sent_s = 0, beside_received_s = 0;
+  double overhead_s = 0;  // of the occupancy, before the first byte moves
   double steady_s() const { return occupancy_s > shared_s ? occupancy_s : shared_s; }
 };
 
