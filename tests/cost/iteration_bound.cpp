@@ -1,0 +1,214 @@
+// Bounds against estimates and simulations of random plans, and against closed formulas.
+#include "planner/cost/iteration_bound.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "planner/io/calibration_reader.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/roofline_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "simulator/graph/graph_replay.hpp"
+#include "simulator/lowering/iteration_graph.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/random_problem.hpp"
+#include "tests/support/simulated.hpp"
+#include "tests/validation/estimates.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Everything that a job can say about how it is trained.
+void set_training(Rng& rng, Job& job) {
+  const char* schedules[] = {"gpipe", "1f1b", "interleaved"};
+  const char* syncs[] = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+  job.parallelism.schedule = schedules[rng.below(3)];
+  job.parallelism.gradient_sync = syncs[rng.below(5)];
+  job.parallelism.overlap = rng.below(2) == 0;
+  if (job.parallelism.schedule == "interleaved")
+    job.parallelism.chunks = 1 + static_cast<int>(rng.below(2));
+  else if (rng.below(3) == 0)
+    job.parallelism.flush = 1 + static_cast<int>(rng.below(8));
+  if (rng.below(3) == 0) {
+    job.compression = {0.25, 0.5, std::nullopt};
+    if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(random_size(rng, 1e9, 1e12));
+  }
+}
+
+/// Any cut of the layers into stages of at least `least`.
+std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages, int least) {
+  std::vector<int> sizes(at(stages), least);
+  for (int left = layers - stages * least; left > 0; --left)
+    ++sizes[rng.below(static_cast<std::uint32_t>(stages))];
+  std::vector<std::pair<int, int>> split;
+  int begin = 0;
+  for (const int size : sizes) {
+    split.emplace_back(begin, begin + size);
+    begin += size;
+  }
+  return split;
+}
+
+/// Any shape, devices in any order, any cuts (common or not), any micro-batches of each pipeline; the job
+/// gets as many as the pipelines have together.
+Plan any_plan(Rng& rng, Problem& problem, int tensor) {
+  Job& job = problem.job;
+  const int layers = layer_count(job.model), chunks = job.parallelism.chunks.value_or(1);
+  const int places = problem.topology.size() / tensor;
+  const int stages =
+      1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(std::min(places, layers / chunks))));
+  const int replicas = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(places / stages)));
+  std::vector<int> order(at(problem.topology.size()));
+  for (int i = 0; i < problem.topology.size(); ++i) order[at(i)] = i;
+  rng.shuffle(std::span<int>(order));
+  Plan plan{tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  const bool common = rng.below(2) == 0;
+  int all = 0;
+  for (int replica = 0; replica < replicas; ++replica) {
+    const int multiple = job.parallelism.schedule == "interleaved" ? stages : 1;
+    Pipeline pipeline{multiple * static_cast<int>((replica == 0 ? 1 : 0) + rng.below(12)), {}};
+    all += pipeline.micro_batches;
+    const auto split = common && replica > 0 ? std::vector<std::pair<int, int>>{}
+                                             : random_split(rng, layers, stages, chunks);
+    for (int stage = 0; stage < stages; ++stage) {
+      Stage it{split.empty() ? plan.pipelines.front().stages[at(stage)].layers : split[at(stage)], {}};
+      for (int rank = 0; rank < tensor; ++rank)
+        it.devices.push_back(order[at((replica * stages + stage) * tensor + rank)]);
+      pipeline.stages.push_back(it);
+    }
+    plan.pipelines.push_back(pipeline);
+  }
+  job.training.global_batch = all * job.training.micro_batch;
+  return plan;
+}
+
+int stages_of(const Plan& plan) {
+  return static_cast<int>(plan.pipelines.front().stages.size());
+}
+
+int replicas_of(const Plan& plan) {
+  return static_cast<int>(plan.pipelines.size());
+}
+
+bool has_common_cuts(const Plan& plan) {
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
+      if (pipeline.stages[stage].layers != plan.pipelines.front().stages[stage].layers) return false;
+  return true;
+}
+
+void check_random_plans(std::uint64_t seeds, bool shared) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    Rng rng = Rng::for_task(seed, shared ? 1 : 0);
+    Problem problem{random_topology(rng, 1 + static_cast<int>(rng.below(9)), shared),
+                    random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
+                    Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
+    set_training(rng, problem.job);
+    const int tensor = problem.topology.size() > 1 && rng.below(4) == 0 ? 2 : 1;
+    const Plan plan = any_plan(rng, problem, tensor);
+    const Parallelism& how = problem.job.parallelism;
+    CAPTURE(seed, shared, tensor, stages_of(plan), replicas_of(plan), how.schedule, how.gradient_sync,
+            how.overlap, how.flush.value_or(0), how.chunks.value_or(1));
+    const IterationModel model(problem, tensor);
+    const IterationBounds bounds(model);
+    const IterationBound bound = bounds.of_shape(stages_of(plan), replicas_of(plan));
+    CAPTURE(bound.method);
+    IterationTimer timer(model, plan);
+    REQUIRE(bound.value > 0);
+    REQUIRE(bound.value <= timer.iteration_s());
+    const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
+    REQUIRE(bound.value <= simulated);
+    if (has_common_cuts(plan)) {
+      const IterationBound common = bounds.of_shape(stages_of(plan), replicas_of(plan), Cuts::common);
+      CAPTURE(common.method);
+      REQUIRE(common.value >= bound.value);
+      REQUIRE(common.value <= timer.iteration_s());
+      REQUIRE(common.value <= simulated);
+    }
+    if (timer.lacking_bytes() > 0) continue;
+    REQUIRE(bound.fits);
+    REQUIRE(bounds.least_stages() <= stages_of(plan));
+    REQUIRE(bounds.of_all().fits);
+    REQUIRE(bounds.of_all().value <= bound.value);
+    REQUIRE(bounds.of_all().value <= bounds.of_all(Cuts::common).value);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("no plan is estimated or simulated to take less") {
+  check_random_plans(3000, false);
+}
+
+TEST_CASE("nor where messages share links") {
+  check_random_plans(1500, true);
+}
+
+TEST_CASE("no random plan takes less on the topologies shipped") {
+  for (const char* name : {"aws-ten-regions", "datacenter", "four-continents", "multicloud-20",
+                           "onprem-cloud", "regional", "spot", "three-clouds", "universities", "worldwide"}) {
+    CAPTURE(name);
+    Problem problem{read_topology(std::string(DTFM_SOURCE_DIR "/topologies/") + name + ".yaml"),
+                    default_job(), built_in_calibration(), built_in_roofline()};
+    problem.job.training.global_batch = 64;
+    const IterationModel model(problem);
+    const IterationBounds bounds(model);
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      CAPTURE(seed);
+      Rng rng = Rng::for_task(seed, 2);
+      const Plan plan = random_plan(problem, rng);
+      const IterationBound bound = bounds.of_shape(stages_of(plan), replicas_of(plan), Cuts::common);
+      REQUIRE(bound.value <= iteration_estimate(model, plan).iteration_s);
+      REQUIRE(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
+    }
+  }
+}
+
+// One device: m · (1 + 2) s for each of 4 layers, and 0.25 s of overhead: nothing is missing.
+TEST_CASE("on one device the bound is the time") {
+  Problem problem{flat_topology({1}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(4, 1e6, 1e3),
+                  Calibration{1, 0, 1, 0.25}};
+  problem.job.training.global_batch = 5;
+  const IterationModel model(problem);
+  const IterationBound bound = IterationBounds(model).of_all();
+  const double time = iteration_estimate(model, plan_of(problem.job, 1, 1, 5)).iteration_s;
+  CHECK(bound.value == Approx(time).epsilon(1e-8));
+  CHECK(bound.value >= 5 * 4 * 3 + 0.25 - 1e-6);
+}
+
+// gpipe with 6 micro-batches in 4 equal stages of 2 layers, hops of 0.1 s and bytes that take 0.5 s: the way
+// 8 · 3 + 3 · 2 · 0.6, and 5 times 2 · 3.
+TEST_CASE("an even gpipe on equal devices and links takes what the bound says") {
+  Problem problem{flat_topology({4}, link_of(0.1, 1e6), link_of(0.1, 1e6)), chain_job(8, 1e3, 5e5), {}};
+  problem.job.training.global_batch = 6;
+  problem.job.training.precision = "fp32";
+  const IterationModel model(problem);
+  const IterationBound bound = IterationBounds(model).of_shape(4, 1);
+  CHECK(bound.value == Approx(24 + 3.6 + 5 * 6).epsilon(1e-3));
+  CHECK(bound.value <= iteration_estimate(model, plan_of(problem.job, 4, 1, 6)).iteration_s);
+}
+
+// 4 fast devices (1 s a layer and direction … 3 s) and 4 of half the speed do 6 fast devices' work.
+TEST_CASE("unlike devices share out the work by their speeds") {
+  Problem problem{flat_topology({8}, link_of(0, 1e12), link_of(0, 1e12)), chain_job(12, 1e3, 1), {}};
+  for (int i = 4; i < 8; ++i) problem.topology.devices[at(i)].speed = 0.5;
+  problem.job.training.global_batch = 600;
+  const IterationModel model(problem);
+  CHECK(IterationBounds(model).of_shape(1, 8).value == Approx(600 * 12 * 3 / 6.0).epsilon(0.01));
+}
+
+TEST_CASE("what cannot fit memory is said") {
+  Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(8, 1e9, 1e3), {}};
+  problem.job.training.global_batch = 4;
+  const double held = IterationModel(problem).stages.needs({0, 8}).total(1);
+  problem.topology.gpus[0].memory = Bytes(held / 2.5);
+  const IterationModel model(problem);
+  const IterationBounds bounds(model);
+  CHECK(bounds.least_stages() == 3);
+  CHECK_FALSE(bounds.of_shape(2, 1).fits);
+  CHECK(bounds.of_all().fits);
+  problem.topology.gpus[0].memory = Bytes(held / 10);
+  CHECK_FALSE(IterationBounds(model).of_all().fits);
+  CHECK(IterationBounds(model).least_stages() == 0);
+}

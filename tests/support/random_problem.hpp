@@ -1,0 +1,87 @@
+// Small random problems: unlike layers, unlike devices, unlike links.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/core/index.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/core/rng.hpp"
+
+namespace dtfm {
+
+/// Log-uniform in [least, most].
+inline double random_size(Rng& rng, double least, double most) {
+  return least * std::pow(most / least, rng.uniform());
+}
+
+/// `layers` layers of 0.1 to 10 TFLOP forward, whose backward is not in proportion.
+inline Job random_chain_job(Rng& rng, int layers) {
+  Job job;
+  job.name = "random";
+  LayerChain chain;
+  for (int i = 0; i < layers; ++i) {
+    Layer layer;
+    layer.name = fmt::format("layer {}", i);
+    layer.parameters = random_size(rng, 1e6, 1e9);
+    layer.forward = Flops(random_size(rng, 1e11, 1e13));
+    layer.backward = Flops(layer.forward.value() * (1 + 2 * rng.uniform()));
+    layer.output = Bytes(random_size(rng, 1e5, 1e8));
+    layer.activation_memory = Bytes(layer.output.value() * (1 + rng.uniform()));
+    chain.layers.push_back(layer);
+  }
+  job.model = chain;
+  job.training.global_batch = 1 + static_cast<int>(rng.below(24));
+  const char* recompute[] = {"none", "full"};
+  job.training.recompute = recompute[rng.below(2)];
+  return job;
+}
+
+/// Two kinds of GPU at up to three sites. `shared`: some capacities are of several messages together.
+inline Topology random_topology(Rng& rng, int devices, bool shared) {
+  Topology topology;
+  topology.name = "random";
+  for (const double peak : {1e12, 3e12}) {
+    Gpu gpu{fmt::format("gpu {}", topology.gpus.size()), Bytes(random_size(rng, 4e9, 4e11)),
+            FlopsPerSecond(peak)};
+    gpu.peak_fp32 = gpu.peak;
+    gpu.memory_bandwidth = BitsPerSecond(random_size(rng, 1e10, 1e13));
+    topology.gpus.push_back(gpu);
+  }
+  const int sites = 1 + static_cast<int>(rng.below(3));
+  RuleLinks rules;
+  rules.table = Eigen::MatrixXi::Zero(sites, sites);
+  rules.same_host = Eigen::MatrixXi::Constant(sites, sites, -1);
+  for (int from = 0; from < sites; ++from) {
+    topology.sites.push_back({fmt::format("s{}", from)});
+    if (shared && rng.below(2) == 0)
+      topology.sites.back().uplink = BitsPerSecond(random_size(rng, 1e8, 1e10));
+    for (int to = 0; to < sites; ++to) {
+      Link link{Seconds(random_size(rng, 1e-5, 0.3)), BitsPerSecond(random_size(rng, 1e7, 1e11))};
+      link.shared_by_sender = shared && rng.below(3) == 0;
+      if (shared && rng.below(3) == 0)
+        link.capacity = BitsPerSecond(link.bandwidth.value() * (1 + rng.uniform()));
+      rules.table(from, to) = static_cast<int>(rules.links.size());
+      rules.links.push_back(link);
+    }
+  }
+  for (int i = 0; i < devices; ++i) {
+    Device device;
+    device.site = static_cast<int>(rng.below(static_cast<std::uint32_t>(sites)));
+    device.id = fmt::format("s{}/{}", device.site, i);
+    device.host = i;
+    device.gpu = static_cast<int>(rng.below(2));
+    device.speed = rng.below(3) == 0 ? 0.5 + rng.uniform() : 1;
+    if (shared && rng.below(4) == 0) device.downlink = BitsPerSecond(random_size(rng, 1e8, 1e10));
+    topology.devices.push_back(device);
+    rules.port.push_back(device.site);
+  }
+  topology.links = std::move(rules);
+  return topology;
+}
+
+}  // namespace dtfm
