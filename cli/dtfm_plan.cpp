@@ -138,7 +138,8 @@ void add_output(CLI::App& app, PlanOptions& options) {
 
 /// A score is not searched for: an option of the search beside it is a mistake.
 void refuse_search_options(const CLI::App& app) {
-  for (const char* name : {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove"})
+  for (const char* name :
+       {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust"})
     if (app.count(name) > 0) throw Error(name, "is of the search, and --score does not search");
 }
 

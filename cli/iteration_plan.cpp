@@ -54,7 +54,7 @@ IterationSearchOptions search_options(const PlanOptions& options, const Job& job
                            : options.data_auto ? std::nullopt
                                                : job.parallelism.data;
   result.objective = *objective_named(options.objective);
-  result.finalists = options.finalists;
+  if (options.finalists) result.finalists = *options.finalists;
   return result;
 }
 
@@ -85,7 +85,7 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   record.iteration_time_s = estimate.iteration_s;
   record.tokens_per_s = tokens / estimate.iteration_s;
   record.model_flops_per_s = sequences * candidate.job->model.stages.model_flops() / estimate.iteration_s;
-  if (const auto price = price_of(problem.topology, candidate.plan))
+  if (const auto price = price_of(problem.topology, candidate.plan); price && tokens > 0)
     record.cost_per_million_tokens = price->value() / 3600 / record.tokens_per_s * 1e6;
   const double pipelines = estimate.pipelines_s, exchanges = std::max(0.0, estimate.exchanges_s - pipelines);
   record.breakdown_s = {{"pipelines", pipelines},
@@ -214,7 +214,8 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
   const bool fits = result.finalists.front().lacking <= 0;
   std::vector<Judgement> judgements(result.finalists.size());
   if (fits && !watch.interrupted())
-    judgements = judged(result.finalists, scenarios, options.robust, options.threads, watch.stop());
+    judgements = judged(result.finalists, scenarios, options.robust.value_or(Robust::mean), options.threads,
+                        watch.stop());
   const bool is_judged = fits && !watch.interrupted();
   if (!is_judged) judgements.assign(1, {});  // runs that were cut short say nothing
   const std::vector<std::size_t> order =
@@ -260,7 +261,9 @@ int score_by_iteration_time(const PlanOptions& options, Problem problem, const P
   PlanRecord::Finalist& only = record.finalists.emplace_back(finalist_of(candidate));
   if (fits)
     only.simulated =
-        judged({candidate}, scenarios, options.robust, options.threads, watch.stop()).front().simulated;
+        judged({candidate}, scenarios, options.robust.value_or(Robust::mean), options.threads, watch.stop())
+            .front()
+            .simulated;
   else
     record.warnings.push_back("the plan does not fit the memory of its devices: " +
                               lacking_device(candidate));

@@ -273,8 +273,11 @@ std::string objective_of(const PlanOptions& options) {
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, Job job,
                                const std::optional<PlanSource>& given_plan, InterruptWatch& watch) {
   check_comm_cost(job);
-  if (!options.scenarios.empty())
-    throw Error("--scenario", "is not for --objective comm-cost, which simulates nothing");
+  const char* of_judge = !options.scenarios.empty() ? "--scenario"
+                         : options.finalists        ? "--finalists"
+                         : options.robust           ? "--robust"
+                                                    : nullptr;
+  if (of_judge) throw Error(of_judge, "is not for --objective comm-cost, which simulates nothing");
   return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
 }
 

@@ -104,6 +104,11 @@ def test_prices():
     dollars = 2 * len(used(plan)) / 3600 / plan["estimate"]["tokens_per_s"] * 1e6
     check(close(plan["estimate"]["cost_per_million_tokens"], dollars), "USD a million tokens", plan["estimate"])
     check("USD a million tokens" in text, "the summary lacks the price", text)
+    # Without micro-batches there are no tokens to pay for.
+    write("idle.json", json.dumps({"pipelines": [{"micro_batches": 0, "stages": [{"layers": [0, 12], "devices": ["ohio/0"]}]}]}))
+    run("priced.yaml", "--job", "free.yaml", "--score", "idle.json", "-o", "scored.json", program=PLAN)
+    check(read("scored.json")["estimate"]["tokens_per_s"] == 0, "tokens of no micro-batch")
+    check(read("scored.json")["estimate"]["cost_per_million_tokens"] is None, "a price of no token")
     cheap, _ = planned("--objective", "cost-per-token", topology="priced.yaml")
     check(cheap["estimate"]["cost_per_million_tokens"] <= dollars * (1 + 1e-9), "cost-per-token costs more", cheap["estimate"])
     # Half the devices without a price: the first of them is named.

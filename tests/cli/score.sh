@@ -55,7 +55,7 @@ for stage, device in zip(pipelines[0]["stages"], ["tokyo/0", "oregon/0", "ohio/0
 
 expect_refused '--pipeline: 4, but the plan has 3 stages' "${small[@]}" --score plan.json --pipeline 4
 expect_refused '--data: 3, but the plan has 4 pipelines' "${small[@]}" --score plan.json --data 3
-for option in '--strategy random' '--seed 0' '--evaluations 5' '--time-limit 5' --prove; do
+for option in '--strategy random' '--seed 0' '--evaluations 5' '--time-limit 5' --prove '--finalists 3' '--robust p95'; do
   # shellcheck disable=SC2086 # an option and its value
   expect_refused "${option% *}: is of the search, and --score does not search" "${small[@]}" --score plan.json $option
 done

@@ -51,7 +51,10 @@ expect_refused "--pipeline: comm-cost needs a number of stages, and job small ha
 sed 's/pipeline: 3/tensor: 2/' job.yaml >tensor.yaml
 expect_refused 'job small: tensor 2, but comm-cost is about one device a stage' net.yaml --job tensor.yaml "${by_cost[@]}"
 expect_refused 'job small: tensor 2, but comm-cost is about one device a stage' "${small[@]}" --tensor 2
-expect_refused '--scenario: is not for --objective comm-cost, which simulates nothing' "${small[@]}" --scenario job.yaml
+for option in '--scenario job.yaml' '--finalists 8' '--robust mean'; do
+  # shellcheck disable=SC2086 # an option and its value
+  expect_refused "${option% *}: is not for --objective comm-cost, which simulates nothing" "${small[@]}" $option
+done
 sed 's/global_batch/globl_batch/' job.yaml >typo.yaml
 expect_refused 'typo.yaml:4:12: unknown key `globl_batch`; did you mean `global_batch`?' net.yaml --job typo.yaml
 
