@@ -41,6 +41,7 @@ class ExchangeMessages {
   ExchangeMessages(GraphBuilder& builder, const Exchange& exchange)
       : builder_(builder), exchange_(exchange) {}
 
+  /// `bytes` of gradients; the message has more, if the constants' sync efficiency says so.
   int send(int from, int to, double bytes, int after, int phase);
   int join(const std::vector<int>& tasks, int device, int phase);
   /// A ring of `devices`, which have what task `ready` of each says; the last of 2 (n − 1) phases of each.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -26,12 +27,10 @@ MeasuredRun run_of(const std::string& network, const Topology& topology, Job job
   for (int stage = 0; stage < stages; ++stage)
     for (int replica = 0; replica < pipelines; ++replica)
       placement.at(stage, replica) = replica * stages + stage;
-  const Plan plan = deployed_plan(placement, job);
+  auto plan = std::make_shared<Plan>(deployed_plan(placement, job));
   return {fmt::format("{} layers a stage, batch {}, {} pipeline{}", layers_a_stage, batch, pipelines,
                       pipelines == 1 ? "" : "s"),
-          network,
-          {topology, std::move(job), {}},
-          plan,
+          network, std::make_shared<Problem>(Problem{topology, std::move(job), {}}), std::move(plan),
           seconds};
 }
 

@@ -1,0 +1,33 @@
+// The method of Levenberg and Marquardt within bounds, for a few unknowns and residuals that are dear to
+// compute.
+#pragma once
+
+#include <functional>
+
+#include <Eigen/Core>
+
+namespace dtfm {
+
+/// Of each unknown; low = high: it is known. Unknowns are scaled so that one unit is their usual size.
+struct Bounds {
+  Eigen::VectorXd low, high;
+  Eigen::VectorXd nearest(const Eigen::VectorXd& x) const { return x.cwiseMax(low).cwiseMin(high); }
+};
+
+using Residuals = std::function<Eigen::VectorXd(const Eigen::VectorXd& x)>;
+
+/// Derivatives at `x`, where the residuals are `here`: [residual, unknown], by differences over 0.02,
+/// backwards where a step forward would leave the bounds, 0 of what cannot move.
+Eigen::MatrixXd slopes(const Residuals& residuals, const Eigen::VectorXd& x, const Eigen::VectorXd& here,
+                       const Bounds& bounds);
+
+struct LeastSquaresFit {
+  Eigen::VectorXd x, residuals;
+  double squares() const { return residuals.squaredNorm(); }
+};
+
+/// A minimum of the sum of squares, by steps from `start` in an active set: what lies on a bound and would
+/// step over it stays, and the others step as if it was known.
+LeastSquaresFit least_squares(const Residuals& residuals, const Eigen::VectorXd& start, const Bounds& bounds);
+
+}  // namespace dtfm
