@@ -71,10 +71,11 @@ class Writer {
     if (report_.iterations.empty()) return "";  // a note says so
     const Distribution& time = report_.iteration_time_s;
     Rows rows = {
-        {"iteration", seconds(time.mean), spread(time)},
+        {"iteration", seconds(time.mean) + interval(), s_.record.interval ? interval_meaning : spread(time)},
         {"throughput", three_digits(report_.tokens_per_s) + " tokens/s", ""},
         {"model FLOP/s", format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
         {"bubble", percent(report_.bubble), "of the devices' time is not computing"}};
+    if (s_.record.interval) rows.insert(rows.begin() + 1, {"", "", spread(time)});
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
@@ -163,6 +164,15 @@ class Writer {
     return fmt::format(
         "flows that share alike take {:.6g} s an undisturbed iteration, by round trip {:.6g} s", it->equal_s,
         it->rtt_s);
+  }
+
+  static constexpr const char* interval_meaning = "the mean of measured iterations should lie between";
+
+  /// " (41.9 … 45.7, 95 %)" where it is known.
+  std::string interval() const {
+    const auto& it = s_.record.interval;
+    if (!it) return "";
+    return fmt::format(" ({:.4g} … {:.4g}, {:.0f} %)", it->low_s, it->high_s, 100 * it->level);
   }
 
   static std::string quantiles(const Distribution& values) {

@@ -22,6 +22,7 @@
 #include "planner/io/plan_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
+#include "simulator/calibration/prediction.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
@@ -34,6 +35,7 @@ struct Input {
   Problem problem;
   Plan plan;
   Scenario scenario;
+  std::optional<CalibrationSpread> spread = {};  // of the constants, where it is known
 };
 
 Job job_of_plan(const std::string& text, const std::string& file) {
@@ -48,6 +50,11 @@ Input read_input(const SimulateOptions& options) {
   const std::string plan = read_plan_text(options.plan);
   input.problem.job = options.job ? read_job(*options.job) : job_of_plan(plan, options.plan);
   input.problem.constants = built_in_calibration();
+  if (options.calibration) {
+    const FittedCalibration fitted = read_calibration(*options.calibration);
+    input.problem.constants = fitted.constants;
+    input.spread = fitted.spread;
+  }
   input.problem.roofline = built_in_roofline();
   input.plan = parse_plan(plan, options.plan, input.problem.topology, input.problem.job);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
@@ -56,7 +63,8 @@ Input read_input(const SimulateOptions& options) {
 
 void check_files(const SimulateOptions& options) {
   check_outputs(
-      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or("")},
+      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
+                 options.calibration.value_or("")},
       std::array{options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or("")});
 }
 
@@ -179,14 +187,25 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   return notes;
 }
 
+/// Nothing where there is no iteration, or where nobody says how well the constants are known. What an
+/// undisturbed iteration may be off by holds for all.
+std::optional<TimeInterval> interval_of(const Input& input, const SimReport& report) {
+  if (!input.spread || report.iterations.empty()) return std::nullopt;
+  const double factor =
+      prediction_factor(input.problem.constants, *input.spread, [&](const Calibration& constants) {
+        Problem other = input.problem;
+        other.constants = constants;
+        return undisturbed_seconds(other, input.plan);
+      });
+  const double mean = report.iteration_time_s.mean;
+  return TimeInterval{mean / factor, mean * factor, interval_level};
+}
+
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const SimRecord record{input.problem.job.name,
-                         input.scenario.name,
-                         options.seed,
-                         outcome.samples,
-                         outcome.fairness,
-                         notes_of(options, input, outcome),
-                         DTFM_VERSION};
+  const SimRecord record{input.problem.job.name, input.scenario.name,
+                         options.seed,           outcome.samples,
+                         outcome.fairness,       notes_of(options, input, outcome),
+                         DTFM_VERSION,           interval_of(input, outcome.report)};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) {
     const InterruptHold hold(must_be_whole(std::array{*options.output}));

@@ -51,6 +51,7 @@ const std::array<Calibration, 3> starts = {{{1, 1e-3, 0.9, 0.5}, {0.5, 1e-2, 0.9
 
 Calibration fitted_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known,
                                int threads) {
+  constexpr double enough = 1e-6;
   const Bounds bounds = bounds_of(known);
   if (runs.size() < 4) throw Error("", "four constants cannot be fitted to fewer than four runs");
   const Residuals errors = [&](const Vector& x) -> Vector {
@@ -59,7 +60,7 @@ Calibration fitted_calibration(std::span<const MeasuredRun> runs, const KnownCal
   };
   std::optional<LeastSquaresFit> best;
   for (const Calibration& start : starts) {
-    const LeastSquaresFit fit = least_squares(errors, to_vector(start), bounds);
+    const LeastSquaresFit fit = least_squares(errors, to_vector(start), bounds, enough);
     if (!best || fit.squares() < best->squares()) best = fit;
   }
   return to_constants(best->x);

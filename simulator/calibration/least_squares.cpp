@@ -27,8 +27,6 @@ VectorXd damped_step(const MatrixXd& slopes, const VectorXd& residuals, double d
   }
 }
 
-}  // namespace
-
 MatrixXd slopes(const Residuals& residuals, const VectorXd& x, const VectorXd& here, const Bounds& bounds) {
   constexpr double step = 0.02;
   MatrixXd result = MatrixXd::Zero(here.size(), x.size());
@@ -41,21 +39,24 @@ MatrixXd slopes(const Residuals& residuals, const VectorXd& x, const VectorXd& h
   return result;
 }
 
-LeastSquaresFit least_squares(const Residuals& residuals, const VectorXd& start, const Bounds& bounds) {
+}  // namespace
+
+LeastSquaresFit least_squares(const Residuals& residuals, const VectorXd& start, const Bounds& bounds,
+                              double enough) {
   constexpr int most_steps = 50;
-  constexpr double enough = 1e-6;  // relative improvement of the sum of squares
   constexpr double most_damping = 1e6;
   LeastSquaresFit fit;
   fit.x = bounds.nearest(start);
   fit.residuals = residuals(fit.x);
   double damping = 1e-3;
   for (int step = 0; step < most_steps && damping < most_damping; ++step) {
-    const MatrixXd derivatives = slopes(residuals, fit.x, fit.residuals, bounds);
+    fit.slopes = slopes(residuals, fit.x, fit.residuals, bounds);
     bool better = false;
     for (; !better && damping < most_damping; damping *= 10) {
       LeastSquaresFit next;
-      next.x = bounds.nearest(fit.x + damped_step(derivatives, fit.residuals, damping, fit.x, bounds));
+      next.x = bounds.nearest(fit.x + damped_step(fit.slopes, fit.residuals, damping, fit.x, bounds));
       next.residuals = residuals(next.x);
+      next.slopes = fit.slopes;
       better = next.squares() < fit.squares();
       if (!better) continue;
       const bool done = next.squares() > fit.squares() * (1 - enough);

@@ -16,18 +16,17 @@ struct Bounds {
 
 using Residuals = std::function<Eigen::VectorXd(const Eigen::VectorXd& x)>;
 
-/// Derivatives at `x`, where the residuals are `here`: [residual, unknown], by differences over 0.02,
-/// backwards where a step forward would leave the bounds, 0 of what cannot move.
-Eigen::MatrixXd slopes(const Residuals& residuals, const Eigen::VectorXd& x, const Eigen::VectorXd& here,
-                       const Bounds& bounds);
-
 struct LeastSquaresFit {
   Eigen::VectorXd x, residuals;
+  Eigen::MatrixXd slopes;  // [residual, unknown]: derivatives before the last step, which was a small one
   double squares() const { return residuals.squaredNorm(); }
 };
 
 /// A minimum of the sum of squares, by steps from `start` in an active set: what lies on a bound and would
-/// step over it stays, and the others step as if it was known.
-LeastSquaresFit least_squares(const Residuals& residuals, const Eigen::VectorXd& start, const Bounds& bounds);
+/// step over it stays, and the others step as if it was known. Derivatives are differences over 0.02,
+/// backwards where a step forward would leave the bounds, 0 of what is known. Ends when a step makes the sum
+/// less by no more than the share `enough` of it.
+LeastSquaresFit least_squares(const Residuals& residuals, const Eigen::VectorXd& start, const Bounds& bounds,
+                              double enough);
 
 }  // namespace dtfm

@@ -1,6 +1,7 @@
 // Iterations that somebody has measured, beside what it takes to simulate them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,12 +12,21 @@
 
 namespace dtfm {
 
-/// Rows of one plan share the same objects, and are simulated once.
+/// What is simulated. The topology is shared, for it may be large.
+struct Workload {
+  std::shared_ptr<const Topology> topology;
+  Job job;
+  Plan plan;
+  Roofline roofline = {};
+
+  Problem problem_with(const Calibration& constants) const { return {*topology, job, constants, roofline}; }
+};
+
 struct MeasuredRun {
   std::string name, network;
-  std::shared_ptr<const Problem> problem;  // its constants mean nothing
-  std::shared_ptr<const Plan> plan;
-  double seconds = 0;  // an iteration
+  std::shared_ptr<const Workload> work;  // the same object for runs of the same, which is simulated once
+  double seconds = 0;                    // an iteration
+  std::size_t line = 0;                  // of the file that it is from; 0: of none
 };
 
 /// Seconds of an iteration of each run with `constants`, on `threads` threads.

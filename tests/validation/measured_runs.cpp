@@ -18,8 +18,8 @@ namespace {
 constexpr int stages = 8;
 
 /// `pipelines` pipelines of `batch` sequences each.
-MeasuredRun run_of(const std::string& network, const Topology& topology, Job job, int layers_a_stage,
-                   int batch, int pipelines, double seconds) {
+MeasuredRun run_of(const std::string& network, const std::shared_ptr<const Topology>& topology, Job job,
+                   int layers_a_stage, int batch, int pipelines, double seconds) {
   auto& chain = std::get<LayerChain>(job.model).layers;
   chain.resize(static_cast<std::size_t>(stages * layers_a_stage), chain.front());
   job.training.global_batch = batch * pipelines;
@@ -27,11 +27,10 @@ MeasuredRun run_of(const std::string& network, const Topology& topology, Job job
   for (int stage = 0; stage < stages; ++stage)
     for (int replica = 0; replica < pipelines; ++replica)
       placement.at(stage, replica) = replica * stages + stage;
-  auto plan = std::make_shared<Plan>(deployed_plan(placement, job));
+  Plan plan = deployed_plan(placement, job);
   return {fmt::format("{} layers a stage, batch {}, {} pipeline{}", layers_a_stage, batch, pipelines,
                       pipelines == 1 ? "" : "s"),
-          network, std::make_shared<Problem>(Problem{topology, std::move(job), {}}), std::move(plan),
-          seconds};
+          network, std::make_shared<Workload>(Workload{topology, std::move(job), std::move(plan)}), seconds};
 }
 
 }  // namespace
@@ -40,7 +39,7 @@ std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
   const std::string file = folder + "/measured.csv", text = read_file(file, 1 << 20);
   Job job = read_job(folder + "/job.yaml");
   job.profiles = default_job().profiles;  // configs/profiles/v100.json
-  std::map<std::string, Topology> topologies;
+  std::map<std::string, std::shared_ptr<const Topology>> topologies;
   std::vector<MeasuredRun> runs;
   CsvTable table(text, file);
   table.take_header();
@@ -48,7 +47,8 @@ std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
     table.expect_cells(5);
     const std::string network(table.cells()[0].text);
     if (topologies.count(network) == 0)
-      topologies.emplace(network, read_topology(folder + "/networks/" + network + ".yaml"));
+      topologies.emplace(
+          network, std::make_shared<Topology>(read_topology(folder + "/networks/" + network + ".yaml")));
     const auto count = [&](std::size_t cell) {
       return static_cast<int>(table.number(cell, Unit{"", 0}, "a count"));
     };

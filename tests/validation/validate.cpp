@@ -24,7 +24,7 @@ void print(const char* what, const Calibration& constants) {
 
 /// What the profile of the runs should say of a block: its time, scaled as the fit would.
 void print_block(const MeasuredRun& run, double compute_scale) {
-  const LayerProfile& profile = run.problem->job.profiles.front();
+  const LayerProfile& profile = run.work->job.profiles.front();
   const double forward_s = profiled_time(profile, "block", 1, 1).forward_s;
   fmt::print("forward of a block on {}: {:.8f} s in its profile, {:.8f} s by the fit to all\n", profile.gpu,
              forward_s, forward_s * compute_scale);
