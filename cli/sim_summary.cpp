@@ -71,11 +71,10 @@ class Writer {
     if (report_.iterations.empty()) return "";  // a note says so
     const Distribution& time = report_.iteration_time_s;
     Rows rows = {
-        {"iteration", seconds(time.mean) + interval(), s_.record.interval ? interval_meaning : spread(time)},
+        {"iteration", seconds(time.mean) + interval(), spread(time)},
         {"throughput", three_digits(report_.tokens_per_s) + " tokens/s", ""},
         {"model FLOP/s", format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
         {"bubble", percent(report_.bubble), "of the devices' time is not computing"}};
-    if (s_.record.interval) rows.insert(rows.begin() + 1, {"", "", spread(time)});
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
@@ -166,8 +165,6 @@ class Writer {
         it->rtt_s);
   }
 
-  static constexpr const char* interval_meaning = "the mean of measured iterations should lie between";
-
   /// " (41.9 … 45.7, 95 %)" where it is known.
   std::string interval() const {
     const auto& it = s_.record.interval;
@@ -182,6 +179,7 @@ class Writer {
 
   std::string spread(const Distribution& time) const {
     if (report_.iterations.size() == 1) return "";
+    if (s_.record.interval) return quantiles(time);  // for the rest there is no room
     return fmt::format("{}; the first {:.6g}", quantiles(time), report_.iterations.front().duration_s());
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 #include <Eigen/Dense>
@@ -26,6 +27,8 @@ constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationSpread::siz
 // constants about where they are drawn, and the noise of runs, which weighs as much as so many runs.
 constexpr std::array<double, CalibrationSpread::size> assumed_deviation = {0.5, 0.02, 0.5, 2, 0.02, 0.5};
 constexpr double assumed_noise = 0.05, assumed_noise_weight = 2;
+// Of least_squares. What fine leaves undone moves no constant by a tenth of its standard deviation.
+constexpr double fine = 1e-4, rough = 1e-2;
 constexpr double outlier_chance = 0.01;  // that a table without any outlier is said to have one
 
 const CalibrationConstant& constant(Eigen::Index i) {
@@ -98,7 +101,8 @@ class Calibrator {
 
  private:
   VectorXd errors_of(const std::vector<std::size_t>& rows, const VectorXd& x) const;
-  Estimate estimate(std::vector<std::size_t> rows, const VectorXd& start, double variance) const;
+  Estimate estimate(std::vector<std::size_t> rows, const VectorXd& start, double variance,
+                    double enough_of_squares) const;
   void judge(Estimate& estimate) const;
   Estimate without_outliers() const;
   std::vector<RunFit> run_fits(const Estimate& estimate) const;
@@ -151,10 +155,10 @@ void Calibrator::judge(Estimate& estimate) const {
 
 /// Again, until the noise that the fit reckoned with is what is left of it; but never with more than what is
 /// assumed, lest a fit that is bad at first trust the runs so little that it stays bad.
-Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& start, double variance) const {
+Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& start, double variance,
+                              double enough_of_squares) const {
   constexpr int most_rounds = 5;
-  constexpr double enough = 0.05;             // relative change of the variance
-  constexpr double enough_of_squares = 1e-4;  // less than a tenth of a standard deviation of any constant
+  constexpr double enough = 0.05;  // relative change of the variance
   Estimate result;
   result.rows = std::move(rows);
   result.x = start;
@@ -205,16 +209,18 @@ Estimate Calibrator::without_outliers() const {
   std::iota(rows.begin(), rows.end(), std::size_t{0});
   const std::size_t most = std::min(rows.size() / 5, rows.size() - fewest_runs);
   say(0, "fits all runs");
-  Estimate now = estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise), best = now;
+  const Estimate all = estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise, fine);
+  Estimate now = all;
+  std::optional<Estimate> best;
   for (std::size_t left_out = 1; left_out <= most; ++left_out) {
     say(static_cast<double>(left_out) / static_cast<double>(most + 1), "looks for outliers");
     const auto [row, chance] = farthest(now);
     rows = now.rows;
     rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(row));
-    now = estimate(rows, now.x, now.variance);
+    now = estimate(rows, now.x, now.variance, rough);
     if (chance < outlier_chance) best = now;
   }
-  return best;
+  return best ? estimate(best->rows, best->x, best->variance, fine) : all;
 }
 
 /// A run left out moves the constants by one step of Gauss and Newton, whose derivatives are known; then the
