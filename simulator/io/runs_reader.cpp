@@ -26,6 +26,18 @@ constexpr std::size_t runs_size_limit = std::size_t{1} << 20;
 constexpr std::size_t named_size_limit = std::size_t{64} << 20;  // of all plans of a table
 constexpr int most_count = 1'000'000;
 
+constexpr double most_computations = 2e6;  // of a run: some hundred times as many are simulated
+
+/// The plan with few micro-batches, which leave the same remainder in rounds of the stages: what cannot be
+/// run with many cannot be run with these.
+Plan shortened_plan(Plan plan) {
+  for (Pipeline& pipeline : plan.pipelines) {
+    const int round = std::max(1, static_cast<int>(pipeline.stages.size()));
+    if (pipeline.micro_batches > round) pipeline.micro_batches = round + pipeline.micro_batches % round;
+  }
+  return plan;
+}
+
 enum Column { name, plan, job, pipeline, data, micro_batch, global_batch, seconds };
 constexpr std::array<std::string_view, 8> column_names = {"name", "plan",        "job",          "pipeline",
                                                           "data", "micro_batch", "global_batch", "seconds"};
@@ -204,11 +216,19 @@ class RunsReader {
     });
   }
 
-  /// One that can be simulated.
+  /// One that can be simulated, again and again.
   std::shared_ptr<const Workload> checked(Job job, Plan plan, std::size_t index) const {
+    double computations = 0;
+    for (const Pipeline& pipeline : plan.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
+    if (computations > most_computations)
+      throw table_.error(index,
+                         fmt::format("the run has {:.3g} computations an iteration; {:.3g} are the most",
+                                     computations, most_computations));
     auto work = std::make_shared<Workload>(
         Workload{setting_.topology, std::move(job), std::move(plan), setting_.roofline});
-    at_cell(index, [&] { iteration_graph(work->problem_with({}), work->plan); });
+    at_cell(index, [&] { iteration_graph(work->problem_with({}), shortened_plan(work->plan)); });
     return work;
   }
 

@@ -10,6 +10,7 @@
 #include "planner/io/job_reader.hpp"
 #include "planner/io/text_file.hpp"
 #include "planner/io/topology_reader.hpp"
+#include "simulator/calibration/prediction.hpp"
 #include "simulator/io/csv_table.hpp"
 
 namespace dtfm {
@@ -85,6 +86,28 @@ std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const
     for (const MeasuredRun& run : runs) (run.network == network ? left_out : kept).push_back(run);
     const Calibration constants = fitted_calibration(kept, known, threads);
     result.push_back({network, constants, relative_errors(left_out, constants, threads)});
+  }
+  return result;
+}
+
+std::array<HalfFit, 2> fitted_to_halves(const std::vector<MeasuredRun>& runs, int threads) {
+  std::array<std::vector<MeasuredRun>, 2> halves;
+  for (std::size_t i = 0; i < runs.size(); ++i) halves[i % 2].push_back(runs[i]);
+  Calibration towards;
+  towards.message_overhead_s = *measured_by_themselves().message_overhead_s;
+  std::array<HalfFit, 2> result;
+  for (std::size_t half = 0; half < 2; ++half) {
+    HalfFit& it = result[half];
+    it.fit = calibrated(halves[half], {towards, threads, {}});
+    it.fitted = relative_errors(halves[half], it.fit.constants, threads);
+    it.others = relative_errors(halves[1 - half], it.fit.constants, threads);
+    for (std::size_t i = 0; i < it.others.size(); ++i) {
+      const MeasuredRun& run = halves[1 - half][i];
+      const double factor = prediction_factor(it.fit.constants, it.fit.spread, [&](const Calibration& other) {
+        return simulated_seconds(std::span(&run, 1), other, threads)[0];
+      });
+      if (std::abs(std::log1p(it.others[i])) <= std::log(factor)) ++it.inside;
+    }
   }
   return result;
 }

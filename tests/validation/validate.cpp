@@ -30,6 +30,26 @@ void print_block(const MeasuredRun& run, double compute_scale) {
              forward_s, forward_s * compute_scale);
 }
 
+/// What a user's calibration with half of the runs says of the other half.
+void print_halves(const std::vector<MeasuredRun>& runs, int threads) {
+  const char* const names[] = {"rows 1, 3, 5, …", "rows 2, 4, 6, …"};
+  const std::array<HalfFit, 2> halves = fitted_to_halves(runs, threads);
+  for (std::size_t half = 0; half < 2; ++half) {
+    const HalfFit& it = halves[half];
+    print(names[half], it.fit.constants);
+    fmt::print("  micro-batch overhead {:.3f} ms, sync efficiency {:.3f}\n",
+               it.fit.constants.micro_batch_overhead_s * 1e3, it.fit.constants.sync_efficiency);
+    int outliers = 0;
+    for (const RunFit& run : it.fit.runs) outliers += run.is_outlier;
+    fmt::print(
+        "  mean absolute error {:.1f} %, of the other half {:.1f} %; {} of its {} runs in their intervals; "
+        "{} "
+        "outliers not fitted; residual {:.1f} %\n",
+        100 * mean_of(it.fitted), 100 * mean_of(it.others), it.inside, it.others.size(), outliers,
+        100 * it.fit.spread.residual);
+  }
+}
+
 void validate_runs(const std::string& folder) {
   const std::vector<MeasuredRun> runs = read_measured_runs(folder);
   const int threads = omp_get_max_threads();
@@ -51,6 +71,7 @@ void validate_runs(const std::string& folder) {
                100 * mean_of(left_out.errors));
   }
   print_block(runs.front(), fitted.compute_scale);
+  print_halves(runs, threads);
 }
 
 void print(const char* what, const Roofline& roofline) {
