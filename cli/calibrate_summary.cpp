@@ -49,8 +49,7 @@ std::string constants_table(const CalibrateSummary& s) {
     const ConstantInterval& interval = s.fit.intervals[i];
     rows.push_back({std::string(it.name), value_text(it, s.fit.constants.*it.value),
                     value_text(it, interval.low) + " … " + value_text(it, interval.high),
-                    value_text(it, s.before.*it.value),
-                    interval.is_told ? "" : "these runs hardly tell it: mostly what was assumed"});
+                    value_text(it, s.before.*it.value), interval.is_told ? "" : "hardly told by these runs"});
   }
   for (auto& row : rows)
     if (row.back().empty()) row.pop_back();
@@ -90,6 +89,16 @@ std::string errors_text(const CalibrateSummary& s) {
       s.fit.spread.degrees);
 }
 
+/// What a reader should know before the numbers.
+std::vector<std::string> notes_of(const CalibrateSummary& s) {
+  constexpr double worst_explained = 0.25;  // three times that of the published runs
+  if (s.fit.spread.residual <= worst_explained) return {};
+  return {fmt::format(
+      "no constants explain these runs: they are off by {:.0f} % even so; are the times in seconds, "
+      "and are topology, job and plans those that ran?",
+      100 * s.fit.spread.residual)};
+}
+
 ordered_json run_json(const MeasuredRun& run, const RunFit& fit) {
   return {{"line", run.line},
           {"run", run.name},
@@ -106,8 +115,10 @@ std::string summary_text(const CalibrateSummary& s) {
   const std::string omitted =
       left_out == 0 ? ""
                     : fmt::format(", {} not fitted", counted(static_cast<long long>(left_out), "outlier"));
-  return fmt::format("{}: {}{}\n\n{}\n{}\n{}", s.topology.name,
-                     counted(static_cast<long long>(s.runs.size()), "measured iteration"), omitted,
+  std::string notes;
+  for (const std::string& note : notes_of(s)) notes += fmt::format("note: {}\n", note);
+  return fmt::format("{}: {}{}\n{}\n{}\n{}\n{}", s.topology.name,
+                     counted(static_cast<long long>(s.runs.size()), "measured iteration"), omitted, notes,
                      constants_table(s), runs_table(s), errors_text(s));
 }
 
@@ -126,6 +137,7 @@ std::string calibration_text(const CalibrateSummary& s) {
                  {"intervals", std::move(constants)},
                  {"mean_absolute_error",
                   {{"fitted", mean.fitted}, {"left_out", mean.left_out}, {"shipped", mean.before}}},
+                 {"notes", notes_of(s)},
                  {"runs", std::move(runs)}};
   json["program"] = DTFM_VERSION;
   return json_text(json);

@@ -41,16 +41,15 @@ class Runs {
   std::vector<MeasuredRun> runs_;
 };
 
-/// 48 runs, in each of which one constant makes most of the time. With `exchanges`, some have several
+/// 49 runs, in each of which one constant makes most of the time. With `exchanges`, some have several
 /// replicas.
 inline std::vector<MeasuredRun> design(const Calibration& constants, bool exchanges = true) {
   Runs runs;
   for (const int m : {2, 3})
     for (const int stages : {1, 2, 4}) runs.add(8, 2e11, 1e4, 0, stages, 1, m);  // compute
-  for (const int layers : {2, 4, 6})
-    for (const int stages : {1, 2})
-      for (const int copy : {1, 2}) runs.add(layers * copy, 3e8, 1e4, 0, stages, 1, 1);  // the iteration
-  for (const int m : {2, 3})
+  for (const int layers : {2, 3, 4, 5, 6})
+    for (const int copy : {1, 2}) runs.add(layers * copy, 3e8, 1e4, 0, 1, 1, 1);  // the iteration
+  for (const int m : {2, 3, 4})
     for (const int stages : {2, 4, 8}) runs.add(8, 1e9, 2e8, 0, stages, 1, m);  // the network
   for (const int m : {12, 16, 20})
     for (const int stages : {2, 3}) runs.add(6, 3e8, 1e4, 0, stages, 1, m);        // messages

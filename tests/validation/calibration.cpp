@@ -46,7 +46,7 @@ TEST_CASE(
     sum.predicted += it.predicted;
   }
   for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
-    CAPTURE(calibration_constants[i].name);
+    CAPTURE(calibration_constants[i].name, sum.near[i], sum.inside[i]);
     CHECK(sum.near[i] >= 90);
     CHECK(sum.inside[i] >= 90);
     CHECK(sum.inside[i] < seeds);  // else they would be too wide
