@@ -38,9 +38,13 @@ Plan shortened_plan(Plan plan) {
   return plan;
 }
 
-enum Column { name, plan, job, pipeline, data, micro_batch, global_batch, seconds };
+enum class Column { name, plan, job, pipeline, data, micro_batch, global_batch, seconds };
 constexpr std::array<std::string_view, 8> column_names = {"name", "plan",        "job",          "pipeline",
                                                           "data", "micro_batch", "global_batch", "seconds"};
+
+std::string_view name_of(Column column) {
+  return column_names[static_cast<std::size_t>(column)];
+}
 
 class RunsReader {
  public:
@@ -69,7 +73,7 @@ class RunsReader {
   }
   std::size_t required(Column column) const {
     const auto index = cell(column);
-    if (!index) throw table_.error(0, fmt::format("expected a `{}`; found none", column_names[column]));
+    if (!index) throw table_.error(0, fmt::format("expected a `{}`; found none", name_of(column)));
     return *index;
   }
   std::string text(std::size_t index) const { return std::string(table_.cells()[index].text); }
@@ -80,7 +84,7 @@ class RunsReader {
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (status != std::errc() || end != digits.data() + digits.size() || value < 1 || value > most_count)
       throw table_.error(index, fmt::format("`{}`: expected a whole number from 1 to {}; found {}",
-                                            column_names[columns_[index]], most_count, in_quotes(digits)));
+                                            name_of(columns_[index]), most_count, in_quotes(digits)));
     return value;
   }
 
@@ -112,33 +116,33 @@ class RunsReader {
     const auto has = [&](Column column) {
       return std::find(columns_.begin(), columns_.end(), column) != columns_.end();
     };
-    if (!has(seconds)) throw header.error(0, "there is no column `seconds`");
-    if (!has(plan) && !(has(pipeline) && has(data)))
+    if (!has(Column::seconds)) throw header.error(0, "there is no column `seconds`");
+    if (!has(Column::plan) && !(has(Column::pipeline) && has(Column::data)))
       throw header.error(0, "there is no column `plan`, nor are there both `pipeline` and `data`");
   }
 
   MeasuredRun run() {
     MeasuredRun run;
     run.line = table_.line();
-    const std::size_t time = required(seconds);
+    const std::size_t time = required(Column::seconds);
     run.seconds = table_.number(time, Unit{"s", 0}, "the time");
     constexpr double least = 1e-9, most = 1e9;  // s, as everywhere
     if (run.seconds < least || run.seconds > most)
       throw table_.error(time, fmt::format("the time must be from {} to {} s; found {}", least, most,
                                            in_quotes(table_.cells()[time].text)));
-    if (cell(plan))
+    if (cell(Column::plan))
       read_plan(run);
     else
       deploy(run);
-    if (const auto index = cell(name)) run.name = text(*index);
+    if (const auto index = cell(Column::name)) run.name = text(*index);
     return run;
   }
 
   void read_plan(MeasuredRun& run) {
-    for (const Column column : {pipeline, data, micro_batch, global_batch})
+    for (const Column column : {Column::pipeline, Column::data, Column::micro_batch, Column::global_batch})
       if (const auto index = cell(column))
-        throw table_.error(*index, fmt::format("`{}` is for rows without a plan", column_names[column]));
-    const std::size_t index = *cell(plan);
+        throw table_.error(*index, fmt::format("`{}` is for rows without a plan", name_of(column)));
+    const std::size_t index = *cell(Column::plan);
     run.name = text(index);
     const NamedFile& file = plan_file(index);
     std::optional<Job> own = given_job();
@@ -151,8 +155,8 @@ class RunsReader {
 
   /// Devices in the order of the file, the stages of the first pipeline first.
   void deploy(MeasuredRun& run) {
-    const std::size_t index = required(pipeline);
-    const int stages = count(index), pipelines = count(required(data));
+    const std::size_t index = required(Column::pipeline);
+    const int stages = count(index), pipelines = count(required(Column::data));
     const long long devices = static_cast<long long>(stages) * pipelines;
     if (devices > setting_.topology->size())
       throw table_.error(index, fmt::format("{} stages × {} pipelines are {} devices; the topology has {}",
@@ -177,9 +181,9 @@ class RunsReader {
     const std::optional<Job> given = given_job();
     Job job = given ? *given : default_job();
     Training& training = job.training;
-    std::size_t place = required(pipeline);
-    for (const auto& [column, value] :
-         {std::pair{micro_batch, &training.micro_batch}, std::pair{global_batch, &training.global_batch}})
+    std::size_t place = required(Column::pipeline);
+    for (const auto& [column, value] : {std::pair{Column::micro_batch, &training.micro_batch},
+                                        std::pair{Column::global_batch, &training.global_batch}})
       if (const auto index = cell(column)) {
         *value = count(*index);
         place = *index;
@@ -196,7 +200,7 @@ class RunsReader {
 
   /// The job that the row names, or that holds for all; nothing where neither does.
   std::optional<Job> given_job() {
-    const auto index = cell(job);
+    const auto index = cell(Column::job);
     if (!index) return setting_.job;
     return at_cell(*index, [&]() -> std::optional<Job> {
       const std::string path = path_below(folder_, text(*index)).string();
