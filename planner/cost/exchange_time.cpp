@@ -46,6 +46,11 @@ void ExchangeTime::begin(const std::vector<int>& devices) {
   for (const int id : used_) load_[at(id)] = 0;
   used_.clear();
   first_.clear();
+  uses_.clear();
+}
+
+void ExchangeTime::use(int from, int to, double begin_s, double seconds, double times) {
+  if (are_uses_asked_) uses_.push_back({from, to, begin_s, times * (seconds - latency_s(from, to))});
 }
 
 void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
@@ -101,6 +106,7 @@ std::vector<double> ExchangeTime::sharded_ps(double bytes) {
     for (int to = 0; to < n; ++to)
       if (from != to) {
         const double first = seconds(from, to, shard), sent = first - latency_s(from, to);
+        use(from, to, 0, first, 2);
         ends[at(to)] = std::max(ends[at(to)], std::max(summed[at(from)], sent) + first);
       }
   return ends;
@@ -116,10 +122,17 @@ std::vector<double> ExchangeTime::central_ps(double bytes) {
   }
   double summed = 0;
   count(there, bytes);
-  for (int i = 1; i < n; ++i) summed = std::max(summed, seconds(i, 0, bytes));
+  for (int i = 1; i < n; ++i) {
+    const double end = seconds(i, 0, bytes);
+    use(i, 0, 0, end);
+    summed = std::max(summed, end);
+  }
   std::vector<double> ends(at(n), summed);
   count(back, bytes);
-  for (int i = 1; i < n; ++i) ends[at(i)] += seconds(0, i, bytes);
+  for (int i = 1; i < n; ++i) {
+    ends[at(i)] += seconds(0, i, bytes);
+    use(0, i, summed, ends[at(i)] - summed);
+  }
   return ends;
 }
 
@@ -137,6 +150,8 @@ void ExchangeTime::around(const std::vector<int>& members, std::vector<double>& 
   for (std::size_t i = 0; i < n; ++i) {
     latency[i] = latency_s(messages[i].from, messages[i].to);
     occupancy[i] = seconds(messages[i].from, messages[i].to, part) - latency[i];
+    use(messages[i].from, messages[i].to, ready[i], occupancy[i] + latency[i],
+        2.0 * static_cast<double>(n - 1));
   }
   for (std::size_t round = 0; round < 2 * (n - 1); ++round) {
     std::vector<double> received(n);
@@ -173,8 +188,11 @@ std::vector<double> ExchangeTime::tree(double bytes) {
     std::vector<Message> messages;
     for (int i = 0; i + reach < n; i += 2 * reach) messages.push_back({i, i + reach});
     count(messages, bytes);
-    for (const Message& it : messages)
-      ready[at(it.from)] = ready[at(it.to)] = ready[at(it.from)] + seconds(it.from, it.to, bytes);
+    for (const Message& it : messages) {
+      const double end = seconds(it.from, it.to, bytes);
+      use(it.from, it.to, ready[at(it.from)], end);
+      ready[at(it.from)] = ready[at(it.to)] = ready[at(it.from)] + end;
+    }
   }
   return ready;
 }
@@ -189,6 +207,7 @@ double ExchangeTime::gathered(int to, std::vector<int> senders, const std::vecto
   double end = 0;
   for (const int from : senders) {
     end = std::max(end, ready[at(from)] + alone[at(from)]);
+    use(from, to, ready[at(from)], alone[at(from)]);
     if (network_.shared_count() == 0) continue;
     const int a = devices_[at(from)], b = devices_[at(to)];
     const MessageCost cost = network_.message(a, b);
@@ -236,6 +255,7 @@ std::vector<double> ExchangeTime::hierarchical(double bytes) {
       for (const int member : sites[t])
         if (member != sites[t][k]) {
           const double end = seconds(member, sites[t][k], shard);
+          use(member, sites[t][k], 0, end);
           sums[k][t] = std::max(sums[k][t], end);
           sent[at(member)][at(sites[t][k])] = end - latency_s(member, sites[t][k]);
         }
@@ -250,8 +270,11 @@ std::vector<double> ExchangeTime::hierarchical(double bytes) {
     for (const int member : sites[t])
       for (std::size_t k = 0; k < shards; ++k) {
         double end = sums[k][t];
-        if (member != sites[t][k])  // after what it has sent to the same device before, if that is an owner
-          end = std::max(end, sent[at(sites[t][k])][at(member)]) + seconds(sites[t][k], member, shard);
+        if (member != sites[t][k]) {  // after what it has sent to the same device before, if that is an owner
+          const double begin = std::max(end, sent[at(sites[t][k])][at(member)]);
+          end = begin + seconds(sites[t][k], member, shard);
+          use(sites[t][k], member, begin, end - begin);
+        }
         ends[at(member)] = std::max(ends[at(member)], end);
       }
   return ends;

@@ -19,14 +19,13 @@ void IterationTimer::find_segments() {
     for (std::size_t i = 0; i < lanes_.size(); ++i)
       while (lanes_[i].layers[at(next[i])].second <= layer) ++next[i];
   };
-  auto old = before.begin();
+  const bool overlap = model_.problem.job.parallelism.overlap;
   for (int layer = 0; layer < model_.stages.layers();) {
     skip_ended(layer);
-    int end = model_.problem.job.parallelism.overlap ? layer + 1 : model_.stages.layers();
+    int end = overlap ? layer + 1 : model_.stages.layers();
     for (std::size_t i = 0; i < lanes_.size(); ++i) end = std::min(end, lanes_[i].layers[at(next[i])].second);
-    while (old != before.end() && old->layers.first < layer) ++old;
-    if (old != before.end() && old->layers == std::pair(layer, end) && old->stage == next) {
-      segments_.push_back(*old);
+    if (!overlap && !segments_.empty() && have_same_devices(segments_.back().stage, next)) {
+      segments_.back().layers.second = end;
     } else {
       segments_.emplace_back();
       segments_.back().layers = {layer, end};
@@ -34,10 +33,23 @@ void IterationTimer::find_segments() {
     }
     layer = end;
   }
-  const bool were_apart = are_apart_;
+  auto old = before.begin();
+  for (Segment& segment : segments_) {
+    while (old != before.end() && old->layers.first < segment.layers.first) ++old;
+    if (old != before.end() && old->layers == segment.layers && old->stage == segment.stage) segment = *old;
+  }
   are_apart_ = are_segments_apart();
-  if (are_apart_ != were_apart)
+  if (!are_apart_ && !exchange_.are_uses_asked()) {
+    exchange_.ask_for_uses();
     for (Segment& segment : segments_) segment.is_fresh = false;
+  }
+}
+
+/// Chunks of one stage, in every pipeline.
+bool IterationTimer::have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const {
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    if ((stages[i] - others[i]) % static_cast<int>(plan_.pipelines[i].stages.size()) != 0) return false;
+  return true;
 }
 
 /// No two segments are exchanged between the same devices, because every one is a stage of all pipelines.
@@ -53,7 +65,7 @@ bool IterationTimer::are_segments_apart() const {
 void IterationTimer::refresh_exchanges() {
   const bool holds_up = model_.problem.job.parallelism.overlap && is_shared();
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (!are_apart_) channels_[i].assign(plan_.pipelines[i].stages.size(), {});
+    if (!are_apart_) channels_[i].assign(plan_.pipelines[i].stages.size() * lanes_.size(), {});
     if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
   }
   for (std::size_t i = segments_.size(); i-- > 0;) {
@@ -69,7 +81,6 @@ void IterationTimer::refresh_exchanges() {
 void IterationTimer::refresh_exchange(Segment& segment) {
   segment.is_fresh = true;
   segment.ends_s.assign(lanes_.size(), 0);
-  segment.transfer_s = 0;
   segment.load.clear();
   segment.first.clear();
   bool with_first = true;  // all of its devices have the first layer too
@@ -85,10 +96,7 @@ void IterationTimer::refresh_exchange(Segment& segment) {
     for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
     for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
     for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
-    if (are_apart_) continue;
-    const std::vector<double> empty = exchange_.ends(model_.sync, devices, 0);
-    segment.transfer_s = std::max(segment.transfer_s, *std::max_element(ends.begin(), ends.end()) -
-                                                          *std::max_element(empty.begin(), empty.end()));
+    if (rank == 0) segment.uses = exchange_.uses();
   }
   segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
 }
@@ -114,20 +122,27 @@ void IterationTimer::start_exchange(Segment& segment) {
   segment.end_s = segment.start_s + segment.last_s + recode;
 }
 
-/// Exchanges over the same channels: the bytes of one move after those of the other.
+/// Every channel carries the messages of one exchange after those of the one before, and what begins later
+/// ends so much later. Slow channels decide, and the ends with them.
 void IterationTimer::put_in_turn(Segment& segment) {
-  const auto channel = [&](std::size_t from) -> Channel& {
-    return channels_[from][at(segment.stage[from]) % channels_[from].size()];
-  };
-  const auto receiver = [&](std::size_t from) {
-    const std::size_t to = (from + 1) % lanes_.size();
-    return segment.stage[to] % static_cast<int>(channels_[to].size());
-  };
-  double before = 0;
-  for (std::size_t i = 0; i < lanes_.size(); ++i)
-    if (channel(i).to == receiver(i)) before = std::max(before, channel(i).busy_s);
-  segment.end_s = std::max(segment.end_s, before + segment.transfer_s);
-  for (std::size_t i = 0; i < lanes_.size(); ++i) channel(i) = {receiver(i), segment.end_s};
+  double late = 0;
+  for (const ExchangeTime::Use& use : segment.uses) {
+    const Channel& it = channel(segment, use);
+    const int stage = segment.stage[at(use.to)] % static_cast<int>(plan_.pipelines[at(use.to)].stages.size());
+    if (it.stage == stage) late = std::max(late, it.busy_s - segment.start_s - use.begin_s);
+  }
+  for (const ExchangeTime::Use& use : segment.uses) {
+    Channel& it = channel(segment, use);
+    const int stage = segment.stage[at(use.to)] % static_cast<int>(plan_.pipelines[at(use.to)].stages.size());
+    const double begin = segment.start_s + use.begin_s;
+    it = {stage, (it.stage == stage ? std::max(begin, it.busy_s) : begin) + use.occupancy_s};
+  }
+  segment.end_s += late;
+}
+
+IterationTimer::Channel& IterationTimer::channel(const Segment& segment, const ExchangeTime::Use& use) {
+  const std::size_t stages = plan_.pipelines[at(use.from)].stages.size();
+  return channels_[at(use.from)][at(segment.stage[at(use.from)]) % stages * lanes_.size() + at(use.to)];
 }
 
 /// Of stages that begin with a segment: the last gradients that they send to the stage before leave while the

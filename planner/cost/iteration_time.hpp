@@ -98,14 +98,14 @@ class IterationTimer {
     double start_s = 0, end_s = 0;
     std::vector<double> ends_s;                // after its start, by pipeline
     double last_s = 0;                         // of them
-    double transfer_s = 0;                     // of them, in which bytes move
+    std::vector<ExchangeTime::Use> uses;       // where segments are not apart: of channels between pipelines
     std::vector<std::pair<int, double>> load;  // bytes over shared capacities
     std::vector<std::pair<int, double>>
         first;  // messages that pass shared capacities at the same time at first
   };
-  struct Channel {  // from a stage to one of the next pipeline
-    int to = -1;
-    double busy_s = 0;
+  struct Channel {  // from a stage to one of another pipeline
+    int stage = -1;
+    double busy_s = 0;  // until when
   };
 
   bool is_shared() const { return model_.network.shared_count() > 0; }
@@ -129,10 +129,12 @@ class IterationTimer {
   // Exchanges (iteration_exchanges.cpp).
   void find_segments();
   bool are_segments_apart() const;
+  bool have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const;
   void refresh_exchanges();
   void refresh_exchange(Segment& segment);
   void start_exchange(Segment& segment);
   void put_in_turn(Segment& segment);
+  Channel& channel(const Segment& segment, const ExchangeTime::Use& use);
   void hold_up(std::size_t segment);
   double held_up_s(int pipeline, std::size_t first_segment) const;
   void share_links_of_exchanges();
@@ -144,7 +146,7 @@ class IterationTimer {
   bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
   std::vector<Lane> lanes_;
   std::vector<Segment> segments_;                     // in the order of the layers
-  std::vector<std::vector<Channel>> channels_;        // by pipeline and stage
+  std::vector<std::vector<Channel>> channels_;        // by pipeline; by stage, then other pipeline
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
   std::vector<double> own_load_;                      // of one pipeline
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
