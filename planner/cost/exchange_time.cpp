@@ -57,11 +57,14 @@ void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
   if (network_.shared_count() == 0) return;
   for (const int id : used_in_phase_) phase_[at(id)] = 0;
   used_in_phase_.clear();
-  for (const Message& message : messages)
-    for (const int id : network_.shared(devices_[at(message.from)], devices_[at(message.to)])) {
+  paths_.clear();
+  for (const Message& message : messages) {
+    paths_.push_back(network_.shared(devices_[at(message.from)], devices_[at(message.to)]));
+    for (const int id : paths_.back()) {
       if (phase_[at(id)] == 0) used_in_phase_.push_back(id);
       phase_[at(id)] += bytes;
     }
+  }
   if (first_.empty() && bytes > 0)
     for (const int id : used_in_phase_) first_.emplace_back(id, phase_[at(id)] / bytes);
   for (const int id : used_in_phase_) {
@@ -73,11 +76,14 @@ void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
 double ExchangeTime::seconds(int from, int to, double bytes) const {
   const int a = devices_[at(from)], b = devices_[at(to)];
   const MessageCost cost = network_.message(a, b);
+  if (network_.shared_count() == 0) return cost.total_s(bytes);
+  return occupancy_s(cost, network_.shared(a, b), bytes) + cost.latency_s;
+}
+
+double ExchangeTime::occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const {
   double moving = bytes * cost.seconds_per_byte;
-  if (network_.shared_count() > 0)
-    for (const int id : network_.shared(a, b))
-      moving = std::max(moving, phase_[at(id)] * network_.shared_seconds_per_byte(id));
-  return cost.overhead_s + moving + cost.latency_s;
+  for (const int id : path) moving = std::max(moving, phase_[at(id)] * network_.shared_seconds_per_byte(id));
+  return cost.overhead_s + moving;
 }
 
 double ExchangeTime::latency_s(int from, int to) const {
@@ -87,28 +93,31 @@ double ExchangeTime::latency_s(int from, int to) const {
 /// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard, when the first
 /// message on that way has left.
 std::vector<double> ExchangeTime::sharded_ps(double bytes) {
-  const int n = static_cast<int>(devices_.size());
-  const double shard = bytes / n;
-  if (network_.shared_count() > 0) {
-    std::vector<Message> all;
-    for (int from = 0; from < n; ++from)
-      for (int to = 0; to < n; ++to)
-        if (from != to) all.push_back({from, to});
-    count(all, shard);
-    for (const int id : used_) load_[at(id)] *= 2;  // there are two such phases
+  const std::size_t n = devices_.size();
+  const double shard = bytes / static_cast<double>(n);
+  all_.clear();
+  for (int from = 0; from < static_cast<int>(n); ++from)
+    for (int to = 0; to < static_cast<int>(n); ++to)
+      if (from != to) all_.push_back({from, to});
+  count(all_, shard);
+  for (const int id : used_) load_[at(id)] *= 2;  // there are two such phases
+  std::vector<double> summed(n), ends(n);
+  all_s_.resize(all_.size());
+  all_sent_s_.resize(all_.size());
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const auto [from, to] = all_[i];
+    const MessageCost cost = network_.message(devices_[at(from)], devices_[at(to)]);
+    all_sent_s_[i] =
+        network_.shared_count() > 0 ? occupancy_s(cost, paths_[i], shard) : cost.occupancy_s(shard);
+    all_s_[i] = all_sent_s_[i] + cost.latency_s;
+    summed[at(to)] = std::max(summed[at(to)], all_s_[i]);
+    use(from, to, 0, all_s_[i], 2);
   }
-  std::vector<double> summed(at(n)), ends;
-  for (int from = 0; from < n; ++from)
-    for (int to = 0; to < n; ++to)
-      if (from != to) summed[at(to)] = std::max(summed[at(to)], seconds(from, to, shard));
   ends = summed;
-  for (int from = 0; from < n; ++from)
-    for (int to = 0; to < n; ++to)
-      if (from != to) {
-        const double first = seconds(from, to, shard), sent = first - latency_s(from, to);
-        use(from, to, 0, first, 2);
-        ends[at(to)] = std::max(ends[at(to)], std::max(summed[at(from)], sent) + first);
-      }
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    double& end = ends[at(all_[i].to)];
+    end = std::max(end, std::max(summed[at(all_[i].from)], all_sent_s_[i]) + all_s_[i]);
+  }
   return ends;
 }
 

@@ -49,6 +49,7 @@ class ExchangeTime {
   double seconds(int from, int to, double bytes) const;
   /// Tells of a message that begins then and takes `seconds`, so many times.
   void use(int from, int to, double begin_s, double seconds, double times = 1);
+  double occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const;
   double latency_s(int from, int to) const;
   std::vector<double> sharded_ps(double bytes);
   std::vector<double> central_ps(double bytes);
@@ -64,7 +65,10 @@ class ExchangeTime {
   std::vector<double> load_;   // of the exchange
   std::vector<double> phase_;  // of messages that move at the same time
   std::vector<int> used_, used_in_phase_;
+  std::vector<SharedPath> paths_;  // of the messages counted last
   std::vector<std::pair<int, double>> first_;
+  std::vector<Message> all_;  // of sharded_ps: messages, their seconds, and those until they have left
+  std::vector<double> all_s_, all_sent_s_;
   bool are_uses_asked_ = false;
   std::vector<Use> uses_;
 };
