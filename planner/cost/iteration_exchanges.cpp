@@ -186,8 +186,9 @@ double IterationTimer::held_up_s(int pipeline, std::size_t first) const {
         for (const auto& [used, load] : segment.load)
           if (used == id) in_all += load;
       }
-      most = std::max(
-          most, std::min(at_once * met_s * bytes_per_s, in_all) * model_.network.shared_seconds_per_byte(id));
+      const double alone = model_.network.shared_seconds_per_byte(id);
+      const double slower = std::max(0.0, (at_once + 1) * alone * bytes_per_s - 1);  // than its own rate
+      most = std::max(most, std::min(slower * met_s, in_all * alone));
     }
   return most;
 }

@@ -129,7 +129,7 @@ std::vector<std::pair<std::string, Problem>> problems_of(const std::string& fold
 }
 
 void print_row(const std::string& what, const EstimateError& error) {
-  fmt::print("| {} | {:.2f} % | {:+.2f} % | {:.4f} |\n", what, 100 * error.mean, 100 * error.worst,
+  fmt::print("| {} | {:.3f} % | {:+.3f} % | {:.4f} |\n", what, 100 * error.mean, 100 * error.worst,
              error.rank_correlation);
 }
 
