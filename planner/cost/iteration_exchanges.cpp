@@ -96,7 +96,7 @@ void IterationTimer::refresh_exchange(Segment& segment) {
     for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
     for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
     for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
-    if (rank == 0) segment.uses = exchange_.uses();
+    if (rank == 0) segment.uses = exchange_.uses();  // channels of other ranks are like them
   }
   segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
 }

@@ -77,11 +77,18 @@ double IterationTimer::iteration_s() {
   return estimate_.iteration_s;
 }
 
+double IterationTimer::computed_s(const Lane& lane) {
+  double end = 0;
+  for (std::size_t stage = 0; stage < lane.layers.size(); ++stage)
+    end = std::max(end, lane.time.backward_s[stage] + lane.late_s[stage]);
+  return end;
+}
+
 IterationEstimate IterationTimer::estimate() {
   refresh();
   IterationEstimate estimate = estimate_;
   for (const Lane& lane : lanes_) {
-    estimate.pipeline_s.push_back(lane.time.end_s);
+    estimate.pipeline_s.push_back(computed_s(lane));
     estimate.steady_s.push_back(lane.time.steady_s);
   }
   return estimate;
@@ -266,12 +273,11 @@ std::vector<Overfull> IterationTimer::overfull() {
 void IterationTimer::finish() {
   estimate_ = {};
   double end = 0;
-  for (const Lane& lane : lanes_)
-    for (std::size_t stage = 0; stage < lane.layers.size(); ++stage) {
-      const double computed = lane.time.backward_s[stage] + lane.late_s[stage];
-      estimate_.pipelines_s = std::max(estimate_.pipelines_s, computed);
-      end = std::max(end, computed + lane.update_s[stage]);
-    }
+  for (const Lane& lane : lanes_) {
+    estimate_.pipelines_s = std::max(estimate_.pipelines_s, computed_s(lane));
+    for (std::size_t stage = 0; stage < lane.layers.size(); ++stage)
+      end = std::max(end, lane.time.backward_s[stage] + lane.late_s[stage] + lane.update_s[stage]);
+  }
   for (const Segment& segment : segments_) {
     estimate_.exchanges_s = std::max(estimate_.exchanges_s, segment.end_s);
     for (std::size_t i = 0; i < lanes_.size(); ++i)

@@ -62,13 +62,13 @@ class IterationTimer {
   const Plan& plan() const { return plan_; }
   const IterationModel& model() const { return model_; }
   void set_devices(int pipeline, int stage, const std::vector<int>& devices);
-  /// Of one pipeline: the layer with which each of its stages but the first begins is in `stages`.
+  /// Stages of a pipeline have to follow each other again when its time is asked for.
   void set_layers(int pipeline, int stage, std::pair<int, int> layers);
   void set_micro_batches(int pipeline, int micro_batches);
 
   double iteration_s();
   IterationEstimate estimate();
-  /// Seconds of a pipeline's computations and of a micro-batch more.
+  /// Seconds of a pipeline's computations and of a micro-batch more, without what exchanges hold up.
   const PipelineTime& pipeline(int pipeline);
   /// Bytes that devices lack, all together; 0: the plan fits.
   double lacking_bytes();
@@ -96,12 +96,11 @@ class IterationTimer {
     std::pair<int, int> layers;
     std::vector<int> stage;  // of each pipeline: the computed stage
     double start_s = 0, end_s = 0;
-    std::vector<double> ends_s;                // after its start, by pipeline
-    double last_s = 0;                         // of them
-    std::vector<ExchangeTime::Use> uses;       // where segments are not apart: of channels between pipelines
-    std::vector<std::pair<int, double>> load;  // bytes over shared capacities
-    std::vector<std::pair<int, double>>
-        first;  // messages that pass shared capacities at the same time at first
+    std::vector<double> ends_s;                 // after its start, by pipeline
+    double last_s = 0;                          // of them
+    std::vector<ExchangeTime::Use> uses;        // where segments are not apart: of channels between pipelines
+    std::vector<std::pair<int, double>> load;   // bytes over shared capacities
+    std::vector<std::pair<int, double>> first;  // first messages that pass them at once
   };
   struct Channel {  // from a stage to one of another pipeline
     int stage = -1;
@@ -112,6 +111,7 @@ class IterationTimer {
   const std::vector<int>& devices_of(int pipeline, int computed_stage) const;
   void refresh();
   // Pipelines.
+  static double computed_s(const Lane& lane);
   void refresh_layers(int pipeline);
   void refresh_needs(int pipeline);
   void refresh_work(int pipeline);
