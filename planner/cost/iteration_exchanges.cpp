@@ -1,5 +1,6 @@
 // When gradients are exchanged, and what that does to pipelines which still compute.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "planner/core/index.hpp"
@@ -63,7 +64,7 @@ bool IterationTimer::are_segments_apart() const {
 
 /// From the last layers, which have their gradients first, to the first.
 void IterationTimer::refresh_exchanges() {
-  const bool holds_up = model_.problem.job.parallelism.overlap && is_shared();
+  const bool holds_up = (model_.problem.job.parallelism.overlap || model_.chunks > 1) && is_shared();
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     if (!are_apart_) channels_[i].assign(plan_.pipelines[i].stages.size() * lanes_.size(), {});
     if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
@@ -104,7 +105,8 @@ void IterationTimer::refresh_exchange(Segment& segment) {
 /// When a device has the gradients of `layer`: with overlap as soon as it has computed that layer's.
 double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
   const Lane& lane = lanes_[at(pipeline)];
-  if (!model_.problem.job.parallelism.overlap) return lane.time.gradients_s[at(stage)];
+  if (!model_.problem.job.parallelism.overlap)
+    return lane.time.gradients_s[at(stage)] + lane.late_s[at(stage)];
   const std::vector<int>& devices = devices_of(pipeline, stage);
   const std::pair<int, int> later = {lane.layers[at(stage)].first, layer};
   double rest = 0;
@@ -161,26 +163,34 @@ void IterationTimer::hold_up(std::size_t number) {
   }
 }
 
-/// By exchanges of the stage that begins with segment `first`: its messages, all those that still wait when
-/// the last backward is done, have an equal share among those of one exchange at a time, until they are
-/// through or the exchanges are.
+/// By exchanges of the device whose stage begins with segment `first`, and of the one before: the messages
+/// that still wait when the last backward is done, and with chunks those of earlier backwards of this turn,
+/// have an equal share among those of one exchange at a time, until they are through or the exchanges are.
 double IterationTimer::held_up_s(int pipeline, std::size_t first) const {
   const Lane& lane = lanes_[at(pipeline)];
   const std::size_t stage = at(segments_[first].stage[at(pipeline)]), ranks = at(model_.stages.tensor());
+  const std::size_t stages = plan_.pipelines[at(pipeline)].stages.size();
   const HopTime& hop = lane.work.backward_hops[stage - 1];
   if (hop.occupancy_s == 0) return 0;
   const double done_s = lane.time.backward_s[stage] + lane.late_s[stage];
   const double left_s = lane.time.gradients_s[stage] - hop.latency_s - lane.time.backward_s[stage];
   const double bytes_per_s = model_.stages.boundary_bytes(lane.layers[stage].first) / hop.occupancy_s;
+  const double between_s = std::max(lane.work.backward_s[stage], hop.occupancy_s);
+  // What was held up before does not come closer together than it can go on.
+  const double most_earlier =
+      model_.chunks > 1 && lane.late_s[stage] == 0 ? static_cast<double>(stages - 1) : 0;
   double most = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank)
     for (const int id : lane.paths[2 * ((stage - 1) * ranks + rank) + 1]) {
       double at_once = 0, in_all = 0, met_s = 0;  // messages; bytes; seconds' worth of messages that wait
-      for (std::size_t i = first;
-           i < segments_.size() && segments_[i].layers.first < lane.layers[stage].second; ++i) {
+      for (std::size_t i = first; i < segments_.size(); ++i) {
         const Segment& segment = segments_[i];
+        const std::size_t after = (at(segment.stage[at(pipeline)]) - stage) % stages;
+        if (after != 0 && after != stages - 1) continue;  // of another device
         if (segment.start_s > done_s + left_s || segment.end_s < done_s) continue;
-        met_s = std::max(met_s, std::min(left_s, done_s + left_s - segment.start_s));
+        const double earlier = std::floor(std::max(0.0, done_s - segment.start_s) / between_s);
+        met_s = std::max(met_s, std::min(left_s, done_s + left_s - segment.start_s) +
+                                    std::min(earlier, most_earlier) * hop.occupancy_s);
         for (const auto& [used, messages] : segment.first)
           if (used == id) at_once = std::max(at_once, messages);
         for (const auto& [used, load] : segment.load)
