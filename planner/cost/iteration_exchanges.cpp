@@ -158,9 +158,19 @@ void IterationTimer::hold_up(std::size_t number) {
       continue;
     const double slack =
         lane.time.backward_s[stage - 1] - lane.work.backward_s[stage - 1] - lane.time.gradients_s[stage];
-    lane.late_s[stage - 1] =
-        std::max(0.0, lane.late_s[stage] + held_up_s(pipeline, number) - std::max(0.0, slack));
+    const double sent_s = lane.time.gradients_s[stage] - lane.work.backward_hops[stage - 1].latency_s;
+    const double late_s =
+        lane.time.backward_s[stage] + lane.late_s[stage] + left_to_send_s(lane, stage) - sent_s;
+    lane.late_s[stage - 1] = std::max(0.0, late_s + held_up_s(pipeline, number) - std::max(0.0, slack));
   }
+}
+
+/// Seconds in which the gradients leave that wait when the last backward of a stage is done; the later it is,
+/// the fewer are left.
+double IterationTimer::left_to_send_s(const Lane& lane, std::size_t stage) {
+  const HopTime& hop = lane.work.backward_hops[stage - 1];
+  const double left = lane.time.gradients_s[stage] - hop.latency_s - lane.time.backward_s[stage];
+  return std::max(hop.occupancy_s, left - lane.late_s[stage]);
 }
 
 /// By exchanges of the device whose stage begins with segment `first`, and of the one before: the messages
@@ -173,7 +183,7 @@ double IterationTimer::held_up_s(int pipeline, std::size_t first) const {
   const HopTime& hop = lane.work.backward_hops[stage - 1];
   if (hop.occupancy_s == 0) return 0;
   const double done_s = lane.time.backward_s[stage] + lane.late_s[stage];
-  const double left_s = lane.time.gradients_s[stage] - hop.latency_s - lane.time.backward_s[stage];
+  const double left_s = left_to_send_s(lane, stage);
   const double bytes_per_s = model_.stages.boundary_bytes(lane.layers[stage].first) / hop.occupancy_s;
   const double between_s = std::max(lane.work.backward_s[stage], hop.occupancy_s);
   // What was held up before does not come closer together than it can go on.

@@ -136,6 +136,7 @@ class IterationTimer {
   void put_in_turn(Segment& segment);
   Channel& channel(const Segment& segment, const ExchangeTime::Use& use);
   void hold_up(std::size_t segment);
+  static double left_to_send_s(const Lane& lane, std::size_t stage);
   double held_up_s(int pipeline, std::size_t first_segment) const;
   void share_links_of_exchanges();
   double ready_s(int pipeline, int stage, int layer) const;
