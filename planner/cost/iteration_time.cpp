@@ -35,8 +35,7 @@ std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int c
 IterationModel::IterationModel(const Problem& of, int tensor)
     : IterationModel(of, tensor, std::make_shared<const NetworkCost>(of.topology, of.constants)) {}
 
-IterationModel::IterationModel(const Problem& of, int tensor,
-                               std::shared_ptr<const NetworkCost> its_network)
+IterationModel::IterationModel(const Problem& of, int tensor, std::shared_ptr<const NetworkCost> its_network)
     : problem(of),
       stages(of, tensor),
       shared_network(std::move(its_network)),
@@ -250,8 +249,9 @@ void IterationTimer::refresh_work(int pipeline) {
     // Activations are expanded and compressed on the device that computes, and so are their gradients.
     const double recode =
         (i > 0 ? costs.recode_s(layers.first) : 0) + (i + 1 < stages ? costs.recode_s(layers.second) : 0);
-    work.forward_s[i] = slowest.forward_s + recode + all_reduce_s(devices, layers, false);
-    work.backward_s[i] = slowest.backward_s + recode + all_reduce_s(devices, layers, true);
+    const double beside = recode + model_.problem.constants.micro_batch_overhead_s;
+    work.forward_s[i] = slowest.forward_s + beside + all_reduce_s(devices, layers, false);
+    work.backward_s[i] = slowest.backward_s + beside + all_reduce_s(devices, layers, true);
     if (i + 1 == stages) break;
     const std::vector<int>& next = devices_of(pipeline, static_cast<int>(i) + 1);
     const double bytes = costs.boundary_bytes(layers.second);

@@ -118,13 +118,14 @@ double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first) c
   double parameters = between(parameters_, layers);
   if (with_first)
     for (int layer = layers.first; layer < layers.second; ++layer) parameters -= tied_[at(layer)];
-  return parameters * exchanged_ * problem_.job.compression.gradients;
+  return parameters * exchanged_ * problem_.job.compression.gradients / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::gradient_recode_s(double bytes) const {
   const Compression& compression = problem_.job.compression;
   if (!compression.throughput || compression.gradients == 1) return 0;
-  return (Bytes(bytes / compression.gradients) / *compression.throughput).value();
+  const double gradients = bytes * problem_.constants.sync_efficiency / compression.gradients;
+  return (Bytes(gradients) / *compression.throughput).value();
 }
 
 /// Two all-reduces a layer forward and two backward (Shoeybi et al., arXiv 1909.08053), each of the output in

@@ -48,8 +48,9 @@ class PlanAnnealer {
     least_layers_ = model.chunks;
     batch_step_ = model.schedule == PipelineSchedule::interleaved ? stages() : 1;
     for (const auto& unit : units_)
-      are_unlike_ =
-          are_unlike_ || model.stages.kind_of(unit.front()) != model.stages.kind_of(units_.front().front());
+      if (plan().pipelines.size() <= most_unlike_pipelines)
+        are_unlike_ =
+            are_unlike_ || model.stages.kind_of(unit.front()) != model.stages.kind_of(units_.front().front());
     now_ = energy();
   }
 

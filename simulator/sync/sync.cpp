@@ -29,7 +29,8 @@ TaskLabel label_of(Activity activity, int layer, int phase) {
 }  // namespace
 
 int ExchangeMessages::send(int from, int to, double bytes, std::span<const int> after, int phase) {
-  return builder_.send(builder_.channel(from, to, Activity::exchange), bytes, after,
+  const double sent = bytes / builder_.constants().sync_efficiency;
+  return builder_.send(builder_.channel(from, to, Activity::exchange), sent, after,
                        label_of(Activity::exchange, exchange_.layer, phase));
 }
 

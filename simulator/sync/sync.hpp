@@ -43,6 +43,7 @@ class ExchangeMessages {
   ExchangeMessages(GraphBuilder& builder, const Exchange& exchange)
       : builder_(builder), exchange_(exchange) {}
 
+  /// `bytes` of gradients; the message has more, if the constants' sync efficiency says so.
   int send(int from, int to, double bytes, std::span<const int> after, int phase);
   int send(int from, int to, double bytes, int after, int phase) {
     return send(from, to, bytes, std::array{after}, phase);

@@ -266,8 +266,8 @@ TEST_CASE("near to what the simulator says where links are shared") {
     int count = 0;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       Rng rng = Rng::for_task(4, seed);
-      const Problem problem{
-          shared_topology(rng), random_job(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
+      Problem problem{shared_topology(rng), random_job(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
+      problem.job.parallelism.overlap = seed % 2 == 1;
       const Plan plan = random_plan(rng, problem.job, 1, true);
       const double error = std::abs(estimated(problem, plan) / simulated(problem, plan) - 1);
       sum += error;

@@ -181,10 +181,10 @@ TEST_CASE("memory that a plan needs against the simulator's peaks") {
     SimOptions options;
     options.iterations = 1;
     const SimReport report = simulate(problem, plan, {}, options);
-    const std::vector<Overfull> overfull = timer.overfull();
-    REQUIRE(overfull.size() == report.devices.size());
+    const std::vector<DeviceMemory> memory = timer.memory();
+    REQUIRE(memory.size() == report.devices.size());
     double lacking = 0;
-    for (const Overfull& it : overfull) {
+    for (const DeviceMemory& it : memory) {
       const auto device = std::find_if(report.devices.begin(), report.devices.end(),
                                        [&](const DeviceReport& other) { return other.device == it.device; });
       REQUIRE(device != report.devices.end());

@@ -33,10 +33,30 @@ void print(const char* what, const Calibration& constants) {
 
 /// What the profile of the runs should say of a block: its time, scaled as the fit would.
 void print_block(const MeasuredRun& run, double compute_scale) {
-  const LayerProfile& profile = run.problem.job.profiles.front();
+  const LayerProfile& profile = run.work->job.profiles.front();
   const double forward_s = profiled_time(profile, "block", 1, 1).forward_s;
   fmt::print("forward of a block on {}: {:.8f} s in its profile, {:.8f} s by the fit to all\n", profile.gpu,
              forward_s, forward_s * compute_scale);
+}
+
+/// What a user's calibration with half of the runs says of the other half.
+void print_halves(const std::vector<MeasuredRun>& runs, int threads) {
+  const char* const names[] = {"rows 1, 3, 5, …", "rows 2, 4, 6, …"};
+  const std::array<HalfFit, 2> halves = fitted_to_halves(runs, threads);
+  for (std::size_t half = 0; half < 2; ++half) {
+    const HalfFit& it = halves[half];
+    print(names[half], it.fit.constants);
+    fmt::print("  micro-batch overhead {:.3f} ms, sync efficiency {:.3f}\n",
+               it.fit.constants.micro_batch_overhead_s * 1e3, it.fit.constants.sync_efficiency);
+    int outliers = 0;
+    for (const RunFit& run : it.fit.runs) outliers += run.is_outlier;
+    fmt::print(
+        "  mean absolute error {:.1f} %, of the other half {:.1f} %; {} of its {} runs in their intervals; "
+        "{} "
+        "outliers not fitted; residual {:.1f} %\n",
+        100 * mean_of(it.fitted), 100 * mean_of(it.others), it.inside, it.others.size(), outliers,
+        100 * it.fit.spread.residual);
+  }
 }
 
 void validate_runs(const std::string& folder) {
@@ -60,6 +80,7 @@ void validate_runs(const std::string& folder) {
                100 * mean_of(left_out.errors));
   }
   print_block(runs.front(), fitted.compute_scale);
+  print_halves(runs, threads);
 }
 
 void print(const char* what, const Roofline& roofline) {
