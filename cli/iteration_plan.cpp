@@ -17,6 +17,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
+#include "planner/cost/iteration_bound.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/search/feasible_changes.hpp"
 #include "planner/search/iteration_search.hpp"
@@ -196,6 +197,19 @@ PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
   return record;
 }
 
+/// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
+/// where there is one.
+void add_bound(const PlanCandidate& best, const ShapeLimits& limits, PlanRecord& record) {
+  const IterationBounds bounds(best.job->model);
+  const bool fixed = limits.stages && limits.replicas;
+  const IterationBound bound = fixed ? bounds.of_shape(*limits.stages, *limits.replicas) : bounds.of_all();
+  if (!bound.fits) return;
+  double seconds = record.iteration->iteration_time_s;
+  if (!record.finalists.front().simulated.empty())
+    seconds = record.finalists.front().simulated.front().mean_s;
+  record.lower_bound = PlanRecord::Bound{bound.value, "s", relative_gap(seconds, bound.value), bound.method};
+}
+
 }  // namespace
 
 int plan_by_iteration_time(const PlanOptions& options, Problem problem, InterruptWatch& watch) {
@@ -237,6 +251,7 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
     record.finalists.back().simulated = judgements[i].simulated;
   }
   add_notes(idle_notes(record.finalists.front()), record);
+  if (fits) add_bound(best, search.limits, record);
   put_out(options, problem_of(best), best.plan, record);
   if (watch.interrupted()) return exit_code::interrupted;
   return fits ? exit_code::done : exit_code::infeasible;

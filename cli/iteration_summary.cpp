@@ -38,11 +38,12 @@ class Writer {
   std::string times() const {
     const auto& estimate = *s_.record.iteration;
     std::string text = "Time of an iteration\n" + row("estimated", estimate.iteration_time_s, "");
+    for (const auto& [name, seconds] : estimate.breakdown_s)
+      if (seconds > 0) text += row("  " + name, seconds, "");
     if (!s_.record.finalists.empty())
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s, it.scenario == "nominal" ? "" : "mean under " + it.scenario);
     if (s_.record.lower_bound) text += row("lower bound", s_.record.lower_bound->value, bound_note());
-    for (const auto& [name, seconds] : estimate.breakdown_s) text += row("  " + name, seconds, "");
     text +=
         fmt::format("{} tokens/s, {:.4g} model TFLOP/s", with_thousands(std::llround(estimate.tokens_per_s)),
                     estimate.model_flops_per_s / 1e12);
@@ -128,9 +129,7 @@ class Writer {
     return text;
   }
 
-  std::string bound_note() const {
-    return fmt::format("gap {:.1f} % ({})", 100 * s_.record.lower_bound->gap, s_.record.lower_bound->method);
-  }
+  std::string bound_note() const { return fmt::format("gap {:.1f} %", 100 * s_.record.lower_bound->gap); }
 
   std::string ids(const std::vector<int>& devices) const {
     std::string text;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -93,9 +94,7 @@ class IterationSearch {
     auto& points = result_.convergence;
     const double best = pool_.front().score;
     if (points.empty() || best < points.back().cost) points.push_back({result_.evaluations, best});
-    if (!options_.common.on_progress) return;
-    const long long budget = options_.common.evaluations.value_or(default_moves);
-    options_.common.on_progress({result_.evaluations, std::max(budget, result_.evaluations), best, 0});
+    tell(result_.evaluations);
   }
 
   void offer_starts(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
@@ -231,14 +230,32 @@ class IterationSearch {
               std::uint64_t generation) {
     const int count = static_cast<int>(starts.size());
     const PlanCooling cooling{moves / count, from, coldest};
-    const auto stop = [this] { return must_stop(); };
+    std::atomic<long long> asked{0};
+    const auto stop = [&] {
+      report(asked += 1);
+      return must_stop();
+    };
     const auto found = parallel_map(count, options_.common.threads, [&](int i) {
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
       return annealed_plan(starts[at(i)], score_, cooling, rng, stop);
     });
-    result_.evaluations += cooling.moves * count;
-    for (const PlanCandidate& candidate : found) keep(candidate);
+    for (const AnnealedPlan& it : found) {
+      result_.evaluations += it.moves;
+      keep(it.best);
+    }
     note();
+  }
+
+  /// From any thread of an annealing, of which all have asked so often whether to stop.
+  void report(long long asked) {
+    const std::unique_lock lock(progress_mutex_, std::try_to_lock);
+    if (lock.owns_lock()) tell(result_.evaluations + asked * moves_between_asking);
+  }
+
+  void tell(long long evaluations) const {
+    if (!options_.common.on_progress) return;
+    const long long budget = options_.common.evaluations.value_or(default_moves);
+    options_.common.on_progress({evaluations, std::max(budget, evaluations), pool_.front().iteration_s, 0});
   }
 
   void finish() {
@@ -259,6 +276,7 @@ class IterationSearch {
   Decisions decisions_;
   Clock::time_point begin_;
   std::vector<PlanCandidate> pool_;  // best first
+  std::mutex progress_mutex_;
   IterationSearchResult result_;
 };
 

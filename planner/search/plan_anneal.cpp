@@ -54,16 +54,17 @@ class PlanAnnealer {
     now_ = energy();
   }
 
-  PlanCandidate run(const PlanCooling& cooling, const std::function<bool()>& stop) {
+  AnnealedPlan run(const PlanCooling& cooling, const std::function<bool()>& stop) {
     const double ratio = cooling.coldest / cooling.hottest;
     const double scale = best_.score > 0 ? best_.score : now_;
-    for (long long move = 0; move < cooling.moves; ++move) {
-      if (move % 256 == 0 && stop && stop()) break;
+    long long move = 0;
+    for (; move < cooling.moves; ++move) {
+      if (move % moves_between_asking == 0 && stop && stop()) break;
       const double share = static_cast<double>(move) / static_cast<double>(cooling.moves);
       const double temperature = scale * cooling.hottest * std::pow(ratio, share);
       try_move(temperature);
     }
-    return best_;
+    return {best_, move};
   }
 
  private:
@@ -246,8 +247,8 @@ class PlanAnnealer {
 
 }  // namespace
 
-PlanCandidate annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
-                            Rng& rng, const std::function<bool()>& stop) {
+AnnealedPlan annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
+                           Rng& rng, const std::function<bool()>& stop) {
   return PlanAnnealer(start, score, rng).run(cooling, stop);
 }
 
