@@ -78,6 +78,9 @@ void add_what(CLI::App& app, PlanOptions& options) {
   add_option(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
              [&](const std::string& text) { options.job = text; });
   add_option(
+      app, "--batch", "N", "sequences of an iteration, in place of the job's global_batch",
+      [&](const std::string& text) { options.batch = whole_number("--batch", text, 1, 1'000'000'000); });
+  add_option(
       app, "--objective", "NAME",
       "what is minimised: iteration-time, cost-per-token, device-efficiency (devices × time), comm-cost",
       [&](const std::string& text) { set_objective(text, options); });

@@ -85,6 +85,12 @@ Job effective_job(const PlanOptions& options, const std::optional<PlanSource>& g
   else if (given_plan)
     given = job_of(*given_plan);
   Job job = given ? *given : default_job();
+  if (options.batch) {
+    if (*options.batch % job.training.micro_batch != 0)
+      throw Error("--batch", fmt::format("{} is not a multiple of the micro-batch, {}", *options.batch,
+                                         job.training.micro_batch));
+    job.training.global_batch = *options.batch;
+  }
   if (options.tensor || options.tensor_auto) {
     job.parallelism.tensor = options.tensor.value_or(1);
     job.automatic.tensor = options.tensor_auto;

@@ -15,6 +15,7 @@ namespace dtfm {
 struct PlanOptions {
   std::string topology;            // file
   std::optional<std::string> job;  // file; nothing: the built-in one
+  std::optional<int> batch;        // sequences; nothing: as the job says
   std::string objective = "iteration-time";
   bool objective_given = false;
   std::optional<int> pipeline, data;              // nothing: not given, or auto
