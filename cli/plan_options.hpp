@@ -32,6 +32,7 @@ struct PlanOptions {
   bool prove = false;
   std::optional<std::string> score;   // file: a plan to score instead of a search
   std::optional<std::string> ranks;   // file: the devices of the ranks of a Megatron plan
+  bool explain = false;
   std::optional<std::string> output;  // file
   OutputFormat format = OutputFormat::text;
   bool quiet = false;
