@@ -19,8 +19,7 @@ constexpr double least_gain = 0.001;  // of a link that is worth a line
 constexpr std::size_t most_links = 5;
 
 std::string_view name_of(Bottleneck::Kind kind) {
-  constexpr std::array<std::string_view, 6> names = {"stage",    "hop",    "fill",
-                                                     "exchange", "update", "overhead"};
+  constexpr std::array<std::string_view, 5> names = {"stages", "hops", "exchange", "update", "overhead"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -42,26 +41,24 @@ class Words {
       : planned_(planned), topology_(planned.problem.topology), e_(explained) {}
 
   std::vector<std::string> what_binds() const {
-    const auto& [fill, steady, exchange, update, overhead] = e_.bottleneck.parts;
+    const auto& [binds, station, parts, reasons, fullest] = e_.bottleneck;
     std::vector<std::string> sentences = {
-        binds() + fmt::format(": {} of {} s ({})", short_seconds(e_.bottleneck.binds.seconds),
-                              short_seconds(e_.now.iteration_s), percent(e_.bottleneck.binds.share))};
-    const Station& station = e_.bottleneck.station;
-    if (!is_of_pipeline())
-      sentences.push_back(fmt::format("in the slowest pipeline most hangs on {}: {} s", place(station),
-                                      short_seconds(station.seconds)));
+        fmt::format("{}: {} of {} s ({})", words_of(binds.kind), short_seconds(binds.seconds),
+                    short_seconds(e_.now.iteration_s), percent(binds.share))};
+    sentences.push_back(fmt::format("in the slowest pipeline {} s hang on computing, {} s on sending",
+                                    short_seconds(reasons.compute_s), short_seconds(reasons.sending_s)));
+    sentences.push_back(fmt::format("most on {}: {} s", place(station), short_seconds(station.seconds)));
     if (station.latency_s > 0)
-      sentences.push_back(fmt::format("{} s of that hop's hang on its latency, the rest on its bytes",
+      sentences.push_back(fmt::format("of these {} s on its latency, the rest on its bytes",
                                       short_seconds(station.latency_s)));
-    sentences.push_back(
-        fmt::format("the slowest pipeline fills and drains for {} s and is in its steady state for {} s; "
-                    "exchanges after it take {} s, updates {} s, overhead {} s",
-                    short_seconds(fill), short_seconds(steady), short_seconds(exchange),
-                    short_seconds(update), short_seconds(overhead)));
-    sentences.push_back(fmt::format("of that pipeline's time {} s hang on computing, {} s on sending",
-                                    short_seconds(e_.bottleneck.reasons.compute_s),
-                                    short_seconds(e_.bottleneck.reasons.sending_s)));
-    if (e_.bottleneck.fullest) sentences.push_back(memory(*e_.bottleneck.fullest));
+    sentences.push_back(fmt::format("it fills and drains for {} s{}; the steady state takes {} s",
+                                    short_seconds(parts.fill_s),
+                                    parts.fill_s > parts.steady_s ? ", few micro-batches for its depth" : "",
+                                    short_seconds(parts.steady_s)));
+    sentences.push_back(fmt::format("after it: {} s exchanges, {} s updates, {} s overhead",
+                                    short_seconds(parts.exchange_s), short_seconds(parts.update_s),
+                                    short_seconds(parts.overhead_s)));
+    if (fullest) sentences.push_back(memory(*fullest));
     return sentences;
   }
 
@@ -96,30 +93,26 @@ class Words {
   }
 
   std::vector<std::string> scaling() const {
-    std::vector<std::string> sentences;
-    if (e_.twice_as_wide) sentences.push_back(twice_as_wide(*e_.twice_as_wide));
-    const std::string definition = fmt::format(
-        "compute-bound (in every pipeline a stage binds, and exchanges take less than {:g} % of "
-        "the iteration)",
-        100 * compute_bound_exchanges);
+    std::vector<std::string> sentences = {
+        fmt::format("compute-bound: in every pipeline more hangs on computing than on sending, and exchanges "
+                    "take less than {:g} %",
+                    100 * compute_bound_exchanges)};
     if (e_.compute_bound_compression == 1) {
-      sentences.push_back("the plan is " + definition);
+      sentences.push_back("which the plan is");
       return sentences;
     }
-    const std::string compression = e_.compute_bound_compression
-                                        ? fmt::format("from activations and gradients compressed × {:.3g} on",
-                                                      *e_.compute_bound_compression)
-                                        : fmt::format("with no compression up to × {:g}", most_compression);
-    sentences.push_back(fmt::format("{} {}{}", definition, compression, width()));
+    sentences.push_back(
+        e_.compute_bound_compression
+            ? fmt::format("from × {:.3g} more compression of activations and gradients on",
+                          *e_.compute_bound_compression)
+            : fmt::format("with no more compression of activations and gradients up to × {:g}: latency stays",
+                          most_compression));
+    if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
+      sentences.push_back(width(*model));
     return sentences;
   }
 
  private:
-  bool is_of_pipeline() const {
-    const auto kind = e_.bottleneck.binds.kind;
-    return kind == Bottleneck::Kind::stage || kind == Bottleneck::Kind::hop;
-  }
-
   /// "oregon/0+oregon/1", at most a few.
   std::string ids(const std::vector<int>& devices) const {
     constexpr std::size_t most = 4;
@@ -142,53 +135,29 @@ class Words {
                        stage(station.pipeline, (at(station.stage) + 1) % count), station.pipeline);
   }
 
-  std::string binds() const {
-    switch (e_.bottleneck.binds.kind) {
-      case Bottleneck::Kind::stage:
-      case Bottleneck::Kind::hop:
-        return place(e_.bottleneck.station);
-      case Bottleneck::Kind::fill:
-        return "the fill and drain of the slowest pipeline: few micro-batches for its depth";
-      case Bottleneck::Kind::exchange:
-        return "the exchange of gradients after the pipelines";
-      case Bottleneck::Kind::update:
-        return "the optimizer's updates";
-      case Bottleneck::Kind::overhead:
-        break;
-    }
-    return "the overhead of every iteration";
+  static std::string_view words_of(Bottleneck::Kind kind) {
+    constexpr std::array<std::string_view, 5> words = {
+        "computing binds", "sending between stages binds", "the exchange of gradients binds",
+        "the optimizer's updates bind", "the overhead of an iteration binds"};
+    return words[static_cast<std::size_t>(kind)];
   }
 
   std::string memory(const FullestDevice& fullest) const {
     const auto [device, needed, capacity] = fullest.memory;
     return fmt::format(
-        "{} is the fullest device: {:.1f} of {:.1f} GB ({:.0f} %), {:.1f} GB of weights, "
-        "gradients and optimizer, {:.1f} GB of activations and buffers{}",
+        "{} is the fullest device, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
+        "gradients, optimizer, {:.1f} GB activations{}",
         topology_.devices[at(device)].id, needed / 1e9, capacity / 1e9, 100 * needed / capacity,
         fullest.state / 1e9, (needed - fullest.state) / 1e9, needed > capacity ? "; memory binds" : "");
   }
 
-  static std::string ratio(const PlanPace& pace) {
-    if (pace.communication_s <= 0) return "compute alone";
-    return fmt::format("compute : communication {:.3g} : 1", pace.compute_s / pace.communication_s);
-  }
-
-  std::string twice_as_wide(const PlanPace& wide) const {
-    return fmt::format(
-        "hidden size doubled: {:.4g} s an iteration, {} tokens/s, {:.4g} model TFLOP/s, {}{}; now {:.4g} s, "
-        "{} "
-        "tokens/s, {:.4g} model TFLOP/s, {}",
-        wide.iteration_s, with_thousands(std::llround(wide.tokens_per_s)), wide.model_flops_per_s / 1e12,
-        ratio(wide), wide.lacking > 0 ? " (but it does not fit the memory)" : "", e_.now.iteration_s,
-        with_thousands(std::llround(e_.now.tokens_per_s)), e_.now.model_flops_per_s / 1e12, ratio(e_.now));
-  }
-
-  std::string width() const {
-    const auto* model = std::get_if<Transformer>(&planned_.problem.job.model);
-    if (model == nullptr) return "";
-    if (!e_.compute_bound_width) return fmt::format("; with no hidden size up to × {}", most_width);
-    return fmt::format(", or from hidden size {} (× {}) on", model->hidden * *e_.compute_bound_width,
-                       *e_.compute_bound_width);
+  std::string width(const Transformer& model) const {
+    if (e_.compute_bound_width)
+      return fmt::format("from hidden size {} (× {}) on", model.hidden * *e_.compute_bound_width,
+                         *e_.compute_bound_width);
+    const bool by_exchanges = e_.now.exchange_s >= compute_bound_exchanges * e_.now.iteration_s;
+    return fmt::format("with no hidden size up to × {}{}", most_width,
+                       by_exchanges ? ": gradients grow with it as computing does" : "");
   }
 
   const PlannedProblem& planned_;
@@ -197,8 +166,34 @@ class Words {
 };
 
 PlanRecord::Explanation::Pace recorded(const PlanPace& pace) {
-  return {pace.iteration_s, pace.tokens_per_s,    pace.model_flops_per_s,
-          pace.compute_s,   pace.communication_s, pace.lacking <= 0};
+  return {pace.iteration_s, pace.tokens_per_s, pace.model_flops_per_s, pace.compute_s,
+          pace.sending_s,   pace.exchange_s,   pace.lacking <= 0};
+}
+
+/// Now, with twice the width, and the ratios: compute grows with its square, activations with itself.
+std::string pace_table(const PlanRecord::Explanation& explanation) {
+  const auto row = [](const std::string& name, const PlanRecord::Explanation::Pace& pace) {
+    return std::vector<std::string>{name,
+                                    short_seconds(pace.iteration_time_s),
+                                    short_seconds(pace.compute_s),
+                                    short_seconds(pace.sending_s),
+                                    short_seconds(pace.exchange_s),
+                                    with_thousands(std::llround(pace.tokens_per_s)),
+                                    fmt::format("{:.4g}", pace.model_flops_per_s / 1e12)};
+  };
+  Rows rows = {{"When computing binds", "iteration s", "computing", "sending", "exchange after", "tokens/s",
+                "model TFLOP/s"},
+               row("  now", explanation.now)};
+  if (const auto& wide = explanation.twice_as_wide) {
+    const auto& now = explanation.now;
+    const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("× {:.3g}", a / b) : ""; };
+    rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, if it fitted", *wide));
+    rows.push_back({"", ratio(wide->iteration_time_s, now.iteration_time_s),
+                    ratio(wide->compute_s, now.compute_s), ratio(wide->sending_s, now.sending_s),
+                    ratio(wide->exchange_s, now.exchange_s), ratio(wide->tokens_per_s, now.tokens_per_s),
+                    ratio(wide->model_flops_per_s, now.model_flops_per_s)});
+  }
+  return table(rows);
 }
 
 bool is_link(const PlanRecord::Explanation::Change& change) {
@@ -214,10 +209,9 @@ PlanRecord::Explanation explanation_of(const PlanCandidate& candidate, int threa
   const auto& [binds, station, parts, reasons, fullest] = explained.bottleneck;
   PlanRecord::Explanation record;
   record.binds = name_of(binds.kind);
-  record.pipeline = binds.pipeline;
-  record.stage = binds.stage;
   record.seconds = binds.seconds;
   record.share = binds.share;
+  record.station = {station.is_hop, station.pipeline, station.stage, station.seconds, station.latency_s};
   record.parts_s = {{"fill and drain", parts.fill_s},
                     {"steady state", parts.steady_s},
                     {"exchanges after them", parts.exchange_s},
@@ -260,7 +254,7 @@ std::string explanation_text(const PlanRecord::Explanation& explanation) {
   if (other_links > 0)
     text +=
         fmt::format("  {} twice as fast: less\n", counted(static_cast<long long>(other_links), "other link"));
-  text += impossible + "\nWhen computing binds\n";
+  text += impossible + "\n" + pace_table(explanation);
   for (const std::string& sentence : explanation.scaling) text += "  " + sentence + "\n";
   return text;
 }

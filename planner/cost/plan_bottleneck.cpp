@@ -129,32 +129,29 @@ std::vector<Station> stations(IterationTimer& timer, int pipeline) {
   return result;
 }
 
-Station binding_station(IterationTimer& timer, int pipeline) {
-  const std::vector<Station> all = stations(timer, pipeline);
-  return *std::max_element(all.begin(), all.end(),
-                           [](const Station& a, const Station& b) { return a.seconds < b.seconds; });
-}
-
 PlanBottleneck plan_bottleneck(IterationTimer& timer) {
   const IterationEstimate estimate = timer.estimate();
   const auto& ends = estimate.pipeline_s;
   const int slowest = static_cast<int>(std::max_element(ends.begin(), ends.end()) - ends.begin());
   PlanBottleneck result;
-  result.station = binding_station(timer, slowest);
   result.parts = parts_of(timer, slowest);
   result.reasons = reasons_of(timer, slowest);
   result.fullest = fullest_device(timer);
   using Kind = Bottleneck::Kind;
-  result.binds = {result.station.is_hop ? Kind::hop : Kind::stage, slowest, result.station.stage,
-                  result.station.seconds, 0};
+  result.binds = {Kind::stages, result.reasons.compute_s, 0};
   const auto offer = [&](Kind kind, double seconds) {
-    if (seconds > result.binds.seconds) result.binds = {kind, -1, -1, seconds, 0};
+    if (seconds > result.binds.seconds) result.binds = {kind, seconds, 0};
   };
-  offer(Kind::fill, result.parts.fill_s);
+  offer(Kind::hops, result.reasons.sending_s);
+  const Kind of_pipeline = result.binds.kind;
   offer(Kind::exchange, result.parts.exchange_s);
   offer(Kind::update, result.parts.update_s);
   offer(Kind::overhead, result.parts.overhead_s);
   if (estimate.iteration_s > 0) result.binds.share = result.binds.seconds / estimate.iteration_s;
+  for (const Station& station : stations(timer, slowest)) {
+    if (station.is_hop != (of_pipeline == Kind::hops)) continue;
+    if (station.seconds > result.station.seconds || result.station.pipeline < 0) result.station = station;
+  }
   return result;
 }
 
@@ -163,7 +160,8 @@ bool is_compute_bound(IterationTimer& timer) {
   if (estimate.exchanges_s - estimate.pipelines_s >= compute_bound_exchanges * estimate.iteration_s)
     return false;
   for (int pipeline = 0; pipeline < static_cast<int>(timer.plan().pipelines.size()); ++pipeline)
-    if (binding_station(timer, pipeline).is_hop) return false;
+    if (const Reasons reasons = reasons_of(timer, pipeline); reasons.sending_s >= reasons.compute_s)
+      if (timer.work(pipeline).micro_batches > 0) return false;
   return true;
 }
 

@@ -12,7 +12,7 @@ namespace dtfm {
 /// there and back.
 struct Station {
   bool is_hop = false;
-  int pipeline = 0, stage = 0;
+  int pipeline = -1, stage = -1;
   /// Of the pipeline's time, what hangs on it: what is added when it becomes slower by a small share, divided
   /// by that share. Of the slowest station of a full pipeline that is all its time; of the others, their part
   /// of the fill. All that bind have theirs, so several stations may have more than the pipeline together.
@@ -22,8 +22,6 @@ struct Station {
 
 /// All of one pipeline: its stages, then its hops.
 std::vector<Station> stations(IterationTimer& timer, int pipeline);
-/// That on which most hangs; of equal ones the first.
-Station binding_station(IterationTimer& timer, int pipeline);
 
 /// An iteration's seconds, one part after the other, seen from the slowest pipeline.
 struct IterationParts {
@@ -33,15 +31,16 @@ struct IterationParts {
   double sum() const { return fill_s + steady_s + exchange_s + update_s + overhead_s; }
 };
 
-/// Of the slowest pipeline's seconds, those that hang on its stages and on its hops.
+/// Of the slowest pipeline's seconds, what hangs on all its stages, and on all its hops. Its time is
+/// proportional to theirs, so they add up to it (Euler), but where links are shared or two ways are equally
+/// long.
 struct Reasons {
   double compute_s = 0, sending_s = 0;
 };
 
 struct Bottleneck {
-  enum class Kind { stage, hop, fill, exchange, update, overhead };
-  Kind kind = Kind::stage;
-  int pipeline = -1, stage = -1;  // of a stage; of a hop: where it begins
+  enum class Kind { stages, hops, exchange, update, overhead };
+  Kind kind = Kind::stages;
   double seconds = 0;
   double share = 0;  // of the iteration
 };
@@ -53,8 +52,8 @@ struct FullestDevice {
 };
 
 struct PlanBottleneck {
-  Bottleneck binds;  // the largest of the slowest pipeline's binding station and the other parts
-  Station station;   // of the slowest pipeline
+  Bottleneck binds;  // on which most hangs: all stages of the slowest pipeline, all its hops, or another part
+  Station station;   // of the slowest pipeline: where most hangs on; a stage or hop if these bind
   IterationParts parts;
   Reasons reasons;
   std::optional<FullestDevice> fullest;  // nothing: no GPU's memory is known
@@ -65,7 +64,8 @@ PlanBottleneck plan_bottleneck(IterationTimer& timer);
 /// More than this share of an iteration in exchanges is not compute-bound.
 inline constexpr double compute_bound_exchanges = 0.05;
 
-/// In every pipeline a stage binds, not a hop, and exchanges take less than that share of the iteration.
+/// In every pipeline more hangs on stages than on hops, and exchanges take less than that share of the
+/// iteration.
 bool is_compute_bound(IterationTimer& timer);
 
 }  // namespace dtfm

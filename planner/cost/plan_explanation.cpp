@@ -32,7 +32,8 @@ PlanPace pace_of(const PlannedProblem& planned, IterationTimer& timer, const Pla
           sequences * sequence_length(planned.problem.job.model) / iteration_s,
           sequences * timer.model().stages.model_flops() / iteration_s,
           bottleneck.reasons.compute_s,
-          bottleneck.reasons.sending_s + bottleneck.parts.exchange_s,
+          bottleneck.reasons.sending_s,
+          bottleneck.parts.exchange_s,
           timer.lacking_bytes()};
 }
 

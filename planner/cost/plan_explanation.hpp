@@ -13,9 +13,9 @@ namespace dtfm {
 /// How fast a plan is, and why.
 struct PlanPace {
   double iteration_s = 0, tokens_per_s = 0, model_flops_per_s = 0;
-  double compute_s = 0;        // of the slowest pipeline, what hangs on stages
-  double communication_s = 0;  // what hangs on hops, and the exchanges after it
-  double lacking = 0;          // bytes of memory
+  double compute_s = 0, sending_s = 0;  // of the slowest pipeline, what hangs on stages and on hops
+  double exchange_s = 0;                // after it
+  double lacking = 0;                   // bytes of memory
 };
 
 struct PlanExplanation {

@@ -137,7 +137,8 @@ ordered_json pace_json(const PlanRecord::Explanation::Pace& pace) {
           {"tokens_per_s", pace.tokens_per_s},
           {"model_flops_per_s", pace.model_flops_per_s},
           {"compute_s", pace.compute_s},
-          {"communication_s", pace.communication_s},
+          {"sending_s", pace.sending_s},
+          {"exchange_s", pace.exchange_s},
           {"fits", pace.fits}};
 }
 
@@ -153,16 +154,21 @@ ordered_json change_json(const PlanRecord::Explanation::Change& change) {
   return json;
 }
 
+ordered_json station_json(const PlanRecord::Explanation::Station& station) {
+  return {{"kind", station.is_hop ? "hop" : "stage"},
+          {"pipeline", station.pipeline},
+          {"stage", station.stage},
+          {"seconds", station.seconds},
+          {"latency_s", station.latency_s}};
+}
+
 ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology) {
   ordered_json json = {
       {"what_binds", explanation.what_binds},
       {"binds",
        {{"kind", explanation.binds}, {"seconds", explanation.seconds}, {"share", explanation.share}}},
+      {"station", station_json(explanation.station)},
       {"parts", ordered_json::object()}};
-  if (explanation.pipeline >= 0) {
-    json["binds"]["pipeline"] = explanation.pipeline;
-    json["binds"]["stage"] = explanation.stage;
-  }
   for (const auto& [name, seconds] : explanation.parts_s) json["parts"][name] = seconds;
   if (const auto& it = explanation.fullest)
     json["fullest_device"] = {{"device", topology.devices[at(it->device)].id},

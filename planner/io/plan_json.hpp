@@ -57,9 +57,14 @@ struct PlanRecord {
 
   /// Of a plan by iteration time: what its time hangs on, and what would change it.
   struct Explanation {
-    std::string binds;              // stage, hop, fill, exchange, update, overhead
-    int pipeline = -1, stage = -1;  // of a stage or hop
-    double seconds = 0, share = 0;
+    std::string binds;              // stages, hops, exchange, update, overhead
+    double seconds = 0, share = 0;  // of the iteration, that hang on it
+    struct Station {                // of the slowest pipeline, on which most hangs
+      bool is_hop = false;
+      int pipeline = 0, stage = 0;
+      double seconds = 0, latency_s = 0;
+    };
+    Station station;
     std::vector<std::pair<std::string, double>> parts_s;  // of the iteration, names and seconds
     struct Fullest {
       int device = 0;
@@ -75,14 +80,14 @@ struct PlanRecord {
     };
     std::vector<Change> changes;
     struct Pace {
-      double iteration_time_s = 0, tokens_per_s = 0, model_flops_per_s = 0, compute_s = 0,
-             communication_s = 0;
+      double iteration_time_s = 0, tokens_per_s = 0, model_flops_per_s = 0, compute_s = 0, sending_s = 0,
+             exchange_s = 0;
       bool fits = true;
     };
     Pace now;
     std::optional<Pace> twice_as_wide;
     std::optional<double> compute_bound_compression, compute_bound_width;
-    std::vector<std::string> scaling;  // the last three in words
+    std::vector<std::string> scaling;  // from where on computing binds, in words
   };
 
   std::string objective;

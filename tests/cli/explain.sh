@@ -7,9 +7,9 @@ small=(gpus.yaml --job job.yaml --quiet)
 
 run "${small[@]}" --evaluations 40 --explain -o plan.json
 expect_status 0 --explain
-for words in 'What binds' 'the slowest pipeline fills and drains for' 'is the fullest device: ' \
+for words in 'What binds' 'in the slowest pipeline ' 'is the fullest device, ' \
   'What would help, one change at a time' 'activations compressed × 2' 'micro-batch 2 in place of 1' \
-  'When computing binds' 'hidden size doubled: ' 'compute-bound (in every pipeline a stage binds'; do
+  'When computing binds' 'hidden size × 2' 'compute-bound: in every pipeline more hangs on computing than on sending, and exchanges'; do
   expect_in "$out" "$words"
 done
 python3 - plan.json <<'END_OF_PYTHON' || fail 'the explanation in the plan file'
@@ -19,7 +19,9 @@ now = plan["estimate"]["iteration_time_s"]
 explanation = plan["explanation"]
 assert math.isclose(sum(explanation["parts"].values()), now, rel_tol=1e-9)
 binds = explanation["binds"]
-assert math.isclose(binds["share"], binds["seconds"] / now) and 0 < binds["share"] <= 1.01
+assert math.isclose(binds["share"], binds["seconds"] / now) and 0 < binds["share"] <= 1.01 and binds["kind"] == "overhead"
+station = explanation["station"]
+assert station["kind"] in ("stage", "hop") and 0 <= station["pipeline"] < len(plan["pipelines"]), station
 assert explanation["now"]["iteration_time_s"] == now
 assert explanation["fullest_device"] == {"state_bytes": explanation["fullest_device"]["state_bytes"]} | max(
     plan["estimate"]["memory"], key=lambda it: it["needed_bytes"] / it["capacity_bytes"])

@@ -71,11 +71,13 @@ TEST_CASE("a slow stage binds") {
   plan.pipelines[0].stages[1].layers = {1, 3};
   plan.pipelines[0].stages[2].layers = {3, 4};
   const PlanBottleneck bottleneck = bottleneck_of(problem_of(flat_topology({3}, fast, fast), job), plan);
-  CHECK(bottleneck.binds.kind == Bottleneck::Kind::stage);
-  CHECK(bottleneck.binds.pipeline == 0);
-  CHECK(bottleneck.binds.stage == 1);
-  CHECK(bottleneck.binds.seconds == Approx(48));
-  CHECK(bottleneck.binds.share == Approx(48.0 / 54));
+  CHECK(bottleneck.binds.kind == Bottleneck::Kind::stages);
+  CHECK(bottleneck.binds.seconds == Approx(54));
+  CHECK(bottleneck.binds.share == Approx(1));
+  CHECK(!bottleneck.station.is_hop);
+  CHECK(bottleneck.station.pipeline == 0);
+  CHECK(bottleneck.station.stage == 1);
+  CHECK(bottleneck.station.seconds == Approx(48));
   CHECK(bottleneck.parts.fill_s == Approx(12));
   CHECK(bottleneck.parts.steady_s == Approx(42));
   CHECK(bottleneck.parts.sum() == Approx(54));
@@ -89,9 +91,12 @@ TEST_CASE("a slow hop binds") {
   const Job job = chain_job(2, 0, 5e6);
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(0.5, B)), job);
   const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 2, 1, 8));
-  CHECK(bottleneck.binds.kind == Bottleneck::Kind::hop);
-  CHECK(bottleneck.binds.stage == 0);
+  CHECK(bottleneck.binds.kind == Bottleneck::Kind::hops);
   CHECK(bottleneck.binds.seconds == Approx(81));
+  CHECK(bottleneck.binds.share == Approx(81.0 / 87));
+  CHECK(bottleneck.station.is_hop);
+  CHECK(bottleneck.station.stage == 0);
+  CHECK(bottleneck.station.seconds == Approx(81));
   CHECK(bottleneck.station.latency_s == Approx(1));
   CHECK(bottleneck.parts.fill_s == Approx(7.5 + 9.5));
   CHECK(bottleneck.parts.steady_s == Approx(70));
@@ -111,13 +116,17 @@ TEST_CASE("a slow exchange binds") {
   CHECK(bottleneck.parts.fill_s == Approx(3));
 }
 
-TEST_CASE("the overhead of an iteration, and the fill of a deep pipeline with few micro-batches, bind") {
+// One micro-batch through four stages, 4 · 3 s, all of it fill; then 100 s overhead.
+TEST_CASE("the overhead of an iteration binds") {
   const Job job = chain_job(4, 0, 1);
   Problem problem = problem_of(flat_topology({4}, fast, fast), job);
-  CHECK(bottleneck_of(problem, plan_of(job, 4, 1, 1)).binds.kind == Bottleneck::Kind::fill);
-  CHECK(bottleneck_of(problem, plan_of(job, 4, 1, 1)).binds.seconds == Approx(12));
   problem.constants.iteration_overhead_s = 100;
-  CHECK(bottleneck_of(problem, plan_of(job, 4, 1, 1)).binds.kind == Bottleneck::Kind::overhead);
+  const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 4, 1, 1));
+  CHECK(bottleneck.binds.kind == Bottleneck::Kind::overhead);
+  CHECK(bottleneck.binds.share == Approx(100.0 / 112));
+  CHECK(bottleneck.parts.fill_s == Approx(12));
+  CHECK(bottleneck.parts.steady_s == Approx(0).margin(1e-9));
+  CHECK(bottleneck.station.seconds == Approx(3));
 }
 
 // Drained every 4 of 8 micro-batches: two rounds of 12 + 3 · 6 s.
@@ -136,8 +145,9 @@ TEST_CASE("latency binds where a schedule waits for every micro-batch") {
   job.parallelism.schedule = "1f1b";
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, 1e15)), job);
   const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 2, 1, 40));
-  CHECK(bottleneck.binds.kind == Bottleneck::Kind::hop);
+  CHECK(bottleneck.binds.kind == Bottleneck::Kind::hops);
   CHECK(bottleneck.station.latency_s == Approx(bottleneck.binds.seconds));
+  CHECK(bottleneck.reasons.compute_s + bottleneck.reasons.sending_s == Approx(bottleneck.parts.sum()));
 }
 
 // Stages of two layers and of one, 4 micro-batches; 16 bytes a parameter, 100 kept of a layer and
@@ -309,13 +319,14 @@ TEST_CASE("faster measured links and access links") {
   CHECK(!(topology.devices[0].uplink < unlimited));
 }
 
-// Stages of 1 s forward and 2 s backward, messages of 5 s ÷ c each way, 8 micro-batches. Between c = 2.5 and
-// 5 the hop binds forward, the stages backward: 8 · 5 ÷ c + 5 ÷ c s hang on the hop, 1 + 8 · 2 s on a stage.
+// Stages of 1 s forward and 2 s backward, messages of 5 s ÷ c each way, 8 micro-batches. Up to c = 2.5 the
+// hop binds both ways: 2 · 8 · 5 ÷ c s hang on it, 32 there, and 6 on the stages. Above, it binds forward
+// alone: 9 · 5 ÷ c s, 18 there, and 2 + 2 + 8 · 2 s on the stages.
 TEST_CASE("the compression from which a chain is compute-bound") {
   const Job job = chain_job(2, 0, 5e6);
   const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(0, B)), job);
   const auto explained = plan_explanation({problem, plan_of(job, 2, 1, 8), 0}, network_of(problem), 1);
-  const double expected = 9 * 5.0 / (1 + 8 * 2);
+  const double expected = 2.5;
   REQUIRE(explained.compute_bound_compression);
   CHECK(*explained.compute_bound_compression >= expected * (1 - 1e-3));
   CHECK(*explained.compute_bound_compression <= expected * 1.011);
@@ -359,14 +370,14 @@ TEST_CASE("the square-cube law in numbers") {
   const Problem problem = narrow_problem();
   const Plan plan = plan_of(problem.job, 2, 1, 1000);
   const auto explained = plan_explanation({problem, plan, 0}, network_of(problem), 2);
-  CHECK(explained.bottleneck.binds.kind == Bottleneck::Kind::hop);
+  CHECK(explained.bottleneck.binds.kind == Bottleneck::Kind::hops);
   CHECK(explained.compute_bound_width == 6);
   REQUIRE(explained.twice_as_wide);
   const PlanPace &now = explained.now, &wide = *explained.twice_as_wide;
   CHECK(wide.iteration_s == Approx(2 * now.iteration_s).epsilon(0.02));  // messages of twice the bytes
   CHECK(wide.model_flops_per_s == Approx(2 * now.model_flops_per_s).epsilon(0.02));
-  CHECK(wide.compute_s / wide.communication_s ==
-        Approx(2 * now.compute_s / now.communication_s).epsilon(0.02));
+  CHECK(wide.compute_s == Approx(4 * now.compute_s).epsilon(0.02));
+  CHECK(wide.sending_s == Approx(2 * now.sending_s).epsilon(0.02));
   CHECK(wide.tokens_per_s == Approx(1000 / wide.iteration_s));
   CHECK(explained.compute_bound_compression.value() == Approx(5.5).epsilon(0.02));
 }
