@@ -27,12 +27,15 @@ constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: no)";
 constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml -o plan.json
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
+  dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
+  dtfm-plan worldwide.yaml --objective comm-cost --prove
   dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
   dtfm-plan worldwide.yaml --score plan-from-elsewhere.json
   dtfm-plan worldwide.yaml --job my-job.yaml --score table.csv
   dtfm-plan worldwide.yaml --job my-job.yaml --score train.sh --ranks rankfile
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 130 interrupted (the best plan so far has been written).)";
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no plan fits the memory of the devices,
+130 interrupted (the best plan so far has been written).)";
 
 double seconds_above_zero(const std::string& option, const std::string& text) {
   constexpr int most = 1'000'000'000;  // 31 years
@@ -137,7 +140,8 @@ void add_output(CLI::App& app, PlanOptions& options) {
 
 /// A score is not searched for: an option of the search beside it is a mistake.
 void refuse_search_options(const CLI::App& app) {
-  for (const char* name : {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove"})
+  for (const char* name :
+       {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust"})
     if (app.count(name) > 0) throw Error(name, "is of the search, and --score does not search");
 }
 

@@ -60,6 +60,9 @@ void add_what(CLI::App& app, Arguments& arguments) {
              [&](const std::string& text) { options.ranks = text; });
   add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
              [&](const std::string& text) { options.scenario = text; });
+  add_option(app, "--calibration", "FILE",
+             "the constants of the model, as dtfm-calibrate -o writes them; then times have an interval",
+             [&](const std::string& text) { options.calibration = text; });
   add_option(app, "--iterations", "N", "of training (3); a scenario's horizon takes their place",
              [&](const std::string& text) {
                options.iterations = whole_number("--iterations", text, 1, 1'000'000);
@@ -101,8 +104,8 @@ void add_output(CLI::App& app, Arguments& arguments) {
 
 /// A task graph knows nothing of plans: an option for these beside it is a mistake.
 void refuse_beside_graph(const CLI::App& app) {
-  for (const char* name : {"TOPOLOGY", "PLAN", "--job", "--scenario", "--iterations", "--seed", "--samples",
-                           "--threads", "--ranks", "--trace", "--format"})
+  for (const char* name : {"TOPOLOGY", "PLAN", "--job", "--scenario", "--calibration", "--iterations",
+                           "--seed", "--samples", "--threads", "--ranks", "--trace", "--format"})
     if (app.count(name) > 0) throw Error(name, "is for plans, and --graph replays none");
 }
 

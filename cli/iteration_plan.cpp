@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
+#include "planner/cost/iteration_bound.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/search/feasible_changes.hpp"
 #include "planner/search/iteration_search.hpp"
@@ -54,8 +56,14 @@ IterationSearchOptions search_options(const PlanOptions& options, const Job& job
                            : options.data_auto ? std::nullopt
                                                : job.parallelism.data;
   result.objective = *objective_named(options.objective);
-  result.finalists = options.finalists;
+  if (options.finalists) result.finalists = *options.finalists;
   return result;
+}
+
+/// Who asks for the numbers of stages and replicas.
+std::string source_of_limits(const PlanOptions& options, const Job& job) {
+  if (options.pipeline) return "--pipeline";
+  return options.data ? "--data" : "job " + job.name;
 }
 
 std::string shape_of_limits(const ShapeLimits& limits) {
@@ -79,7 +87,7 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   record.iteration_time_s = estimate.iteration_s;
   record.tokens_per_s = tokens / estimate.iteration_s;
   record.model_flops_per_s = sequences * candidate.job->model.stages.model_flops() / estimate.iteration_s;
-  if (const auto price = price_of(problem.topology, candidate.plan))
+  if (const auto price = price_of(problem.topology, candidate.plan); price && tokens > 0)
     record.cost_per_million_tokens = price->value() / 3600 / record.tokens_per_s * 1e6;
   const double pipelines = estimate.pipelines_s, exchanges = std::max(0.0, estimate.exchanges_s - pipelines);
   record.breakdown_s = {{"pipelines", pipelines},
@@ -140,20 +148,39 @@ PlanRecord::Search search_record(const PlanOptions& options, const IterationSear
   return search;
 }
 
-std::vector<std::string> infeasible_notes(const PlanCandidate& candidate,
-                                          const std::vector<std::string>& changes) {
+/// The device that lacks most memory.
+std::string lacking_device(const PlanCandidate& candidate) {
   IterationTimer timer(candidate.job->model, candidate.plan);
   timer.set_flush(candidate.flush);
   DeviceMemory worst;
   for (const DeviceMemory& it : timer.memory())
     if (it.needed - it.capacity > worst.needed - worst.capacity) worst = it;
-  std::vector<std::string> notes = {
-      fmt::format("no plan fits the memory of the devices; in the one that lacks least, {} needs {:.1f} GB "
-                  "and has {:.1f} GB",
-                  candidate.job->problem.topology.devices[at(worst.device)].id, worst.needed / 1e9,
-                  worst.capacity / 1e9)};
+  return fmt::format("{} needs {:.3g} GB and has {:.3g} GB",
+                     candidate.job->problem.topology.devices[at(worst.device)].id, worst.needed / 1e9,
+                     worst.capacity / 1e9);
+}
+
+/// What would make a plan fit.
+std::vector<std::string> change_notes(const Problem& problem, IterationSearchOptions options) {
+  options.common.begin.reset();  // a time limit is of each change anew
+  const std::vector<std::string> changes = feasible_changes(problem, options);
+  std::vector<std::string> notes;
   if (changes.empty()) notes.push_back("none of the changes that were tried would make one fit");
   for (const std::string& change : changes) notes.push_back("it would fit with " + change);
+  return notes;
+}
+
+void add_notes(const std::vector<std::string>& notes, PlanRecord& record) {
+  record.warnings.insert(record.warnings.end(), notes.begin(), notes.end());
+}
+
+/// Scenarios under which a plan that was simulated does nothing.
+std::vector<std::string> idle_notes(const PlanRecord::Finalist& finalist) {
+  std::vector<std::string> notes;
+  for (const auto& it : finalist.simulated)
+    if (!std::isfinite(it.mean_s))
+      notes.push_back(fmt::format(
+          "simulated under scenario {}, the plan completes no iteration or lacks memory", it.scenario));
   return notes;
 }
 
@@ -172,6 +199,19 @@ PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
   return record;
 }
 
+/// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
+/// where there is one.
+void add_bound(const PlanCandidate& best, const ShapeLimits& limits, PlanRecord& record) {
+  const IterationBounds bounds(best.job->model);
+  const bool fixed = limits.stages && limits.replicas;
+  const IterationBound bound = fixed ? bounds.of_shape(*limits.stages, *limits.replicas) : bounds.of_all();
+  if (!bound.fits) return;
+  double seconds = record.iteration->iteration_time_s;
+  if (!record.finalists.front().simulated.empty())
+    seconds = record.finalists.front().simulated.front().mean_s;
+  record.lower_bound = PlanRecord::Bound{bound.value, "s", relative_gap(seconds, bound.value), bound.method};
+}
+
 }  // namespace
 
 int plan_by_iteration_time(const PlanOptions& options, Problem problem, InterruptWatch& watch) {
@@ -183,28 +223,37 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
     try {
       return search_iteration(problem, search);
     } catch (const NoSuchShape& error) {
-      throw Error("--pipeline",
+      throw Error(source_of_limits(options, problem.job),
                   fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
     }
   }();
   const bool fits = result.finalists.front().lacking <= 0;
   std::vector<Judgement> judgements(result.finalists.size());
-  if (fits) judgements = judged(result.finalists, scenarios, options.robust, options.threads, watch.stop());
+  if (fits && !watch.interrupted())
+    judgements = judged(result.finalists, scenarios, options.robust.value_or(Robust::mean), options.threads,
+                        watch.stop());
+  const bool is_judged = fits && !watch.interrupted();
+  if (!is_judged) judgements.assign(1, {});  // runs that were cut short say nothing
   const std::vector<std::size_t> order =
-      watch.interrupted() || !fits
-          ? std::vector<std::size_t>{0}
-          : ranked(result.finalists, judgements, PlanScore(search.objective, problem.topology));
+      is_judged ? ranked(result.finalists, judgements, PlanScore(search.objective, problem.topology))
+                : std::vector<std::size_t>{0};
   const PlanCandidate& best = result.finalists[order.front()];
   PlanRecord record = record_of(options, best);
-  for (const std::string& note : notes_of(result, problem.topology)) record.warnings.push_back(note);
-  record.search = search_record(options, result);
+  add_notes(notes_of(result, problem.topology), record);
+  if (fits && !is_judged && result.stopped != Stopped::interrupted)
+    record.warnings.push_back(
+        "interrupted before the finalists were simulated: this is the best by its estimate");
   if (!fits)
-    for (const std::string& note : infeasible_notes(best, feasible_changes(problem, search)))
-      record.warnings.push_back(note);
+    record.warnings.push_back("no plan fits the memory of the devices; in the one that lacks least, " +
+                              lacking_device(best));
+  if (!fits && !watch.interrupted()) add_notes(change_notes(problem, search), record);
+  record.search = search_record(options, result);
   for (const std::size_t i : order) {
     record.finalists.push_back(finalist_of(result.finalists[i]));
     record.finalists.back().simulated = judgements[i].simulated;
   }
+  add_notes(idle_notes(record.finalists.front()), record);
+  if (fits) add_bound(best, search.limits, record);
   put_out(options, problem_of(best), best.plan, record);
   if (watch.interrupted()) return exit_code::interrupted;
   return fits ? exit_code::done : exit_code::infeasible;
@@ -213,6 +262,8 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
 int score_by_iteration_time(const PlanOptions& options, Problem problem, const Plan& plan,
                             const std::vector<std::string>& notes, InterruptWatch& watch) {
   const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
+  const std::vector<std::string> choices = open_notes(problem.job);
+  problem.job.automatic = {};
   problem.job.parallelism.tensor = plan.tensor;
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
   const auto job = std::make_shared<const DecidedJob>(problem, problem.job, network);
@@ -222,15 +273,22 @@ int score_by_iteration_time(const PlanOptions& options, Problem problem, const P
   const PlanScore score(*objective_named(options.objective), problem.topology);
   const PlanCandidate candidate = priced_plan(job, plan, 0, score);
   PlanRecord record = record_of(options, candidate);
-  record.warnings.insert(record.warnings.end(), notes.begin(), notes.end());
-  for (const std::string& note : batch_notes(plan, problem.job)) record.warnings.push_back(note);
-  record.finalists.push_back(finalist_of(candidate));
-  record.finalists.front().simulated =
-      judged({candidate}, scenarios, options.robust, options.threads, watch.stop()).front().simulated;
-  if (candidate.lacking > 0) record.warnings.push_back("the plan does not fit the memory of its devices");
+  for (const auto& more : {notes, choices, batch_notes(plan, problem.job)}) add_notes(more, record);
+  const bool fits = candidate.lacking <= 0;
+  PlanRecord::Finalist& only = record.finalists.emplace_back(finalist_of(candidate));
+  if (fits)
+    only.simulated =
+        judged({candidate}, scenarios, options.robust.value_or(Robust::mean), options.threads, watch.stop())
+            .front()
+            .simulated;
+  else
+    record.warnings.push_back("the plan does not fit the memory of its devices: " +
+                              lacking_device(candidate));
+  if (watch.interrupted()) only.simulated.clear();  // runs that were cut short say nothing
+  add_notes(idle_notes(only), record);
   put_out(options, problem_of(candidate), plan, record);
   if (watch.interrupted()) return exit_code::interrupted;
-  return candidate.lacking > 0 ? exit_code::infeasible : exit_code::done;
+  return fits ? exit_code::done : exit_code::infeasible;
 }
 
 }  // namespace dtfm

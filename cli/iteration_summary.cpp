@@ -17,6 +17,8 @@
 namespace dtfm {
 namespace {
 
+constexpr const char* never = "never";  // no iteration was completed
+
 class Writer {
  public:
   explicit Writer(const IterationSummary& summary) : s_(summary), topology_(summary.problem.topology) {}
@@ -37,11 +39,12 @@ class Writer {
   std::string times() const {
     const auto& estimate = *s_.record.iteration;
     std::string text = "Time of an iteration\n" + row("estimated", estimate.iteration_time_s, "");
+    for (const auto& [name, seconds] : estimate.breakdown_s)
+      if (seconds > 0) text += row("  " + name, seconds, "");
     if (!s_.record.finalists.empty())
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s, it.scenario == "nominal" ? "" : "mean under " + it.scenario);
     if (s_.record.lower_bound) text += row("lower bound", s_.record.lower_bound->value, bound_note());
-    for (const auto& [name, seconds] : estimate.breakdown_s) text += row("  " + name, seconds, "");
     text +=
         fmt::format("{} tokens/s, {:.4g} model TFLOP/s", with_thousands(std::llround(estimate.tokens_per_s)),
                     estimate.model_flops_per_s / 1e12);
@@ -93,7 +96,8 @@ class Writer {
       if (it.tensor > 1) shape += fmt::format(" × {} tensor", it.tensor);
       rows.push_back(
           {fmt::format("{}", i), shape, fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
-      for (const auto& run : it.simulated) rows.back().push_back(short_seconds(run.mean_s));
+      for (const auto& run : it.simulated)
+        rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : never);
     }
     return table(rows);
   }
@@ -110,8 +114,8 @@ class Writer {
 
  private:
   static std::string row(const std::string& name, double seconds, const std::string& note) {
-    return fmt::format("  {:<24}{:>12} s{}{}\n", name, fmt::format("{:.4f}", seconds),
-                       note.empty() ? "" : "  ", note);
+    const std::string value = std::isfinite(seconds) ? fmt::format("{:.4f} s", seconds) : never;
+    return fmt::format("  {:<24}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);
   }
 
   std::string decisions() const {
@@ -121,16 +125,16 @@ class Writer {
     if (s_.plan.tensor > 1) text += fmt::format(", {} tensor-parallel devices a stage", s_.plan.tensor);
     if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
     if (job.parallelism.flush)
-      text += fmt::format(", drained every {} micro-batches", *job.parallelism.flush);
+      text += *job.parallelism.flush == 1
+                  ? ", drained after every micro-batch"
+                  : fmt::format(", drained every {} micro-batches", *job.parallelism.flush);
     if (job.compression.activations != 1)
       text += fmt::format(", activations × {:g}", job.compression.activations);
     if (job.compression.gradients != 1) text += fmt::format(", gradients × {:g}", job.compression.gradients);
     return text;
   }
 
-  std::string bound_note() const {
-    return fmt::format("gap {:.1f} % ({})", 100 * s_.record.lower_bound->gap, s_.record.lower_bound->method);
-  }
+  std::string bound_note() const { return fmt::format("gap {:.1f} %", 100 * s_.record.lower_bound->gap); }
 
   std::string ids(const std::vector<int>& devices) const {
     std::string text;
@@ -157,7 +161,7 @@ class Writer {
       const double share = it.needed_bytes / it.capacity_bytes;
       if (share <= most) continue;
       most = share;
-      text = fmt::format("{:.1f} of {:.0f} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
+      text = fmt::format("{:.1f} of {:.3g} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
     }
     return text;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace dtfm {
 
@@ -22,6 +23,23 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
     notes.push_back(fmt::format("the pipelines compute from {} to {} micro-batches each, not even shares",
                                 fewest->micro_batches, most->micro_batches));
   return notes;
+}
+
+std::vector<std::string> open_notes(const Job& job) {
+  const Automatic& open = job.automatic;
+  std::vector<std::string> choices;
+  const auto add = [&](bool is_open, const char* key, const auto& value) {
+    if (is_open) choices.push_back(fmt::format("{} {}", key, value));
+  };
+  add(open.micro_batch, "micro_batch", job.training.micro_batch);
+  add(open.recompute, "recompute", job.training.recompute);
+  add(open.schedule, "schedule", job.parallelism.schedule);
+  add(open.gradient_sync, "gradient_sync", job.parallelism.gradient_sync);
+  add(open.activations, "activations", job.compression.activations);
+  add(open.gradients, "gradients", job.compression.gradients);
+  if (choices.empty()) return {};
+  return {fmt::format("what job {} leaves open is not decided here, but taken as {}", job.name,
+                      fmt::join(choices, ", "))};
 }
 
 }  // namespace dtfm

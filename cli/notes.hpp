@@ -12,4 +12,7 @@ namespace dtfm {
 /// Where the micro-batches of a plan are not those of the job, dealt evenly.
 std::vector<std::string> batch_notes(const Plan& plan, const Job& job);
 
+/// Where nothing decides what the job calls `auto`: which choices hold. Not of tensor, which a plan says.
+std::vector<std::string> open_notes(const Job& job);
+
 }  // namespace dtfm

@@ -193,7 +193,9 @@ int plan(const PlanOptions& options, const Topology& topology, Job job, Interrup
   watch.keep_result();
   const SearchResult result = search_with_progress(options, model, begin, watch);
   PlanRecord record = record_of(result, options);
-  for (const std::string& warning : shape_warnings(job, shape)) record.warnings.push_back(warning);
+  for (const auto& more : {open_notes(job), shape_warnings(job, shape)})
+    record.warnings.insert(record.warnings.end(), more.begin(), more.end());
+  job.automatic = {};
   const Plan found = deployed_plan(result.placement, job);
   put_out(options, {topology, job, volumes, model, result.placement, found, record, {}});
   // Whoever interrupts is told so, even where the search ended by itself just then.
@@ -201,13 +203,17 @@ int plan(const PlanOptions& options, const Topology& topology, Job job, Interrup
 }
 
 /// What --pipeline and --data say of a plan that was made elsewhere.
-void check_shape(const PlanOptions& options, const Placement& placement) {
-  if (options.pipeline.value_or(placement.stages()) != placement.stages())
+void check_shape(const PlanOptions& options, const Plan& plan) {
+  const int stages = depth(plan), pipelines = static_cast<int>(plan.pipelines.size());
+  if (options.pipeline.value_or(stages) != stages)
     throw Error("--pipeline",
-                fmt::format("{}, but the plan has {} stages", *options.pipeline, placement.stages()));
-  if (options.data.value_or(placement.replicas()) != placement.replicas())
+                fmt::format("{}, but the plan has {}", *options.pipeline, counted(stages, "stage")));
+  if (options.data.value_or(pipelines) != pipelines)
     throw Error("--data",
-                fmt::format("{}, but the plan has {} pipelines", *options.data, placement.replicas()));
+                fmt::format("{}, but the plan has {}", *options.data, counted(pipelines, "pipeline")));
+  if (options.tensor.value_or(plan.tensor) != plan.tensor)
+    throw Error("--tensor", fmt::format("{}, but the plan has {} a stage", *options.tensor,
+                                        counted(plan.tensor, "device")));
 }
 
 std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
@@ -226,7 +232,7 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
 int score(const PlanOptions& options, const Topology& topology, Job job, const PlanSource& given_plan) {
   const auto [given, notes] = read_any_plan(given_plan, topology, job, options.job.has_value());
   const Placement placement = balanced_placement(given, topology, *options.score);
-  check_shape(options, placement);
+  check_shape(options, given);
   set_shape(job, {placement.stages(), placement.replicas()});
   const CommVolumes volumes = comm_volumes(job, placement.stages(), placement.replicas());
   const CommCostModel model = comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
@@ -235,7 +241,9 @@ int score(const PlanOptions& options, const Topology& topology, Job job, const P
   record.objective = options.objective;
   record.comm_cost = estimate_of(comm_cost(model, placement));
   record.warnings = notes;
-  for (const std::string& warning : score_warnings(given, job)) record.warnings.push_back(warning);
+  for (const auto& more : {open_notes(job), score_warnings(given, job)})
+    record.warnings.insert(record.warnings.end(), more.begin(), more.end());
+  job.automatic = {};
   record.version = DTFM_VERSION;
   const CommCost best = comm_cost(model, best_deployment(model, placement));
   put_out(options, {topology, job, volumes, model, placement, given, record, best});
@@ -265,9 +273,11 @@ std::string objective_of(const PlanOptions& options) {
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, Job job,
                                const std::optional<PlanSource>& given_plan, InterruptWatch& watch) {
   check_comm_cost(job);
-  job.automatic = {};
-  if (!options.scenarios.empty())
-    throw Error("--scenario", "is not for --objective comm-cost, which simulates nothing");
+  const char* of_judge = !options.scenarios.empty() ? "--scenario"
+                         : options.finalists        ? "--finalists"
+                         : options.robust           ? "--robust"
+                                                    : nullptr;
+  if (of_judge) throw Error(of_judge, "is not for --objective comm-cost, which simulates nothing");
   if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
   return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
 }
@@ -289,6 +299,7 @@ int run_plan_command(const PlanOptions& given) {
   Problem problem{topology, job, built_in_calibration(), built_in_roofline()};
   if (!given_plan) return plan_by_iteration_time(options, std::move(problem), watch);
   const auto [plan, notes] = read_any_plan(*given_plan, topology, job, options.job.has_value());
+  check_shape(options, plan);
   return score_by_iteration_time(options, std::move(problem), plan, notes, watch);
 }
 

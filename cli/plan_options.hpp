@@ -22,8 +22,8 @@ struct PlanOptions {
   std::optional<int> tensor;                      // nothing: not given, or auto
   bool tensor_auto = false;
   std::vector<std::string> scenarios;  // files: the finalists are simulated under each
-  int finalists = 8;
-  Robust robust = Robust::mean;
+  std::optional<int> finalists;
+  std::optional<Robust> robust;
   std::string strategy = std::string(default_strategy);
   std::uint64_t seed = 0;
   int threads = 1;

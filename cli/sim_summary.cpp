@@ -71,7 +71,7 @@ class Writer {
     if (report_.iterations.empty()) return "";  // a note says so
     const Distribution& time = report_.iteration_time_s;
     Rows rows = {
-        {"iteration", seconds(time.mean), spread(time)},
+        {"iteration", seconds(time.mean) + interval(), spread(time)},
         {"throughput", three_digits(report_.tokens_per_s) + " tokens/s", ""},
         {"model FLOP/s", format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
         {"bubble", percent(report_.bubble), "of the devices' time is not computing"}};
@@ -165,6 +165,13 @@ class Writer {
         it->rtt_s);
   }
 
+  /// " (41.9 … 45.7, 95 %)" where it is known.
+  std::string interval() const {
+    const auto& it = s_.record.interval;
+    if (!it) return "";
+    return fmt::format(" ({:.4g} … {:.4g}, {:.0f} %)", it->low_s, it->high_s, 100 * it->level);
+  }
+
   static std::string quantiles(const Distribution& values) {
     return fmt::format("p50 {:.6g}, p95 {:.6g}, p99 {:.6g}, {:.6g} to {:.6g}", values.p50, values.p95,
                        values.p99, values.min, values.max);
@@ -172,6 +179,7 @@ class Writer {
 
   std::string spread(const Distribution& time) const {
     if (report_.iterations.size() == 1) return "";
+    if (s_.record.interval) return quantiles(time);  // for the rest there is no room
     return fmt::format("{}; the first {:.6g}", quantiles(time), report_.iterations.front().duration_s());
   }
 

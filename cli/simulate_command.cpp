@@ -22,6 +22,7 @@
 #include "planner/io/job_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
+#include "simulator/calibration/prediction.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
@@ -34,7 +35,8 @@ struct Input {
   Problem problem;
   Plan plan;
   Scenario scenario;
-  std::vector<std::string> notes;  // on the plan
+  std::vector<std::string> notes;                // on the plan
+  std::optional<CalibrationSpread> spread = {};  // of the constants, where it is known
 };
 
 /// Plans in formats of others say no job: that is no mistake of theirs.
@@ -51,11 +53,17 @@ Input read_input(const SimulateOptions& options) {
   const PlanSource source = read_plan_source(options.plan, options.ranks);
   input.problem.job = options.job ? read_job(*options.job) : job_of_plan(source);
   input.problem.constants = built_in_calibration();
+  if (options.calibration) {
+    const FittedCalibration fitted = read_calibration(*options.calibration);
+    input.problem.constants = fitted.constants;
+    input.spread = fitted.spread;
+  }
   input.problem.roofline = built_in_roofline();
   const auto [plan, notes] =
       read_any_plan(source, input.problem.topology, input.problem.job, options.job.has_value());
   input.plan = plan;
   input.notes = notes;
+  for (const std::string& note : open_notes(input.problem.job)) input.notes.push_back(note);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
   return input;
 }
@@ -63,7 +71,7 @@ Input read_input(const SimulateOptions& options) {
 void check_files(const SimulateOptions& options) {
   check_outputs(
       std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
-                 options.ranks.value_or("")},
+                 options.ranks.value_or(""), options.calibration.value_or("")},
       std::array{options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or("")});
 }
 
@@ -186,14 +194,25 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   return notes;
 }
 
+/// Nothing where there is no iteration, or where nobody says how well the constants are known. What an
+/// undisturbed iteration may be off by holds for all.
+std::optional<TimeInterval> interval_of(const Input& input, const SimReport& report) {
+  if (!input.spread || report.iterations.empty()) return std::nullopt;
+  const double factor =
+      prediction_factor(input.problem.constants, *input.spread, [&](const Calibration& constants) {
+        Problem other = input.problem;
+        other.constants = constants;
+        return undisturbed_seconds(other, input.plan);
+      });
+  const double mean = report.iteration_time_s.mean;
+  return TimeInterval{mean / factor, mean * factor, interval_level};
+}
+
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
-  const SimRecord record{input.problem.job.name,
-                         input.scenario.name,
-                         options.seed,
-                         outcome.samples,
-                         outcome.fairness,
-                         notes_of(options, input, outcome),
-                         DTFM_VERSION};
+  const SimRecord record{input.problem.job.name, input.scenario.name,
+                         options.seed,           outcome.samples,
+                         outcome.fairness,       notes_of(options, input, outcome),
+                         DTFM_VERSION,           interval_of(input, outcome.report)};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) {
     const InterruptHold hold(must_be_whole(std::array{*options.output}));

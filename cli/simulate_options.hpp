@@ -10,10 +10,11 @@
 namespace dtfm {
 
 struct SimulateOptions {
-  std::string topology, plan;           // files
-  std::optional<std::string> ranks;     // file: the devices of the ranks of a Megatron plan
-  std::optional<std::string> job;       // file; nothing: the job in the plan
-  std::optional<std::string> scenario;  // file; nothing: nothing happens
+  std::string topology, plan;              // files
+  std::optional<std::string> ranks;        // file: the devices of the ranks of a Megatron plan
+  std::optional<std::string> job;          // file; nothing: the job in the plan
+  std::optional<std::string> scenario;     // file; nothing: nothing happens
+  std::optional<std::string> calibration;  // file; nothing: the constants that come with the program
   int iterations = 3;
   std::uint64_t seed = 0;
   std::optional<int> samples;

@@ -86,6 +86,10 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   return report;
 }
 
+double undisturbed_seconds(const Problem& problem, const Plan& plan) {
+  return replay(iteration_graph(problem, plan).graph).makespan;
+}
+
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
                                                    const std::function<bool()>& stop) {
   TaskGraph graph = iteration_graph(problem, plan).graph;

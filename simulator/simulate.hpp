@@ -29,6 +29,9 @@ struct SimOptions {
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options);
 
+/// Seconds of one iteration in which nothing happens.
+double undisturbed_seconds(const Problem& problem, const Plan& plan);
+
 /// How long one undisturbed iteration takes, by how flows that compete share.
 struct FairnessComparison {
   double equal_s = 0;  // alike

@@ -45,17 +45,28 @@ void ExchangeTime::begin(const std::vector<int>& devices) {
   phase_.resize(load_.size());
   for (const int id : used_) load_[at(id)] = 0;
   used_.clear();
+  first_.clear();
+  uses_.clear();
+}
+
+void ExchangeTime::use(int from, int to, double begin_s, double seconds, double times) {
+  if (are_uses_asked_) uses_.push_back({from, to, begin_s, times * (seconds - latency_s(from, to))});
 }
 
 void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
   if (network_.shared_count() == 0) return;
   for (const int id : used_in_phase_) phase_[at(id)] = 0;
   used_in_phase_.clear();
-  for (const Message& message : messages)
-    for (const int id : network_.shared(devices_[at(message.from)], devices_[at(message.to)]).ids()) {
+  paths_.clear();
+  for (const Message& message : messages) {
+    paths_.push_back(network_.shared(devices_[at(message.from)], devices_[at(message.to)]));
+    for (const int id : paths_.back()) {
       if (phase_[at(id)] == 0) used_in_phase_.push_back(id);
       phase_[at(id)] += bytes;
     }
+  }
+  if (first_.empty() && bytes > 0)
+    for (const int id : used_in_phase_) first_.emplace_back(id, phase_[at(id)] / bytes);
   for (const int id : used_in_phase_) {
     if (load_[at(id)] == 0) used_.push_back(id);
     load_[at(id)] += phase_[at(id)];
@@ -65,33 +76,48 @@ void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
 double ExchangeTime::seconds(int from, int to, double bytes) const {
   const int a = devices_[at(from)], b = devices_[at(to)];
   const MessageCost cost = network_.message(a, b);
-  double moving = bytes * cost.seconds_per_byte;
-  if (network_.shared_count() > 0)
-    for (const int id : network_.shared(a, b).ids())
-      moving = std::max(moving, phase_[at(id)] * network_.shared_seconds_per_byte(id));
-  return cost.overhead_s + moving + cost.latency_s;
+  if (network_.shared_count() == 0) return cost.total_s(bytes);
+  return occupancy_s(cost, network_.shared(a, b), bytes) + cost.latency_s;
 }
 
-/// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard.
+double ExchangeTime::occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const {
+  double moving = bytes * cost.seconds_per_byte;
+  for (const int id : path) moving = std::max(moving, phase_[at(id)] * network_.shared_seconds_per_byte(id));
+  return cost.overhead_s + moving;
+}
+
+double ExchangeTime::latency_s(int from, int to) const {
+  return network_.message(devices_[at(from)], devices_[at(to)]).latency_s;
+}
+
+/// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard, when the first
+/// message on that way has left.
 std::vector<double> ExchangeTime::sharded_ps(double bytes) {
-  const int n = static_cast<int>(devices_.size());
-  const double shard = bytes / n;
-  if (network_.shared_count() > 0) {
-    std::vector<Message> all;
-    for (int from = 0; from < n; ++from)
-      for (int to = 0; to < n; ++to)
-        if (from != to) all.push_back({from, to});
-    count(all, shard);
-    for (const int id : used_) load_[at(id)] *= 2;  // there are two such phases
+  const std::size_t n = devices_.size();
+  const double shard = bytes / static_cast<double>(n);
+  all_.clear();
+  for (int from = 0; from < static_cast<int>(n); ++from)
+    for (int to = 0; to < static_cast<int>(n); ++to)
+      if (from != to) all_.push_back({from, to});
+  count(all_, shard);
+  for (const int id : used_) load_[at(id)] *= 2;  // there are two such phases
+  std::vector<double> summed(n), ends(n);
+  all_s_.resize(all_.size());
+  all_sent_s_.resize(all_.size());
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    const auto [from, to] = all_[i];
+    const MessageCost cost = network_.message(devices_[at(from)], devices_[at(to)]);
+    all_sent_s_[i] =
+        network_.shared_count() > 0 ? occupancy_s(cost, paths_[i], shard) : cost.occupancy_s(shard);
+    all_s_[i] = all_sent_s_[i] + cost.latency_s;
+    summed[at(to)] = std::max(summed[at(to)], all_s_[i]);
+    use(from, to, 0, all_s_[i], 2);
   }
-  std::vector<double> summed(at(n)), ends;
-  for (int from = 0; from < n; ++from)
-    for (int to = 0; to < n; ++to)
-      if (from != to) summed[at(to)] = std::max(summed[at(to)], seconds(from, to, shard));
   ends = summed;
-  for (int from = 0; from < n; ++from)
-    for (int to = 0; to < n; ++to)
-      if (from != to) ends[at(to)] = std::max(ends[at(to)], summed[at(from)] + seconds(from, to, shard));
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    double& end = ends[at(all_[i].to)];
+    end = std::max(end, std::max(summed[at(all_[i].from)], all_sent_s_[i]) + all_s_[i]);
+  }
   return ends;
 }
 
@@ -105,10 +131,17 @@ std::vector<double> ExchangeTime::central_ps(double bytes) {
   }
   double summed = 0;
   count(there, bytes);
-  for (int i = 1; i < n; ++i) summed = std::max(summed, seconds(i, 0, bytes));
+  for (int i = 1; i < n; ++i) {
+    const double end = seconds(i, 0, bytes);
+    use(i, 0, 0, end);
+    summed = std::max(summed, end);
+  }
   std::vector<double> ends(at(n), summed);
   count(back, bytes);
-  for (int i = 1; i < n; ++i) ends[at(i)] += seconds(0, i, bytes);
+  for (int i = 1; i < n; ++i) {
+    ends[at(i)] += seconds(0, i, bytes);
+    use(0, i, summed, ends[at(i)] - summed);
+  }
   return ends;
 }
 
@@ -124,8 +157,10 @@ void ExchangeTime::around(const std::vector<int>& members, std::vector<double>& 
   count(messages, part);
   std::vector<double> latency(n), occupancy(n), free(n);
   for (std::size_t i = 0; i < n; ++i) {
-    latency[i] = network_.message(devices_[at(messages[i].from)], devices_[at(messages[i].to)]).latency_s;
+    latency[i] = latency_s(messages[i].from, messages[i].to);
     occupancy[i] = seconds(messages[i].from, messages[i].to, part) - latency[i];
+    use(messages[i].from, messages[i].to, ready[i], occupancy[i] + latency[i],
+        2.0 * static_cast<double>(n - 1));
   }
   for (std::size_t round = 0; round < 2 * (n - 1); ++round) {
     std::vector<double> received(n);
@@ -144,23 +179,56 @@ void ExchangeTime::around(const std::vector<int>& members, std::vector<double>& 
 /// in the opposite order, one message after the other.
 std::vector<double> ExchangeTime::tree(double bytes) {
   const int n = static_cast<int>(devices_.size());
-  std::vector<double> ready(at(n));
+  std::vector<double> alone(at(n));  // by sender: what its message takes among those of its round
   int reach = 1;
   for (; reach < n; reach *= 2) {
     std::vector<Message> messages;
     for (int i = reach; i < n; i += 2 * reach) messages.push_back({i, i - reach});
     count(messages, bytes);
-    for (const Message& it : messages)
-      ready[at(it.to)] = std::max(ready[at(it.to)], ready[at(it.from)] + seconds(it.from, it.to, bytes));
+    for (const Message& it : messages) alone[at(it.from)] = seconds(it.from, it.to, bytes);
+  }
+  std::vector<double> ready(at(n));
+  for (int to = n - 1; to >= 0; --to) {  // those who send to it come after it
+    std::vector<int> senders;
+    for (int i = 1; to % (2 * i) == 0 && to + i < n; i *= 2) senders.push_back(to + i);
+    ready[at(to)] = gathered(to, senders, ready, alone, bytes);
   }
   for (reach /= 2; reach > 0; reach /= 2) {
     std::vector<Message> messages;
     for (int i = 0; i + reach < n; i += 2 * reach) messages.push_back({i, i + reach});
     count(messages, bytes);
-    for (const Message& it : messages)
-      ready[at(it.from)] = ready[at(it.to)] = ready[at(it.from)] + seconds(it.from, it.to, bytes);
+    for (const Message& it : messages) {
+      const double end = seconds(it.from, it.to, bytes);
+      use(it.from, it.to, ready[at(it.from)], end);
+      ready[at(it.from)] = ready[at(it.to)] = ready[at(it.from)] + end;
+    }
   }
   return ready;
+}
+
+/// When the messages of all `senders` have come, who send when they are ready, though it may not be their
+/// round: a capacity on the way carries them in the order in which they begin, and is never idle while there
+/// is one.
+double ExchangeTime::gathered(int to, std::vector<int> senders, const std::vector<double>& ready,
+                              const std::vector<double>& alone, double bytes) {
+  std::stable_sort(senders.begin(), senders.end(), [&](int a, int b) { return ready[at(a)] < ready[at(b)]; });
+  std::vector<std::pair<int, double>> busy;  // capacities, until when
+  double end = 0;
+  for (const int from : senders) {
+    end = std::max(end, ready[at(from)] + alone[at(from)]);
+    use(from, to, ready[at(from)], alone[at(from)]);
+    if (network_.shared_count() == 0) continue;
+    const int a = devices_[at(from)], b = devices_[at(to)];
+    const MessageCost cost = network_.message(a, b);
+    for (const int id : network_.shared(a, b)) {
+      auto it = std::find_if(busy.begin(), busy.end(), [&](const auto& other) { return other.first == id; });
+      if (it == busy.end()) it = busy.insert(it, {id, 0});
+      it->second = std::max(it->second, ready[at(from)] + cost.overhead_s) +
+                   bytes * network_.shared_seconds_per_byte(id);
+      end = std::max(end, it->second + cost.latency_s);
+    }
+  }
+  return end;
 }
 
 /// Inside every site k devices, as many as the smallest site has, sum a shard each; the owners of a shard
@@ -189,11 +257,17 @@ std::vector<double> ExchangeTime::hierarchical(double bytes) {
           scatter.push_back({members[k], member});
         }
   count(gather, shard);
-  std::vector<std::vector<double>> sums(shards, std::vector<double>(sites.size()));
+  std::vector<std::vector<double>> sums(shards, std::vector<double>(sites.size())),
+      sent(devices_.size(), std::vector<double>(devices_.size()));
   for (std::size_t t = 0; t < sites.size(); ++t)
     for (std::size_t k = 0; k < shards; ++k)
       for (const int member : sites[t])
-        if (member != sites[t][k]) sums[k][t] = std::max(sums[k][t], seconds(member, sites[t][k], shard));
+        if (member != sites[t][k]) {
+          const double end = seconds(member, sites[t][k], shard);
+          use(member, sites[t][k], 0, end);
+          sums[k][t] = std::max(sums[k][t], end);
+          sent[at(member)][at(sites[t][k])] = end - latency_s(member, sites[t][k]);
+        }
   for (std::size_t k = 0; k < shards; ++k) {
     std::vector<int> owners;
     for (const auto& members : sites) owners.push_back(members[k]);
@@ -203,10 +277,15 @@ std::vector<double> ExchangeTime::hierarchical(double bytes) {
   std::vector<double> ends(devices_.size());
   for (std::size_t t = 0; t < sites.size(); ++t)
     for (const int member : sites[t])
-      for (std::size_t k = 0; k < shards; ++k)
-        ends[at(member)] =
-            std::max(ends[at(member)],
-                     member == sites[t][k] ? sums[k][t] : sums[k][t] + seconds(sites[t][k], member, shard));
+      for (std::size_t k = 0; k < shards; ++k) {
+        double end = sums[k][t];
+        if (member != sites[t][k]) {  // after what it has sent to the same device before, if that is an owner
+          const double begin = std::max(end, sent[at(sites[t][k])][at(member)]);
+          end = begin + seconds(sites[t][k], member, shard);
+          use(sites[t][k], member, begin, end - begin);
+        }
+        ends[at(member)] = std::max(ends[at(member)], end);
+      }
   return ends;
 }
 

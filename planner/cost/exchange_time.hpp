@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "planner/cost/network_cost.hpp"
@@ -25,6 +26,17 @@ class ExchangeTime {
   /// Of the last call: bytes over shared capacities, by number; `used` are those that are not 0.
   const std::vector<double>& load() const { return load_; }
   const std::vector<int>& used() const { return used_; }
+  /// What goes from one device (by its index) to another: from when on after the start, and how long that
+  /// takes the sender. Of the last call, if asked for before.
+  struct Use {
+    int from = 0, to = 0;
+    double begin_s = 0, occupancy_s = 0;
+  };
+  void ask_for_uses() { are_uses_asked_ = true; }
+  bool are_uses_asked() const { return are_uses_asked_; }
+  const std::vector<Use>& uses() const { return uses_; }
+  /// Of the last call: how many of its first messages pass a shared capacity at once.
+  const std::vector<std::pair<int, double>>& first_messages() const { return first_; }
 
  private:
   struct Message {
@@ -35,9 +47,15 @@ class ExchangeTime {
   void count(const std::vector<Message>& messages, double bytes);
   /// Of such a message.
   double seconds(int from, int to, double bytes) const;
+  /// Tells of a message that begins then and takes `seconds`, so many times.
+  void use(int from, int to, double begin_s, double seconds, double times = 1);
+  double occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const;
+  double latency_s(int from, int to) const;
   std::vector<double> sharded_ps(double bytes);
   std::vector<double> central_ps(double bytes);
   std::vector<double> tree(double bytes);
+  double gathered(int to, std::vector<int> senders, const std::vector<double>& ready,
+                  const std::vector<double>& alone, double bytes);
   std::vector<double> hierarchical(double bytes);
   void around(const std::vector<int>& members, std::vector<double>& ready, double bytes);
 
@@ -47,6 +65,12 @@ class ExchangeTime {
   std::vector<double> load_;   // of the exchange
   std::vector<double> phase_;  // of messages that move at the same time
   std::vector<int> used_, used_in_phase_;
+  std::vector<SharedPath> paths_;  // of the messages counted last
+  std::vector<std::pair<int, double>> first_;
+  std::vector<Message> all_;  // of sharded_ps: messages, their seconds, and those until they have left
+  std::vector<double> all_s_, all_sent_s_;
+  bool are_uses_asked_ = false;
+  std::vector<Use> uses_;
 };
 
 }  // namespace dtfm

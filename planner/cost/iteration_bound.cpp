@@ -189,9 +189,10 @@ int IterationBounds::micro_batches(int stages, int replicas) const {
 
 /// Every pipeline holds the state of all layers, and the one that has most micro-batches as many of them at a
 /// time as gpipe has between two drains, or one; somewhere there is the largest layer.
+/// Where the job does not say how often pipelines drain, a plan may drain after every micro-batch.
 bool IterationBounds::may_fit(int stages, int replicas) const {
   const int most = micro_batches(stages, replicas);
-  const int between = model_.flush > 0 ? std::min(model_.flush, most) : most;
+  const int between = model_.flush > 0 ? std::min(model_.flush, most) : std::min(1, most);
   const int in_flight = model_.schedule == PipelineSchedule::gpipe ? between : std::min(1, most);
   return largest_layer_ <= memory_sums_[1] &&
          state_ + in_flight * of_micro_batch_ <= memory_sums_[at(stages)] * (1 + rounding) &&

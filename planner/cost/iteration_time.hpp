@@ -59,7 +59,8 @@ std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int c
 /// in the long run, no less than all bytes that pass it in an iteration, divided by the pipeline's
 /// micro-batches. The gradients of layers that the same devices hold are exchanged together (`ExchangeTime`),
 /// when the last of these has them; what exchanges share carries all their bytes in the order in which they
-/// begin. Then each device makes its update, and the iteration's overhead passes.
+/// begin. With overlap they hold up the last gradients that go to the stage before. Then each device makes
+/// its update, and the iteration's overhead passes.
 class IterationTimer {
  public:
   /// Stages have `model.stages.tensor()` devices, whose times are known. `model` must outlive this. Throws
@@ -69,7 +70,7 @@ class IterationTimer {
   const Plan& plan() const { return plan_; }
   const IterationModel& model() const { return model_; }
   void set_devices(int pipeline, int stage, const std::vector<int>& devices);
-  /// Of one pipeline: the layer with which each of its stages but the first begins is in `stages`.
+  /// Stages of a pipeline have to follow each other again when its time is asked for.
   void set_layers(int pipeline, int stage, std::pair<int, int> layers);
   void set_micro_batches(int pipeline, int micro_batches);
   /// Of all pipelines, in place of the job's; 0: once an iteration.
@@ -83,7 +84,7 @@ class IterationTimer {
   /// The mean of all ends of pipelines and exchanges: what improves though the slowest does not.
   double mean_end_s();
   IterationEstimate estimate();
-  /// Seconds of a pipeline's computations and of a micro-batch more.
+  /// Seconds of a pipeline's computations and of a micro-batch more, without what exchanges hold up.
   const PipelineTime& pipeline(int pipeline);
   /// What that is the time of.
   const PipelineWork& work(int pipeline);
@@ -93,39 +94,69 @@ class IterationTimer {
   std::vector<DeviceMemory> memory();
 
  private:
+  struct Load {  // bytes over a shared capacity
+    int id = 0;
+    double forward = 0, backward = 0;
+  };
   struct Lane {  // a pipeline
-    bool is_fresh = false;
+    bool is_fresh = false, are_layers_fresh = false, is_timed = false;
     PipelineWork work;
     PipelineTime time;
     std::vector<std::pair<int, int>> layers;  // of its computed stages
-    double lacking = 0;
+    std::vector<double> update_s;             // by computed stage: of its devices, with all they compute
+    std::vector<double> needed;               // by stage: bytes
+    double lacking = 0;                       // bytes
+    std::vector<Load> load;                   // of an iteration
+    std::vector<SharedPath> paths;            // of messages there, back: by boundary, then rank
+    std::vector<double> late_s;  // by computed stage: what exchanges add to the end of its last backward
   };
   struct Segment {  // layers that the same devices hold
     bool is_fresh = false;
     std::pair<int, int> layers;
     std::vector<int> stage;  // of each pipeline: the computed stage
     double start_s = 0, end_s = 0;
-    std::vector<double> ends_s;                // after its start, by pipeline
-    double transfer_s = 0;                     // of them, in which bytes move
-    std::vector<std::pair<int, double>> load;  // bytes over shared capacities
+    std::vector<double> ends_s;                 // after its start, by pipeline
+    double last_s = 0;                          // of them
+    std::vector<ExchangeTime::Use> uses;        // where segments are not apart: of channels between pipelines
+    std::vector<std::pair<int, double>> load;   // bytes over shared capacities
+    std::vector<std::pair<int, double>> first;  // first messages that pass them at once
+  };
+  struct Channel {  // from a stage to one of another pipeline
+    int stage = -1;
+    double busy_s = 0;  // until when
   };
 
+  bool is_shared() const { return model_.network.shared_count() > 0; }
   const std::vector<int>& devices_of(int pipeline, int computed_stage) const;
-  double needed_bytes(const std::vector<std::pair<int, int>>& computed, int pipeline, int device_stage) const;
   void refresh();
+  // Pipelines.
+  static double computed_s(const Lane& lane);
   void refresh_layers(int pipeline);
+  void refresh_needs(int pipeline);
   void refresh_work(int pipeline);
+  void refresh_updates(int pipeline);
   void refresh_memory(int pipeline);
-  void add_load(int pipeline);
-  void share_links();
   HopTime hop(const std::vector<int>& from, const std::vector<int>& to, double bytes) const;
   double all_reduce_s(const std::vector<int>& devices, std::pair<int, int> layers, bool backward) const;
+  // What messages of pipelines share (iteration_links.cpp).
+  void refresh_load(int pipeline);
+  void refresh_company(int pipeline);
+  double beside_s(const std::vector<int>& from, const std::vector<int>& to, double bytes, int other_from,
+                  int other_to, int pipeline) const;
+  void share_links();
+  void share_links_of(int pipeline);
+  // Exchanges (iteration_exchanges.cpp).
   void find_segments();
   bool are_segments_apart() const;
+  bool have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const;
   void refresh_exchanges();
   void refresh_exchange(Segment& segment);
   void start_exchange(Segment& segment);
-  void put_in_turn();
+  void put_in_turn(Segment& segment);
+  Channel& channel(const Segment& segment, const ExchangeTime::Use& use);
+  void hold_up(std::size_t segment);
+  static double left_to_send_s(const Lane& lane, std::size_t stage);
+  double held_up_s(int pipeline, std::size_t first_segment) const;
   void share_links_of_exchanges();
   double ready_s(int pipeline, int stage, int layer) const;
   void finish();
@@ -136,7 +167,11 @@ class IterationTimer {
   bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
   std::vector<Lane> lanes_;
   std::vector<Segment> segments_;                     // in the order of the layers
+  std::vector<std::vector<Channel>> channels_;        // by pipeline; by stage, then other pipeline
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
+  std::vector<double> own_load_;                      // of one pipeline
+  std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
+  std::vector<std::size_t> order_;                    // of segments, by start
   ExchangeTime exchange_;
   IterationEstimate estimate_;
   double mean_end_s_ = 0;

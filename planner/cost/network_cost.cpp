@@ -140,7 +140,7 @@ MessageCost NetworkCost::computed(int from, int to) const {
   MessageCost cost{0, bits_per_byte / (link.bandwidth.value() * efficiency_), link.latency.value()};
   if (topology_.devices[at(from)].host != topology_.devices[at(to)].host) cost.overhead_s = overhead_s_;
   if (shared_count() > 0)
-    for (const int id : shared(from, to).ids())
+    for (const int id : shared(from, to))
       cost.seconds_per_byte = std::max(cost.seconds_per_byte, shared_seconds_per_byte(id));
   return cost;
 }

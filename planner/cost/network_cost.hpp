@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "planner/core/calibration.hpp"
@@ -21,13 +20,14 @@ struct MessageCost {
   double total_s(double bytes) const { return occupancy_s(bytes) + latency_s; }
 };
 
-/// The shared capacities that a message passes, by number.
+/// The shared capacities that a message passes, by number: a range.
 class SharedPath {
  public:
   void add(int id) {
     if (id >= 0) ids_[count_++] = id;
   }
-  std::span<const int> ids() const { return {ids_.data(), count_}; }
+  const int* begin() const { return ids_.data(); }
+  const int* end() const { return ids_.data() + count_; }
 
  private:
   std::array<int, 8> ids_{};  // as many as there are kinds

@@ -6,6 +6,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/cost/pipeline_play.hpp"
 
 namespace dtfm {
 namespace {
@@ -49,15 +50,13 @@ PipelineTime gpipe_time(const PipelineWork& work) {
   return time;
 }
 
-/// Messages over one boundary, sent one after the other. Each moves as fast as it can alone, and no more of
-/// them do than the shared links let pass in the long run.
+/// Messages over one boundary, sent one after the other.
 class Sender {
  public:
   /// When the message that is ready at `ready` arrives.
   double arrival(double ready, const HopTime& hop) {
-    const double start = std::max(free_, ready);
-    free_ = start + hop.steady_s();
-    return start + hop.occupancy_s + hop.latency_s;
+    free_ = std::max(free_, ready) + hop.occupancy_s;
+    return free_ + hop.latency_s;
   }
 
  private:
@@ -128,150 +127,100 @@ void go_on(PipelineTime& time, double seconds) {
   time.end_s += seconds;
 }
 
-/// What a message takes that meets others: alone it would take x of the time that one micro-batch more takes,
-/// and the others on its link take a share ρ of that. Where they share evenly and come at random, it takes x
-/// ÷ (1 − ρ) in the mean (Kleinrock, Queueing Systems II, 4.4: processor sharing), and at most as long as all
-/// together. Few micro-batches are in flight at a time, so this holds up the pipeline.
+/// Messages of other pipelines, which take a share ρ of a link's time, come at random moments of this one: a
+/// message takes x ÷ (1 − ρ) in the mean (Kleinrock, Queueing Systems II, 4.4: processor sharing), where it
+/// would take x alone, and at most as long as all together. Few micro-batches are in flight at a time, so
+/// this holds up the pipeline.
 HopTime in_company(const HopTime& hop, double steady_s) {
+  const double slower =
+      std::min(1 / std::max(1e-9, 1 - hop.others_s / steady_s), 1 + hop.others_s / hop.occupancy_s);
   HopTime met = hop;
-  const double others = (hop.steady_s() - hop.occupancy_s) / steady_s;
-  if (others > 0) met.occupancy_s = std::min(hop.steady_s(), hop.occupancy_s / std::max(1e-9, 1 - others));
+  met.occupancy_s *= slower;
+  met.beside_sent_s *= slower;
+  met.beside_received_s *= slower;
   return met;
+}
+
+bool any_hop(const PipelineWork& work, bool (*holds)(const HopTime&)) {
+  return std::any_of(work.forward_hops.begin(), work.forward_hops.end(), holds) ||
+         std::any_of(work.backward_hops.begin(), work.backward_hops.end(), holds);
 }
 
 /// The longer a micro-batch takes, the less messages meet: the mean of both is taken until they agree.
-PipelineWork in_company(const PipelineWork& work) {
+/// `steady_s` says how long that is.
+PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const PipelineWork&)) {
   constexpr int rounds = 12;
   PipelineWork met = work;
-  const auto is_alone = [](const HopTime& hop) { return hop.shared_s <= hop.occupancy_s; };
-  if (std::all_of(work.forward_hops.begin(), work.forward_hops.end(), is_alone) &&
-      std::all_of(work.backward_hops.begin(), work.backward_hops.end(), is_alone))
-    return met;
-  double steady = one_f_one_b_steady_s(work);
+  if (!any_hop(work, [](const HopTime& hop) { return hop.others_s > 0; })) return met;
+  double steady = steady_s(work);
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < work.forward_hops.size(); ++i) {
-      met.forward_hops[i] = in_company(work.forward_hops[i], steady);
-      met.backward_hops[i] = in_company(work.backward_hops[i], steady);
+      if (work.forward_hops[i].others_s > 0) met.forward_hops[i] = in_company(work.forward_hops[i], steady);
+      if (work.backward_hops[i].others_s > 0)
+        met.backward_hops[i] = in_company(work.backward_hops[i], steady);
     }
-    steady = (steady + one_f_one_b_steady_s(met)) / 2;
+    steady = (steady + steady_s(met)) / 2;
   }
   return met;
 }
 
-PipelineTime one_f_one_b_time(const PipelineWork& alone) {
-  const PipelineWork work = in_company(alone);
-  const int settled = 3 * stages_of(work) + 4;  // micro-batches after which the steady state is there
-  const double steady = one_f_one_b_steady_s(work);
+/// Of one device or hop: no micro-batch takes less in the long run.
+double busiest_s(const PipelineWork& work) {
+  const std::size_t stages = work.forward_s.size(), devices = stages / at(work.chunks);
+  double most = 0;
+  for (std::size_t device = 0; device < devices; ++device) {
+    double computing = 0, there = 0, back = 0;
+    for (std::size_t stage = device; stage < stages; stage += devices) {
+      computing += work.forward_s[stage] + work.backward_s[stage];
+      if (stage + 1 < stages) there += work.forward_hops[stage].occupancy_s;
+      if (stage > 0) back += work.backward_hops[stage - 1].occupancy_s;
+    }
+    most = std::max({most, computing, there, back});
+  }
+  for (std::size_t hop = 0; hop + 1 < stages; ++hop)
+    most = std::max({most, work.forward_hops[hop].shared_s, work.backward_hops[hop].shared_s});
+  return most;
+}
+
+/// Micro-batches `fill` and `steady` are those after which the pipeline is filled and repeats itself; as long
+/// as the fill, the drain.
+PipelineTime played_time(PipelineSchedule schedule, const PipelineWork& work, int fill, int steady) {
   PipelineWork first = work;
-  first.micro_batches = std::min(work.micro_batches, settled);
-  PipelineTime time = one_f_one_b_paths(first);
-  go_on(time, (work.micro_batches - first.micro_batches) * steady);
-  time.steady_s = steady;
-  return time;
-}
-
-struct Step {
-  bool forward = true;
-  int stage = 0, message = 0;
-};
-
-/// What device `device` of `devices` computes one after the other.
-std::vector<Step> interleaved_steps(const PipelineWork& work, int devices, int device) {
-  const int chunks = work.chunks, all = work.micro_batches * chunks;
-  const int ahead = std::min(all, 2 * (devices - 1 - device) + (chunks - 1) * devices);
-  const auto step = [&](bool forward, int number) {  // the number-th forward or backward
-    const int chunk = number / devices % chunks;
-    return Step{forward, (forward ? chunk : chunks - 1 - chunk) * devices + device,
-                number / (devices * chunks) * devices + number % devices};
-  };
-  std::vector<Step> steps;
-  for (int i = 0; i < all + ahead; ++i) {
-    if (i < all) steps.push_back(step(true, i));
-    if (i >= ahead) steps.push_back(step(false, i - ahead));
-  }
-  return steps;
-}
-
-/// Every micro-batch by the definition: each device goes as far as it can, again and again.
-class InterleavedPaths {
- public:
-  InterleavedPaths(const PipelineWork& work, int devices)
-      : work_(work), stages_(stages_of(work)), devices_(devices), there_(at(devices)), back_(at(devices)) {
-    arrived_.assign(
-        2, std::vector<std::vector<double>>(at(stages_), std::vector<double>(at(work.micro_batches), -1)));
-    for (double& start : arrived_[0][0]) start = 0;
-  }
-
-  PipelineTime time() {
-    std::vector<std::vector<Step>> steps;
-    for (int device = 0; device < devices_; ++device)
-      steps.push_back(interleaved_steps(work_, devices_, device));
-    std::vector<std::size_t> next(at(devices_));
-    std::vector<double> free(at(devices_));
-    time_.backward_s.assign(at(stages_), 0);
-    time_.gradients_s.assign(at(stages_), 0);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int device = 0; device < devices_; ++device)
-        for (std::size_t& i = next[at(device)];
-             i < steps[at(device)].size() && compute(steps[at(device)][i], free[at(device)]); ++i)
-          moved = true;
-    }
-    return time_;
-  }
-
- private:
-  double& arrived(bool forward, int stage, int message) {
-    return arrived_[forward ? 0 : 1][at(stage)][at(message)];
-  }
-
-  bool compute(const Step& step, double& now) {
-    const double arrival = arrived(step.forward, step.stage, step.message);
-    if (arrival < 0) return false;
-    now = std::max(now, arrival) + (step.forward ? work_.forward_s : work_.backward_s)[at(step.stage)];
-    time_.end_s = std::max(time_.end_s, now);
-    if (step.forward) {
-      const bool last = step.stage + 1 == stages_;
-      arrived(!last, last ? step.stage : step.stage + 1, step.message) =
-          last ? now : there_[at(step.stage % devices_)].arrival(now, work_.forward_hops[at(step.stage)]);
-      return true;
-    }
-    double& gradients = time_.gradients_s[at(step.stage)];
-    gradients = time_.backward_s[at(step.stage)] = now;
-    if (step.stage > 0)
-      gradients = arrived(false, step.stage - 1, step.message) =
-          back_[at(step.stage % devices_)].arrival(now, work_.backward_hops[at(step.stage - 1)]);
-    return true;
-  }
-
-  const PipelineWork& work_;
-  int stages_, devices_;
-  std::vector<std::vector<std::vector<double>>> arrived_;  // [forward, backward][stage][message], −1: not yet
-  std::vector<Sender> there_, back_;
-  PipelineTime time_;
-};
-
-PipelineTime interleaved_time(const PipelineWork& work) {
-  const int devices = stages_of(work) / work.chunks;
-  if (work.micro_batches % devices != 0)
-    throw Error("",
-                fmt::format("schedule interleaved needs micro-batches in multiples of the {} devices of a "
-                            "pipeline; there are {}",
-                            devices, work.micro_batches));
-  const int settled = 5 * devices, before = 3 * devices;
-  if (work.micro_batches <= settled) {
-    PipelineTime time = InterleavedPaths(work, devices).time();
+  first.micro_batches = std::min(work.micro_batches, 2 * fill + steady);
+  PlayedPipeline played = played_pipeline(schedule, first);
+  PipelineTime& time = played.time;
+  if (first.micro_batches < 2 * fill + steady) {
     time.steady_s = time.end_s / work.micro_batches;
     return time;
   }
-  PipelineWork first = work;
-  first.micro_batches = before;
-  const double earlier = InterleavedPaths(first, devices).time().end_s;
-  first.micro_batches = settled;
-  PipelineTime time = InterleavedPaths(first, devices).time();
-  time.steady_s = (time.end_s - earlier) / (settled - before);
-  go_on(time, (work.micro_batches - settled) * time.steady_s);
+  const double grown = played.rounds_s[at(fill + steady - 1)] - played.rounds_s[at(fill - 1)];
+  time.steady_s = std::max(grown / steady, busiest_s(work));
+  go_on(time, (work.micro_batches - first.micro_batches) * time.steady_s);
   return time;
+}
+
+PipelineTime one_f_one_b_time(const PipelineWork& alone) {
+  const PipelineWork work = in_company(alone, one_f_one_b_steady_s);
+  const int stages = stages_of(work);
+  if (any_hop(work, [](const HopTime& hop) { return hop.beside_sent_s > 0 || hop.beside_received_s > 0; }))
+    return played_time(PipelineSchedule::one_f_one_b, work, stages, stages + 4);
+  const int settled = 3 * stages + 4;  // micro-batches after which the steady state is there
+  PipelineWork first = work;
+  first.micro_batches = std::min(work.micro_batches, settled);
+  PipelineTime time = one_f_one_b_paths(first);
+  time.steady_s = one_f_one_b_steady_s(work);
+  go_on(time, (work.micro_batches - first.micro_batches) * time.steady_s);
+  return time;
+}
+
+PipelineTime interleaved_time(const PipelineWork& alone) {
+  const int devices = stages_of(alone) / alone.chunks;
+  if (alone.micro_batches % devices != 0)
+    throw Error("",
+                fmt::format("schedule interleaved needs micro-batches in multiples of the {} devices of a "
+                            "pipeline; there are {}",
+                            devices, alone.micro_batches));
+  return played_time(PipelineSchedule::interleaved, in_company(alone, busiest_s), 2 * devices, 2 * devices);
 }
 
 PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& work) {

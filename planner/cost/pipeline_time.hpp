@@ -11,6 +11,10 @@ struct HopTime {
   double occupancy_s = 0;  // of the sender by a message: nothing follows it before
   double latency_s = 0;    // until it is there
   double shared_s = 0;     // a message, in the long run, where links that others use too are the limit
+  double others_s = 0;     // what other pipelines send over these links meanwhile
+  /// Occupancy while the sender sends, or the receiver gets, a message of the other direction; 0: the same.
+  double beside_sent_s = 0, beside_received_s = 0;
+  double overhead_s = 0;  // of the occupancy, before the first byte moves
   double steady_s() const { return occupancy_s > shared_s ? occupancy_s : shared_s; }
 };
 
@@ -38,20 +42,18 @@ enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };
 PipelineSchedule pipeline_schedule(std::string_view name);
 
 /// Without competition exact but for `interleaved` and `1f1b` with many micro-batches, whose steady state is
-/// taken from its first ones. Throws Error where the schedule cannot be run (interleaved: micro-batches that
+/// taken from the first ones. Throws Error where the schedule cannot be run (interleaved: micro-batches that
 /// are not a multiple of the devices).
 ///
 /// - gpipe: m messages through a line of stations (stages and hops) with times t take Σ t + (m − 1) max t and
-/// all
-///   latencies, forward and then backward; the station k is done after the sum and the maximum of those up to
-///   k.
+///   all latencies, forward and then backward; the station k is done after the sum and the maximum of those
+///   up to k.
 /// - 1f1b: the order of each stage (Narayanan et al., arXiv 1806.03377) makes a graph of events. Its steady
-/// state
-///   is the largest mean of its cycles: those from stage i to stage j and back, with the hops between them,
-///   are shared by j − i + 1 micro-batches. Fill and drain are the longest paths of the first micro-batches.
-/// - interleaved (arXiv 2104.04473): longest paths of the first micro-batches; the growth per micro-batch of
-/// the
-///   last of them goes on.
+///   state is the largest mean of its cycles: those from stage i to stage j and back, with the hops between
+///   them, are shared by j − i + 1 micro-batches. Fill and drain are the longest paths of the first
+///   micro-batches. Where messages of both directions compete, these are played (`played_pipeline`), and the
+///   growth per micro-batch goes on.
+/// - interleaved (arXiv 2104.04473): the first micro-batches are played; the growth per micro-batch goes on.
 PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work);
 
 /// Micro-batches that the device of stage `stage` of `stages` holds at most at a time, of `micro_batches`

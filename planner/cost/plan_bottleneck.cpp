@@ -23,9 +23,9 @@ void slow_down(double& seconds) {
 }
 
 void slow_down(HopTime& hop) {
-  slow_down(hop.occupancy_s);
-  slow_down(hop.latency_s);
-  slow_down(hop.shared_s);
+  for (double* seconds : {&hop.occupancy_s, &hop.latency_s, &hop.shared_s, &hop.others_s, &hop.beside_sent_s,
+                          &hop.beside_received_s, &hop.overhead_s})
+    slow_down(*seconds);
 }
 
 int stages_of(const IterationTimer& timer, int pipeline) {

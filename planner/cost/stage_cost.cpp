@@ -45,7 +45,7 @@ void StageCosts::find_kinds() {
     const auto [place, is_new] = kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
     kind_.push_back(place->second);
     if (!is_new) continue;
-    KindTimes kind{"", {{}}};
+    KindTimes kind{"", {{}}, {0}};
     try {
       for (int layer = 0; layer < layers_; ++layer) {
         const LayerTime time = times.of(layer, device, tensor_);
@@ -55,6 +55,7 @@ void StageCosts::find_kinds() {
         sum.backward_s += scale * time.backward_s;
         sum.update_s += scale * time.update_s;
         kind.before.push_back(sum);
+        kind.tied_update_s.push_back(kind.tied_update_s.back() + scale * time.tied_update_s);
       }
     } catch (const Error& error) {
       kind.unknown = error.what();
@@ -98,9 +99,11 @@ const std::string& StageCosts::unknown(int device) const {
 }
 
 ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers) const {
-  const std::vector<ComputeTime>& before = times_[at(kind)].before;
-  const ComputeTime &begin = before[at(layers.first)], &end = before[at(layers.second)];
-  return {end.forward_s - begin.forward_s, end.backward_s - begin.backward_s, end.update_s - begin.update_s};
+  const KindTimes& times = times_[at(kind)];
+  const ComputeTime &begin = times.before[at(layers.first)], &end = times.before[at(layers.second)];
+  const double tied = layers.first == 0 ? times.tied_update_s[at(layers.second)] : 0;
+  return {end.forward_s - begin.forward_s, end.backward_s - begin.backward_s,
+          end.update_s - begin.update_s - tied};
 }
 
 /// Parameters that a stage would count twice: copies of those of the first layer.
@@ -115,13 +118,14 @@ double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first) c
   double parameters = between(parameters_, layers);
   if (with_first)
     for (int layer = layers.first; layer < layers.second; ++layer) parameters -= tied_[at(layer)];
-  return parameters * exchanged_ * problem_.job.compression.gradients;
+  return parameters * exchanged_ * problem_.job.compression.gradients / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::gradient_recode_s(double bytes) const {
   const Compression& compression = problem_.job.compression;
   if (!compression.throughput || compression.gradients == 1) return 0;
-  return (Bytes(bytes / compression.gradients) / *compression.throughput).value();
+  const double gradients = bytes * problem_.constants.sync_efficiency / compression.gradients;
+  return (Bytes(gradients) / *compression.throughput).value();
 }
 
 /// Two all-reduces a layer forward and two backward (Shoeybi et al., arXiv 1909.08053), each of the output in

@@ -67,7 +67,8 @@ class StageCosts {
  private:
   struct KindTimes {
     std::string unknown;
-    std::vector<ComputeTime> before;  // of the layers before each, [layers + 1]
+    std::vector<ComputeTime> before;    // of the layers before each, [layers + 1]
+    std::vector<double> tied_update_s;  // of their updates, what is updated with the first layer
   };
   void find_kinds();
   void find_bytes();

@@ -6,25 +6,22 @@
 #include "planner/io/text_file.hpp"
 
 namespace dtfm {
-namespace {
-
-std::filesystem::path file_below(const std::filesystem::path& folder, const YamlValue& value) {
-  constexpr std::size_t longest_path = 1024;
-  const std::string name = value.text(longest_path);
+std::filesystem::path path_below(const std::filesystem::path& folder, const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(name).lexically_normal();
   if (path.is_absolute() || path.empty() || *path.begin() == "..")
-    throw value.value_error(fmt::format("{} is not below the folder of this file", in_quotes(name)));
-  return folder / path;
+    throw Error("", fmt::format("{} is not below the folder of this file", in_quotes(name)));
+  const std::filesystem::path whole = folder / path;
+  std::error_code code;
+  if (std::filesystem::is_other(whole, code))  // to read a pipe may take for ever
+    throw Error("", fmt::format("{} is not a regular file", in_quotes(whole.string())));
+  return whole;
 }
 
-}  // namespace
-
 NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit) {
-  const std::filesystem::path path = file_below(folder, value);
-  std::error_code code;
-  if (std::filesystem::is_other(path, code))  // to read a pipe may take for ever
-    throw value.value_error(fmt::format("{} is not a regular file", in_quotes(path.string())));
+  constexpr std::size_t longest_path = 1024;
+  const std::string name = value.text(longest_path);
   try {
+    const std::filesystem::path path = path_below(folder, name);
     return {path.string(), read_file(path, limit)};
   } catch (const Error& error) {
     throw value.value_error(error.what());

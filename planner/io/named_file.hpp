@@ -19,6 +19,10 @@ struct NamedFile {
 /// The file that a value names.
 using FileReader = std::function<NamedFile(const YamlValue& name)>;
 
+/// The path of a file that another one names. Throws Error (without a position) for one that is not below
+/// `folder`, that of the other file, or is not a regular file.
+std::filesystem::path path_below(const std::filesystem::path& folder, const std::string& name);
+
 /// The file that `value` names. It must lie below `folder`, that of the YAML file, and have at most `limit`
 /// bytes. Throws Error at `value`.
 NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit);

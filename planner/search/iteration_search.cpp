@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <iterator>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -28,8 +30,26 @@ constexpr std::size_t deciders = 4;    // of them, on which alternatives are tri
 constexpr int decision_rounds = 6;
 constexpr std::size_t islands = 8, later_islands = 3;
 constexpr long long default_moves = 240'000;
-constexpr double first_share = 0.5;  // of the moves, for the first annealing of all islands
+constexpr double default_effort = 2.5e8;  // of all annealing with 64 units; grows as units^1.25
+constexpr double first_share = 0.5;       // of the moves, for the first annealing of all islands
 constexpr double hottest = 0.02, hottest_later = 0.005, coldest = 0.0002;
+
+/// Steps of the estimate after a move of `candidate`, each some 10 ns (planner/cost/README.md): the pipelines
+/// that feel it, by stations or, of other schedules than gpipe, by events of the first micro-batches; and the
+/// messages of two exchanges. Where links are shared all pipelines feel it, and messages look at what they
+/// pass.
+double effort_of_move(const PlanCandidate& candidate) {
+  const IterationModel& model = candidate.job->model;
+  const auto [stages, replicas] = candidate.shape();
+  const bool shared = model.network.shared_count() > 0;
+  double of_pipeline = stages;
+  if (model.schedule != PipelineSchedule::gpipe) {
+    const int batches = candidate.plan.pipelines.front().micro_batches;
+    const int played = std::min(batches, model.chunks > 1 ? 5 * stages : 3 * stages + 4);
+    of_pipeline = 2.0 * stages * model.chunks * played * (shared ? 4 : 1);
+  }
+  return (shared ? replicas : 2) * of_pipeline + 2.0 * replicas * replicas * model.chunks * (shared ? 3 : 1);
+}
 
 class IterationSearch {
  public:
@@ -93,9 +113,7 @@ class IterationSearch {
     auto& points = result_.convergence;
     const double best = pool_.front().score;
     if (points.empty() || best < points.back().cost) points.push_back({result_.evaluations, best});
-    if (!options_.common.on_progress) return;
-    const long long budget = options_.common.evaluations.value_or(default_moves);
-    options_.common.on_progress({result_.evaluations, std::max(budget, result_.evaluations), best, 0});
+    tell(result_.evaluations);
   }
 
   void offer_starts(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
@@ -218,27 +236,53 @@ class IterationSearch {
   }
 
   void anneal() {
-    const long long moves = options_.common.evaluations
-                                ? std::max(0LL, *options_.common.evaluations - result_.evaluations)
-                                : default_moves;
-    anneal(best_unlike(islands), static_cast<long long>(first_share * static_cast<double>(moves)), hottest,
-           1);
-    anneal(best_unlike(later_islands),
-           moves - static_cast<long long>(first_share * static_cast<double>(moves)), hottest_later, 2);
+    const auto given = options_.common.evaluations;
+    const double moves =
+        static_cast<double>(given ? std::max(0LL, *given - result_.evaluations) : default_moves);
+    anneal(best_unlike(islands), first_share * moves, hottest, 1);
+    anneal(best_unlike(later_islands), (1 - first_share) * moves, hottest_later, 2);
   }
 
-  void anneal(const std::vector<PlanCandidate>& starts, long long moves, double from,
-              std::uint64_t generation) {
+  /// As many as asked for; else as many as the effort allows.
+  long long moves_of(const PlanCandidate& start, double moves, std::size_t islands_now) const {
+    constexpr double least = 500;
+    const double even = moves / static_cast<double>(islands_now);
+    if (options_.common.evaluations) return static_cast<long long>(even);
+    const double units = static_cast<double>(start.job->units.size()) / 64;
+    const double effort =
+        default_effort * std::max(1.0, std::pow(units, 1.25)) / 2 / static_cast<double>(islands_now);
+    return static_cast<long long>(std::max(least, std::min(even, effort / effort_of_move(start))));
+  }
+
+  void anneal(const std::vector<PlanCandidate>& starts, double moves, double from, std::uint64_t generation) {
     const int count = static_cast<int>(starts.size());
-    const PlanCooling cooling{moves / count, from, coldest};
-    const auto stop = [this] { return must_stop(); };
+    std::atomic<long long> asked{0};
+    const auto stop = [&] {
+      report(asked += 1);
+      return must_stop();
+    };
     const auto found = parallel_map(count, options_.common.threads, [&](int i) {
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
+      const PlanCooling cooling{moves_of(starts[at(i)], moves, starts.size()), from, coldest};
       return annealed_plan(starts[at(i)], score_, cooling, rng, stop);
     });
-    result_.evaluations += cooling.moves * count;
-    for (const PlanCandidate& candidate : found) keep(candidate);
+    for (const AnnealedPlan& it : found) {
+      result_.evaluations += it.moves;
+      keep(it.best);
+    }
     note();
+  }
+
+  /// From any thread of an annealing, of which all have asked so often whether to stop.
+  void report(long long asked) {
+    const std::unique_lock lock(progress_mutex_, std::try_to_lock);
+    if (lock.owns_lock()) tell(result_.evaluations + asked * moves_between_asking);
+  }
+
+  void tell(long long evaluations) const {
+    if (!options_.common.on_progress) return;
+    const long long budget = options_.common.evaluations.value_or(default_moves);
+    options_.common.on_progress({evaluations, std::max(budget, evaluations), pool_.front().iteration_s, 0});
   }
 
   void finish() {
@@ -259,6 +303,7 @@ class IterationSearch {
   Decisions decisions_;
   Clock::time_point begin_;
   std::vector<PlanCandidate> pool_;  // best first
+  std::mutex progress_mutex_;
   IterationSearchResult result_;
 };
 

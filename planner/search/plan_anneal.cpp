@@ -48,21 +48,23 @@ class PlanAnnealer {
     least_layers_ = model.chunks;
     batch_step_ = model.schedule == PipelineSchedule::interleaved ? stages() : 1;
     for (const auto& unit : units_)
-      are_unlike_ =
-          are_unlike_ || model.stages.kind_of(unit.front()) != model.stages.kind_of(units_.front().front());
+      if (plan().pipelines.size() <= most_unlike_pipelines)
+        are_unlike_ =
+            are_unlike_ || model.stages.kind_of(unit.front()) != model.stages.kind_of(units_.front().front());
     now_ = energy();
   }
 
-  PlanCandidate run(const PlanCooling& cooling, const std::function<bool()>& stop) {
+  AnnealedPlan run(const PlanCooling& cooling, const std::function<bool()>& stop) {
     const double ratio = cooling.coldest / cooling.hottest;
     const double scale = best_.score > 0 ? best_.score : now_;
-    for (long long move = 0; move < cooling.moves; ++move) {
-      if (move % 256 == 0 && stop && stop()) break;
+    long long move = 0;
+    for (; move < cooling.moves; ++move) {
+      if (move % moves_between_asking == 0 && stop && stop()) break;
       const double share = static_cast<double>(move) / static_cast<double>(cooling.moves);
       const double temperature = scale * cooling.hottest * std::pow(ratio, share);
       try_move(temperature);
     }
-    return best_;
+    return {best_, move};
   }
 
  private:
@@ -245,8 +247,8 @@ class PlanAnnealer {
 
 }  // namespace
 
-PlanCandidate annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
-                            Rng& rng, const std::function<bool()>& stop) {
+AnnealedPlan annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
+                           Rng& rng, const std::function<bool()>& stop) {
   return PlanAnnealer(start, score, rng).run(cooling, stop);
 }
 

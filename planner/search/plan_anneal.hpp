@@ -14,11 +14,18 @@ struct PlanCooling {
   double hottest = 0, coldest = 0;  // temperatures as shares of the score
 };
 
+inline constexpr int moves_between_asking = 256;
+
+struct AnnealedPlan {
+  PlanCandidate best;
+  long long moves = 0;  // made
+};
+
 /// The best plan on the way from `start`, which keeps its numbers of stages and pipelines. Moves: exchange
 /// two units, one with an unused one, one for one near a neighbour, the rest of two pipelines, two stages of
 /// all pipelines; move a layer over a boundary of all pipelines or of one; move micro-batches from one
-/// pipeline to another. `stop` is asked now and then.
-PlanCandidate annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
-                            Rng& rng, const std::function<bool()>& stop);
+/// pipeline to another. `stop` is asked every `moves_between_asking` moves.
+AnnealedPlan annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
+                           Rng& rng, const std::function<bool()>& stop);
 
 }  // namespace dtfm

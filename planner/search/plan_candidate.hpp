@@ -28,6 +28,10 @@ struct Shape {
   friend auto operator<=>(const Shape&, const Shape&) = default;
 };
 
+/// With more pipelines, all have the same layers: their exchanges would be cut into too many pieces to be
+/// worth it, and to be estimated fast; unlike pipelines then differ in micro-batches alone.
+inline constexpr std::size_t most_unlike_pipelines = 8;
+
 struct PlanCandidate {
   std::shared_ptr<const DecidedJob> job;
   Plan plan;

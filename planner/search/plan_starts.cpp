@@ -6,6 +6,8 @@
 #include <set>
 
 #include "planner/core/index.hpp"
+#include "planner/cost/layer_split.hpp"
+#include "planner/cost/micro_batch_split.hpp"
 
 namespace dtfm {
 namespace {
@@ -139,14 +141,77 @@ PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
   return candidate;
 }
 
-PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  PlanCandidate candidate = priced_plan(job, std::move(plan), 0, score);
+namespace {
+
+/// Micro-batches dealt so that the slowest pipeline ends earliest.
+Plan with_balanced_batches(const DecidedJob& job, const PlanCandidate& candidate) {
+  IterationTimer timer(job.model, candidate.plan);
+  if (candidate.flush > 0) timer.set_flush(candidate.flush);
+  Plan plan = candidate.plan;
+  std::vector<PipelinePace> paces;
+  int total = 0;
+  for (int i = 0; i < static_cast<int>(plan.pipelines.size()); ++i) {
+    const PipelineTime& time = timer.pipeline(i);
+    const int batches = plan.pipelines[at(i)].micro_batches;
+    paces.push_back({time.end_s - batches * time.steady_s, time.steady_s});
+    total += batches;
+  }
+  const std::vector<int> balanced =
+      balanced_micro_batches(paces, batch_step(job, candidate.shape().stages), total);
+  if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
+    return plan;  // a pipeline less is a shape of its own
+  for (std::size_t i = 0; i < balanced.size(); ++i) plan.pipelines[i].micro_batches = balanced[i];
+  return plan;
+}
+
+/// The best layers that all pipelines can have in common; or those that each of them by itself would have.
+Plan with_split_layers(const DecidedJob& job, Plan plan, bool in_common) {
+  std::vector<StageChain> chains;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    chains.push_back({{}, pipeline.micro_batches});
+    for (const Stage& stage : pipeline.stages) chains.back().devices.push_back(stage.devices);
+  }
+  LayerSplit split;
+  if (in_common) split = best_layer_split(job.model, chains);
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    if (!in_common) split = best_layer_split(job.model, {chains[i]});
+    for (std::size_t stage = 0; stage < split.layers.size(); ++stage)
+      plan.pipelines[i].stages[stage].layers = split.layers[stage];
+  }
+  return plan;
+}
+
+/// With drains as rare as memory allows, where the job does not say how often.
+PlanCandidate drained(const std::shared_ptr<const DecidedJob>& job, PlanCandidate candidate,
+                      const PlanScore& score) {
   if (candidate.lacking <= 0 || job->model.flush > 0) return candidate;
-  IterationTimer timer(job->model, candidate.plan);
-  const int flush = timer.fitting_flush();
+  const int flush = IterationTimer(job->model, candidate.plan).fitting_flush();
   if (flush < 1) return candidate;
-  PlanCandidate drained = priced_plan(job, candidate.plan, flush, score);
-  return is_better(drained, candidate) ? drained : candidate;
+  PlanCandidate other = priced_plan(job, candidate.plan, flush, score);
+  return is_better(other, candidate) ? other : candidate;
+}
+
+bool are_alike(const Plan& plan, const DecidedJob& job) {
+  const int kind = job.model.stages.kind_of(plan.pipelines.front().stages.front().devices.front());
+  for (const int device : pipeline_major(plan))
+    if (job.model.stages.kind_of(device) != kind) return false;
+  return true;
+}
+
+}  // namespace
+
+PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
+  PlanCandidate best = drained(job, priced_plan(job, std::move(plan), 0, score), score);
+  const auto offer = [&](Plan other) {
+    PlanCandidate candidate = drained(job, priced_plan(job, std::move(other), 0, score), score);
+    if (is_better(candidate, best)) best = std::move(candidate);
+  };
+  const Plan begin = best.plan;
+  offer(with_split_layers(*job, begin, true));
+  if (begin.pipelines.size() <= most_unlike_pipelines && !are_alike(begin, *job))
+    offer(with_split_layers(*job, begin, false));
+  offer(with_balanced_batches(*job, best));
+  return best;
 }
 
 }  // namespace dtfm

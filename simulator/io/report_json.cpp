@@ -97,6 +97,10 @@ std::string report_json(const Topology& topology, const SimReport& report, const
       {"bubble", report.bubble},
       {"stopped", words(report.stopped)},
       {"notes", record.notes}};
+  if (record.interval)
+    json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
+                                         {"high", record.interval->high_s},
+                                         {"level", record.interval->level}};
   if (record.samples) json["samples"] = samples_json(*record.samples);
   json["fairness"] = {{"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
                       {"undisturbed_iteration_s", fairness_json(record.fairness)}};

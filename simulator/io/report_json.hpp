@@ -13,6 +13,11 @@
 
 namespace dtfm {
 
+/// Where the mean of iterations that somebody measures should lie.
+struct TimeInterval {
+  double low_s = 0, high_s = 0, level = 0;  // level: the chance that it does
+};
+
 /// What a result file says besides the result.
 struct SimRecord {
   std::string job, scenario;  // names; scenario empty: none
@@ -21,6 +26,7 @@ struct SimRecord {
   std::optional<FairnessComparison> fairness;  // nothing: not known
   std::vector<std::string> notes;              // what a reader should know
   std::string version;
+  std::optional<TimeInterval> interval = {};  // of the iteration time; nothing: not known
 };
 
 /// The text of a result file. Same arguments, same bytes. What is not known is null.

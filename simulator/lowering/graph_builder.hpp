@@ -32,6 +32,7 @@ class GraphBuilder {
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
   const Topology& topology() const { return topology_; }
+  const Calibration& constants() const { return constants_; }
   void reserve(std::size_t tasks);
   /// A channel to the device itself takes no time.
   Channel channel(int from, int to, Activity kind);

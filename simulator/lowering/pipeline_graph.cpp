@@ -256,6 +256,7 @@ std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
   std::vector<Part> parts;
   for (int layer = end - 1; layer >= begin; --layer)
     parts.push_back({{layer, layer + 1}, model_.backward_s(pipeline_.stages[at(stage)], layer), layer});
+  parts.front().seconds += load.overhead_s;
   return parts;
 }
 

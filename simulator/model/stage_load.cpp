@@ -22,6 +22,7 @@ std::vector<int> tensor_degrees(const Plan& plan) {
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
       scale_(problem.constants.compute_scale),
+      overhead_(problem.constants.micro_batch_overhead_s),
       times_(problem.job, problem.topology, problem.roofline, tensor_degrees(plan)),
       chain_(layer_chain(problem.job)) {}
 
@@ -77,6 +78,7 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const double tensor = static_cast<double>(stage.devices.size());
   const double share = job_.training.micro_batch / tensor;
   StageLoad load;
+  load.forward_s = load.backward_s = load.overhead_s = overhead_;
   const std::string& recompute = job_.training.recompute;
   double working = 0;
   for (int layer = begin; layer < end; ++layer) {

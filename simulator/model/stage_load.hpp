@@ -13,6 +13,7 @@ namespace dtfm {
 /// Of one device; with tensor parallelism, of each device of the stage.
 struct StageLoad {
   double forward_s = 0, backward_s = 0;  // of a micro-batch; backward with what is computed again
+  double overhead_s = 0;                 // the part of each of them that is of no layer
   double update_s = 0;                   // the optimizer's step, once an iteration
   double model_flops = 0;       // of a micro-batch, forward and backward, without what is computed again
   double output_bytes = 0;      // activations of a micro-batch that go on; their gradients come back
@@ -25,9 +26,10 @@ struct StageLoad {
 
 /// The loads of the stages of one job on one topology.
 ///
-/// Times are those of LayerTimes, times the constants' compute scale. Tensor parallelism divides messages and
-/// memory evenly (that is with sequence parallelism, arXiv 2205.05198), and the slowest device sets the pace;
-/// the all-reduces inside a stage come on top (StageAllReduces).
+/// Times are those of LayerTimes, times the constants' compute scale, plus their overhead of a micro-batch.
+/// Tensor parallelism divides messages and memory evenly (that is with sequence parallelism, arXiv
+/// 2205.05198), and the slowest device sets the pace; the all-reduces inside a stage come on top
+/// (StageAllReduces).
 ///
 /// A micro-batch holds, from its forward to its backward: the activations of every layer (none), those
 /// without the attention core (selective), or the inputs of the layers (full); and
@@ -55,7 +57,7 @@ class LoadModel {
   double kept_bytes(const Stage& stage) const;
 
   const Job& job_;
-  double scale_;
+  double scale_, overhead_;  // s
   LayerTimes times_;
   std::vector<Layer> chain_;
 };

@@ -5,12 +5,13 @@ namespace dtfm {
 std::vector<int> ExchangeMessages::around(const std::vector<int>& devices, std::vector<int> ready,
                                           double bytes, int phase) {
   const std::size_t n = devices.size();
+  const std::vector<int> own = ready;
   for (std::size_t step = 0; step + 1 < n; ++step)
     for (int half = 0; half < 2; ++half) {  // of the phases: reduce-scatter, all-gather
       std::vector<int> received(n);
       for (std::size_t i = 0; i < n; ++i)
-        received[(i + 1) % n] =
-            send(devices[i], devices[(i + 1) % n], bytes / static_cast<double>(n), ready[i], phase);
+        received[(i + 1) % n] = send(devices[i], devices[(i + 1) % n], bytes / static_cast<double>(n),
+                                     std::array{own[i], ready[i]}, phase);
       ready = received;
       ++phase;
     }

@@ -1,7 +1,5 @@
 #include "simulator/sync/sync.hpp"
 
-#include <array>
-
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
@@ -30,8 +28,9 @@ TaskLabel label_of(Activity activity, int layer, int phase) {
 
 }  // namespace
 
-int ExchangeMessages::send(int from, int to, double bytes, int after, int phase) {
-  return builder_.send(builder_.channel(from, to, Activity::exchange), bytes, std::array{after},
+int ExchangeMessages::send(int from, int to, double bytes, std::span<const int> after, int phase) {
+  const double sent = bytes / builder_.constants().sync_efficiency;
+  return builder_.send(builder_.channel(from, to, Activity::exchange), sent, after,
                        label_of(Activity::exchange, exchange_.layer, phase));
 }
 

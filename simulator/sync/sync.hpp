@@ -1,6 +1,8 @@
 // How the replicas of a stage add up their gradients. One file each; sync.cpp has the table.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -41,9 +43,14 @@ class ExchangeMessages {
   ExchangeMessages(GraphBuilder& builder, const Exchange& exchange)
       : builder_(builder), exchange_(exchange) {}
 
-  int send(int from, int to, double bytes, int after, int phase);
+  /// `bytes` of gradients; the message has more, if the constants' sync efficiency says so.
+  int send(int from, int to, double bytes, std::span<const int> after, int phase);
+  int send(int from, int to, double bytes, int after, int phase) {
+    return send(from, to, bytes, std::array{after}, phase);
+  }
   int join(const std::vector<int>& tasks, int device, int phase);
   /// A ring of `devices`, which have what task `ready` of each says; the last of 2 (n − 1) phases of each.
+  /// Who does not have its own part yet cannot add it to what it has to pass on.
   std::vector<int> around(const std::vector<int>& devices, std::vector<int> ready, double bytes, int phase);
 
  private:

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from simulate import JOB, PLAN, check, main, refused, run
+from simulate import BY_COST, JOB, PLAN, check, close, main, refused, run
 
 # The worked example of Megatron's layouts: two pipelines of three stages, layers 3/2/2, on hosts of unlike size.
 TOPOLOGY = """\
@@ -61,24 +61,29 @@ def simulated(*arguments):
     return json.loads(run("hosts.yaml", *arguments, "--job", "seven.yaml", "--format", "json").stdout)
 
 
-def scored(*arguments):
-    done = run("hosts.yaml", "--job", "seven.yaml", "--score", *arguments, "--format", "json", program=PLAN)
+def scored(*arguments, objective=BY_COST):
+    done = run("hosts.yaml", "--job", "seven.yaml", "--score", *arguments, *objective, "--format", "json", program=PLAN)
     return json.loads(done.stdout)
 
 
 def test_same_plan():
     """All formats of one plan cost the same and take the same time; another order of the ranks does not."""
     write_files()
-    times, costs = set(), set()
+    times, costs, estimates = set(), set(), set()
     for arguments in (("own.json",), ("table.csv",), ("train.sh", "--ranks", "stages.txt"),
                       ("mapping.sh", "--ranks", "pipelines.txt")):
         times.add(simulated(*arguments)["iteration_time_s"]["mean"])
         plan = scored(*arguments)
         costs.add(plan["estimate"]["comm_cost"]["total_s"])
+        judged = scored(*arguments, objective=())
+        estimates.add(judged["estimate"]["iteration_time_s"])
+        check(judged["objective"] == "iteration-time" and judged["pipelines"] == plan["pipelines"], "by time", arguments)
         check([[stage["devices"] for stage in pipeline["stages"]] for pipeline in plan["pipelines"]]
               == [[[device] for device in devices] for devices in PLACES], "another plan by", arguments)
         check([stage["layers"] for stage in plan["pipelines"][1]["stages"]] == [list(it) for it in LAYERS], plan)
-    check(len(times) == 1 and len(costs) == 1, "formats of one plan differ:", times, costs)
+    check(len(times) == len(costs) == len(estimates) == 1, "formats of one plan differ:", times, costs, estimates)
+    judge_s = judged["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    check(all(close(judge_s, time) for time in times), "--score simulates", judge_s, "s and dtfm-sim", times)
     check(simulated("train.sh", "--ranks", "pipelines.txt")["iteration_time_s"]["mean"] not in times, "order of ranks")
     ranks = scored("train.sh", "--ranks", "openmpi.txt")["ranks"]["stage_major"]
     check(ranks == ["gc:0", "gb", "ga:0", "gc:1", "gc:2", "ga:1"], "local ranks", ranks)
@@ -139,7 +144,7 @@ def test_refused():
     refused("--ranks: is for plans, and --graph replays none", "--graph", "hosts.yaml", "--ranks", "stages.txt")
     done = run("hosts.yaml", "--ranks", "stages.txt", program=PLAN, status=2)
     check(done.stderr == "dtfm-plan: --ranks: is of the plan to --score, and there is none\n", done.stderr)
-    done = run("hosts.yaml", "--job", "seven.yaml", "--score", "idle.csv", program=PLAN, status=2)
+    done = run("hosts.yaml", "--job", "seven.yaml", "--score", "idle.csv", *BY_COST, program=PLAN, status=2)
     check("idle.csv: /pipelines: comm-cost needs every device, and 3 of 6 are in no pipeline: ga:1, gb, gc:2" in done.stderr,
           "a plan without a price:", done.stderr)
 

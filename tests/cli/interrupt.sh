@@ -8,7 +8,7 @@ python3 "$(dirname "$0")/../../scripts/generate-topology.py" --devices 64 --site
 
 for signal in INT TERM; do
   rm -f plan.json
-  "$program" big.yaml --time-limit 100 --evaluations 1000000000 -o plan.json >"$out" 2>"$err" &
+  "$program" big.yaml --objective comm-cost --time-limit 100 --evaluations 1000000000 -o plan.json >"$out" 2>"$err" &
   search=$!
   # The first line of progress says that the search is on.
   for ((i = 0; i < 600; ++i)); do
@@ -24,7 +24,7 @@ for signal in INT TERM; do
   expect_in plan.json '"stopped": "interrupted"'
   expect_in plan.json 'interrupted: this is the best plan so far'
   expect_in "$out" ': 64 devices in 8 sites'
-  run big.yaml --score plan.json
+  run big.yaml --objective comm-cost --score plan.json
   expect_status 0 "score what SIG$signal left"
 done
 
@@ -45,7 +45,7 @@ for signal in INT TERM; do
   [[ ! -e early.json ]] || fail "SIG$signal before there is a plan: wrote a file"
 done
 
-run big.yaml --time-limit 0.2 --evaluations 1000000000 -o timed.json
+run big.yaml --objective comm-cost --time-limit 0.2 --evaluations 1000000000 -o timed.json
 expect_status 0 --time-limit
 expect_in timed.json 'stopped by --time-limit: another run may give another plan'
 finish

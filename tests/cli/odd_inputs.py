@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulate import JOB, PLAN, SIM, TOPOLOGY, check, main, refused, run, small
+from simulate import BY_COST, JOB, PLAN, SIM, TOPOLOGY, check, main, refused, run, small
 
 
 def edited_plan(name, counts):
@@ -78,7 +78,7 @@ def idle_middle():
 def test_slow():
     """Few tokens are told by three digits."""
     Path("slow.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "0.5 Mbps"), encoding="utf-8")
-    run("slow.yaml", "--job", "job.yaml", "-o", "slow.json", program=PLAN)
+    run("slow.yaml", "--job", "job.yaml", "-o", "slow.json", *BY_COST, program=PLAN)
     done = run("slow.yaml", "slow.json", "-o", "slow-result.json")
     tokens = json.loads(Path("slow-result.json").read_text(encoding="utf-8"))["tokens_per_s"]
     check(1 < tokens < 99 and f"{tokens:#.3g} tokens/s" in done.stdout, tokens, done.stdout)
@@ -104,12 +104,12 @@ def test_absurd_numbers():
     # At the limits themselves: no message lasts so long in a run.
     Path("far.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "0.001 bps").replace("peak: 10 TFLOP/s", "peak: 1 FLOP/s"),
                                 encoding="utf-8")
-    run("far.yaml", "--job", "job.yaml", "-o", "far.json", program=PLAN)
+    run("far.yaml", "--job", "job.yaml", "-o", "far.json", *BY_COST, program=PLAN)
     done = run("far.yaml", "far.json", status=2)
     check("s of simulated time, and 2e+09 s is the most" in done.stderr, done.stderr)
     Path("fast.yaml").write_text(TOPOLOGY.replace("0.5 Gbps", "1e18 bps").replace("peak: 10 TFLOP/s", "peak: 1e24 FLOP/s")
                                  .replace("5 ms", "0 s").replace("50 ms", "0 s"), encoding="utf-8")
-    run("fast.yaml", "--job", "job.yaml", "-o", "fast.json", program=PLAN)
+    run("fast.yaml", "--job", "job.yaml", "-o", "fast.json", *BY_COST, program=PLAN)
     json.loads(run("fast.yaml", "fast.json", "--format", "json").stdout)
 
 

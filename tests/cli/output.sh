@@ -2,7 +2,8 @@
 # What goes to stdout, to stderr and into the plan file.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
-small=(net.yaml --job job.yaml --evaluations 40)
+by_cost=(net.yaml --objective comm-cost)
+small=("${by_cost[@]}" --job job.yaml --evaluations 40)
 
 run --version
 expect_status 0 --version
@@ -74,19 +75,19 @@ END
 
 # What is odd but possible is warned of.
 sed 's/layers: 12/layers: 2/; s/global_batch: 24/global_batch: 3/' job.yaml >tiny.yaml
-run net.yaml --job tiny.yaml --evaluations 5 -o tiny.json
+run "${by_cost[@]}" --job tiny.yaml --evaluations 5 -o tiny.json
 expect_status 0 'more stages than layers'
 expect_in "$out" 'warning: 3 stages for 2 layers: some stages compute nothing'
 expect_in "$out" 'warning: 4 pipelines for 3 micro-batches: some pipelines compute nothing'
 expect_in tiny.json '"warnings": ['
 
 # --data alone sets the number of stages; auto is the job's.
-run net.yaml --job job.yaml --data 2 --evaluations 5
+run "${by_cost[@]}" --job job.yaml --data 2 --evaluations 5
 expect_in "$out" '6 stages × 2 replicas'
-run net.yaml --job job.yaml --pipeline auto --data auto --tensor auto --evaluations 5
+run "${by_cost[@]}" --job job.yaml --pipeline auto --data auto --tensor auto --evaluations 5
 expect_in "$out" '3 stages × 4 replicas'
 for shape in '1 12' '12 1'; do
-  run net.yaml --job job.yaml --pipeline "${shape% *}" --data "${shape#* }" --evaluations 5
+  run "${by_cost[@]}" --job job.yaml --pipeline "${shape% *}" --data "${shape#* }" --evaluations 5
   expect_status 0 "$shape"
 done
 

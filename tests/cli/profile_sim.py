@@ -32,6 +32,8 @@ training: {{global_batch: {batch}, micro_batch: {micro_batch}}}
 parallelism: {{pipeline: 2}}
 profile: {profile}
 """
+# The search that uses both devices, and that asks for no times.
+BY_COST = ("--objective", "comm-cost")
 PLAN, SIM, PROFILE = (Path(name).resolve() for name in sys.argv[1:4])
 failures = []
 
@@ -67,7 +69,7 @@ def simulated(folder, profiles, micro_batch=1, named=True):
         (folder / f"profiles/{index}.json").write_text(json.dumps(one))
     (folder / "job.yaml").write_text(JOB.format(
         batch=MICRO_BATCHES * micro_batch, micro_batch=micro_batch, profile=f"[{', '.join(names)}]"))
-    run(PLAN, "net.yaml", "--job", "job.yaml", "-o", "plan.json", "--quiet", folder=folder)
+    run(PLAN, "net.yaml", "--job", "job.yaml", "-o", "plan.json", *BY_COST, "--quiet", folder=folder)
     for file in [*folder.glob("profiles/*"), folder / "job.yaml"]:
         file.unlink()
     done = run(SIM, "net.yaml", "plan.json", "--iterations", ITERATIONS, "-o", "result.json", folder=folder)
@@ -114,11 +116,11 @@ def test_other_gpus(folder):
     (folder / "ones.json").write_text(json.dumps(profile("one", (1, 1, 2))))
     (folder / "threes.json").write_text(json.dumps(profile("three", (1, 1, 2))))
     (folder / "job.yaml").write_text(JOB.format(batch=3, micro_batch=1, profile="[ones.json, threes.json]"))
-    run(PLAN, "net.yaml", "--job", "job.yaml", "-o", "plan.json", "--quiet", folder=folder)
+    run(PLAN, "net.yaml", "--job", "job.yaml", "-o", "plan.json", *BY_COST, "--quiet", folder=folder)
     done = run(SIM, "net.yaml", "plan.json", folder=folder, status=2)
     check("times on GPU two cannot be estimated" in done.stderr, "a GPU without profile and peak:", done.stderr)
     (folder / "card.yaml").write_text(TOPOLOGY.replace("name: two,", "name: two, peak: 1 TFLOP/s, memory_bandwidth: 100 GB/s,"))
-    run(PLAN, "card.yaml", "--job", "job.yaml", "-o", "plan.json", "--quiet", folder=folder)
+    run(PLAN, "card.yaml", "--job", "job.yaml", "-o", "plan.json", *BY_COST, "--quiet", folder=folder)
     done = run(SIM, "card.yaml", "plan.json", folder=folder)
     check("note: times on GPU two are estimates" in done.stdout, "no note on an estimate:", done.stdout)
     check("three" not in done.stdout, "a GPU that is not there is spoken of:", done.stdout)
@@ -150,7 +152,7 @@ def test_own_profile(folder):
     run(PROFILE, "--estimate", "V100-16GB", "--job", "bare.yaml", "--micro-batch", "1,4", "-o", "v100.json", folder=folder)
     times = []
     for name in ("job.yaml", "bare.yaml"):
-        run(PLAN, "net.yaml", "--job", name, "-o", "plan.json", "--quiet", folder=folder)
+        run(PLAN, "net.yaml", "--job", name, "-o", "plan.json", *BY_COST, "--quiet", folder=folder)
         run(SIM, "net.yaml", "plan.json", "-o", "result.json", folder=folder)
         times.append(json.loads((folder / "result.json").read_text())["iteration_time_s"]["mean"])
     # The roofline is linear in the micro-batch: between two of its sizes the profile says what it says itself.

@@ -3,7 +3,8 @@
 # shellcheck disable=SC2016 # messages have words in back quotes
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$0")/lib.sh" "$@"
-small=(net.yaml --job job.yaml)
+by_cost=(--objective comm-cost)
+small=(net.yaml --job job.yaml "${by_cost[@]}")
 
 run "${small[@]}" --evaluations 40 -o plan.json
 expect_status 0 plan
@@ -54,7 +55,7 @@ for stage, device in zip(pipelines[0]["stages"], ["tokyo/0", "oregon/0", "ohio/0
 
 expect_refused '--pipeline: 4, but the plan has 3 stages' "${small[@]}" --score plan.json --pipeline 4
 expect_refused '--data: 3, but the plan has 4 pipelines' "${small[@]}" --score plan.json --data 3
-for option in '--strategy random' '--seed 0' '--evaluations 5' '--time-limit 5' --prove; do
+for option in '--strategy random' '--seed 0' '--evaluations 5' '--time-limit 5' --prove '--finalists 3' '--robust p95'; do
   # shellcheck disable=SC2086 # an option and its value
   expect_refused "${option% *}: is of the search, and --score does not search" "${small[@]}" --score plan.json $option
 done
@@ -64,13 +65,13 @@ printf '{"pipelines":\n [}' >changed.json
 expect_refused "changed.json:2:3: syntax error while parsing value - unexpected '}'; expected '[', '{', or a literal" \
   "${small[@]}" --score changed.json
 sed 's/ohio/iowa/g' net.yaml >other.yaml
-run other.yaml --job job.yaml --score plan.json
+run other.yaml --job job.yaml "${by_cost[@]}" --score plan.json
 expect_status 2 'another topology'
 expect_in "$err" 'plan.json: /topology/fingerprint: the plan is for topology `three-sites` with fingerprint '
 
 # The batch of another job is no reason to refuse.
 sed 's/global_batch: 24/global_batch: 48/' job.yaml >batch.yaml
-run net.yaml --job batch.yaml --score plan.json
+run net.yaml --job batch.yaml "${by_cost[@]}" --score plan.json
 expect_status 0 'another batch'
 expect_in "$out" 'warning: the pipelines compute 24 micro-batches, job small has 48'
 finish

@@ -21,7 +21,6 @@ for option in --pipeline --data --tensor; do
     expect_refused "$option: expected a whole number from 1 to 1000000; found \`$number\`" net.yaml "$option" "$number"
   done
 done
-expect_refused '--tensor: only 1 is available in this version' net.yaml --tensor 2
 for number in -1 18446744073709551616; do
   expect_refused "--seed: expected a whole number from 0 to 18446744073709551615; found \`$number\`" net.yaml --seed $number
 done
@@ -32,20 +31,30 @@ for seconds in 0 -1 nan inf +inf 1e999 1e300 1000000001 2h; do
 done
 expect_refused '--format: expected text or json; found `xml`' net.yaml --format xml
 expect_refused '--objective: unknown `com-cost`; did you mean `comm-cost`?' net.yaml --objective com-cost
-for objective in iteration-time cost-per-token device-efficiency; do
-  expect_refused "--objective: $objective is not available in this version: comm-cost is" net.yaml --objective $objective
+for option in '--strategy genetic' --prove; do
+  # shellcheck disable=SC2086 # an option and its value
+  expect_refused "${option% *}: is for --objective comm-cost alone, not iteration-time" net.yaml --objective iteration-time $option
 done
+expect_refused '--robust: unknown `bets`; known: `mean`, `p95`, `worst`' net.yaml --robust bets
+expect_refused '--robust: unknown `p59`; did you mean `p95`?' net.yaml --robust p59
+expect_refused '--finalists: expected a whole number from 1 to 1000; found `0`' net.yaml --finalists 0
 
-small=(net.yaml --job job.yaml)
+by_cost=(--objective comm-cost)
+small=(net.yaml --job job.yaml "${by_cost[@]}")
 divisors='divisors of 12: 1, 2, 3, 4, 6, 12'
 expect_refused "--pipeline: 5 stages do not divide 12 devices; $divisors" "${small[@]}" --pipeline 5
 expect_refused "--data: 7 replicas do not divide 12 devices; $divisors" "${small[@]}" --data 7
 expect_refused '--pipeline: 3 stages × 3 replicas are 9 devices; the topology has 12' "${small[@]}" --pipeline 3 --data 3
-expect_refused "job gpt3-xl: 8 stages do not divide 12 devices; $divisors" net.yaml
+expect_refused "job gpt3-xl: 8 stages do not divide 12 devices; $divisors" net.yaml "${by_cost[@]}"
 sed 's/pipeline: 3/pipeline: auto/' job.yaml >open.yaml
-expect_refused "--pipeline: comm-cost needs a number of stages, and job small has none; $divisors" net.yaml --job open.yaml
+expect_refused "--pipeline: comm-cost needs a number of stages, and job small has none; $divisors" net.yaml --job open.yaml "${by_cost[@]}"
 sed 's/pipeline: 3/tensor: 2/' job.yaml >tensor.yaml
-expect_refused 'job small: tensor 2 is not available in this version: 1 is' net.yaml --job tensor.yaml
+expect_refused 'job small: tensor 2, but comm-cost is about one device a stage' net.yaml --job tensor.yaml "${by_cost[@]}"
+expect_refused 'job small: tensor 2, but comm-cost is about one device a stage' "${small[@]}" --tensor 2
+for option in '--scenario job.yaml' '--finalists 8' '--robust mean'; do
+  # shellcheck disable=SC2086 # an option and its value
+  expect_refused "${option% *}: is not for --objective comm-cost, which simulates nothing" "${small[@]}" $option
+done
 sed 's/global_batch/globl_batch/' job.yaml >typo.yaml
 expect_refused 'typo.yaml:4:12: unknown key `globl_batch`; did you mean `global_batch`?' net.yaml --job typo.yaml
 

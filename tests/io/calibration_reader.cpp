@@ -1,5 +1,8 @@
 #include "planner/io/calibration_reader.hpp"
 
+#include <nlohmann/json.hpp>
+
+#include "planner/io/json_text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
@@ -23,11 +26,66 @@ std::string error_in(const std::string& text) {
 }  // namespace
 
 TEST_CASE("the constants are read from a file") {
-  const Calibration constants = parse_calibration(fine, "c.yaml");
+  const Calibration constants = parse_calibration(fine, "c.yaml").constants;
   CHECK(constants.compute_scale == 0.3);
   CHECK(constants.message_overhead_s == 0.002);
   CHECK(constants.network_efficiency == 0.9);
   CHECK(constants.iteration_overhead_s == 0.5);
+}
+
+TEST_CASE("what newer files may say beside the constants changes nothing where it is missing") {
+  const FittedCalibration old = parse_calibration(fine, "c.yaml");
+  CHECK(old.constants.micro_batch_overhead_s == 0);
+  CHECK(old.constants.sync_efficiency == 1);
+  CHECK(!old.spread);
+  const std::string more = fine + "micro_batch_overhead: 3 us\nsync_efficiency: 0.75\n";
+  CHECK(parse_calibration(more, "c.yaml").constants.micro_batch_overhead_s == 3e-6);
+  CHECK(parse_calibration(more, "c.yaml").constants.sync_efficiency == 0.75);
+}
+
+TEST_CASE("fitted constants and how well they are known are read back as they were written") {
+  FittedCalibration fitted{{1.1, 2.3456789e-3, 0.7, 0.1, 1e-5, 0.8}, CalibrationSpread{0.05, 12.5, {}}};
+  for (std::size_t i = 0; i < CalibrationSpread::size; ++i)
+    for (std::size_t k = 0; k < CalibrationSpread::size; ++k)
+      fitted.spread->covariance[i][k] = (i == k ? 2e-5 : -1e-6) / 3;
+  const std::string text = json_text(calibration_json(fitted));
+  const FittedCalibration read = parse_calibration(text, "written.json");
+  CHECK(read.constants == fitted.constants);
+  CHECK(read.spread == fitted.spread);
+  fitted.spread.reset();
+  CHECK(!parse_calibration(json_text(calibration_json(fitted)), "written.json").spread);
+}
+
+TEST_CASE("a spread that no fit has is refused where it stands") {
+  const std::string names[] = {"compute_scale",      "message_overhead",     "network_efficiency",
+                               "iteration_overhead", "micro_batch_overhead", "sync_efficiency"};
+  const auto with_rows = [&](const std::string& first, const std::string& second) {
+    std::string text = fine + "spread:\n  residual: 0.05\n  degrees_of_freedom: 10\n  covariance:\n";
+    for (const std::string& name : names)
+      text += "    " + name + ": [" +
+              (name == names[0]   ? first
+               : name == names[1] ? second
+                                  : "0, 0, 0, 0, 0, 0") +
+              "]\n";
+    return text;
+  };
+  const auto error_with = [&](const std::string& first, const std::string& second) {
+    return error_in(with_rows(first, second));
+  };
+  CHECK(error_with("4, 2, 0, 0, 0, 0", "2, 1, 0, 0, 0, 0") == "no error");
+  CHECK(error_with("4, 2, 0, 0, 0, 0", "1, 1, 0, 0, 0, 0") ==
+        "c.yaml:11:23: `message_overhead`: is not symmetric with `compute_scale`");
+  CHECK(error_with("4, 3, 0, 0, 0, 0", "3, 1, 0, 0, 0, 0") ==
+        "c.yaml:11:23: `message_overhead`: has a covariance with `compute_scale` beyond their standard "
+        "deviations");
+  CHECK(error_with("-4, 0, 0, 0, 0, 0", "0, 1, 0, 0, 0, 0") ==
+        "c.yaml:10:20: `compute_scale`: has a variance below zero");
+  CHECK(error_with("4, 0, 0, 0, 0", "0, 1, 0, 0, 0, 0") ==
+        "c.yaml:10:20: `compute_scale`: expected 6 numbers; found 5");
+  CHECK(error_in("schema: dtfm-calibration/2\n") ==
+        "c.yaml:1:9: `schema`: expected `dtfm-calibration/1`; found `dtfm-calibration/2`");
+  CHECK(error_in("compute_scale: 1\n") ==
+        "c.yaml:1:1: missing `version: 1`, which the constants of the simulator begin with");
 }
 
 TEST_CASE("the built-in constants can be read") {

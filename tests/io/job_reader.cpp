@@ -50,8 +50,10 @@ TEST_CASE("the built-in job is GPT-3 XL with the published volumes") {
   CHECK(job.training.global_batch == 1024);
   CHECK(job.training.micro_batch == 1);
   CHECK(job.training.recompute == "full");
-  CHECK(job.parallelism.pipeline == 8);
+  CHECK_FALSE(job.parallelism.pipeline);
   CHECK_FALSE(job.parallelism.data);
+  CHECK(job.automatic == Automatic{});
+  CHECK(job.comm_cost_stages == 8);
   REQUIRE(job.comm_cost);
   CHECK(job.comm_cost->gradient.value() == 0.65e9);
   CHECK(job.comm_cost->activation.value() == 0.47124922275543213e9);
@@ -72,6 +74,8 @@ TEST_CASE("what a job leaves out has the usual value") {
   CHECK(job.profiles.empty());
   CHECK_FALSE(job.efficiency);
   CHECK_FALSE(job.comm_cost);
+  CHECK_FALSE(job.comm_cost_stages);
+  CHECK(job.automatic == Automatic{});
 }
 
 TEST_CASE("every key of the grammar arrives, and the job as JSON reads back as the same job") {
@@ -80,7 +84,7 @@ parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks:
   overlap: true}
 compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s}
 profile: {analytic: true, efficiency: 0.3}
-comm_cost: {gradient: 1 GiB, activation: 3.5 MB}
+comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
 )");
   CHECK_FALSE(job.parallelism.pipeline);
   CHECK(job.parallelism.data == 3);
@@ -96,9 +100,40 @@ comm_cost: {gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.efficiency == 0.3);
   CHECK(job.comm_cost->gradient.value() == 1073741824);
   CHECK(job.comm_cost->activation.value() == 3.5e6);
+  CHECK(job.comm_cost_stages == 4);
+  CHECK(job.automatic == Automatic{});
 
   const std::string json = job_json(job).dump();
   CHECK(job_json(job_of(json)).dump() == json);
+}
+
+TEST_CASE("what a job calls auto is open, holds the first choice, and reads back as open") {
+  const std::string training = "global_batch: 6, ";
+  struct Case {
+    std::string text;
+    bool Automatic::*flag;
+  };
+  const std::vector<Case> cases = {
+      {with("global_batch: 6", training + "micro_batch: auto"), &Automatic::micro_batch},
+      {with("global_batch: 6", training + "recompute: auto"), &Automatic::recompute},
+      {small + "parallelism: {tensor: auto}\n", &Automatic::tensor},
+      {small + "parallelism: {schedule: auto}\n", &Automatic::schedule},
+      {small + "parallelism: {gradient_sync: auto}\n", &Automatic::gradient_sync},
+      {small + "compression: {activations: auto}\n", &Automatic::activations},
+      {small + "compression: {gradients: auto}\n", &Automatic::gradients},
+  };
+  for (const auto& [text, flag] : cases) {
+    INFO(text);
+    Automatic expected;
+    expected.*flag = true;
+    Job job = job_of(text);
+    CHECK(job.automatic == expected);
+    const std::string json = job_json(job).dump();
+    CHECK(job_of(json).automatic == expected);
+    // But for that it is the job without the key.
+    job.automatic = {};
+    CHECK(job_json(job).dump() == job_json(job_of(small)).dump());
+  }
 }
 
 const std::string chain = R"(version: 1
@@ -180,6 +215,14 @@ TEST_CASE("a job that is wrong is told where and why") {
       {small + "profile: {analytic: true, efficiency: 1.5}\n",
        "job.yaml:5:39: `efficiency`: is more than 1, the peak"},
       {small + "comm_cost: {gradient: 1 GB}\n", "job.yaml:5:12: missing key `activation`"},
+      {small + "comm_cost: {gradient: 1 GB, activation: 1 GB, stages: auto}\n",
+       "job.yaml:5:55: `stages`: expected a whole number from 1 to 1000000000; found `auto`"},
+      {with("global_batch: 6", "global_batch: auto"),
+       "job.yaml:4:26: `global_batch`: expected a whole number from 1 to 1000000000; found `auto`"},
+      {with("global_batch: 6", "global_batch: 6, recompute: aoto"),
+       "job.yaml:4:40: `recompute`: unknown `aoto`; known: `none`, `selective`, `full`"},
+      {small + "parallelism: {schedule: auto, chunks: 2}\n",
+       "job.yaml:5:39: `chunks`: is for schedule `interleaved` alone"},
   };
   for (const auto& [text, message] : cases) CHECK(error_in(text) == message);
 }

@@ -1,5 +1,7 @@
 #include "simulator/calibration/fit.hpp"
 
+#include <memory>
+
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
@@ -10,16 +12,18 @@ namespace {
 
 /// Pipelines of unequal depth, length, output and rate, as if measured on machines with `truth`.
 std::vector<MeasuredRun> runs_with(const Calibration& truth) {
+  const auto topology =
+      std::make_shared<Topology>(flat_topology({8}, link_of(0.01, 1e8), link_of(0.01, 1e8)));
   std::vector<MeasuredRun> runs;
   for (const int stages : {1, 2, 8})
     for (const double output : {1e6, 2e8, 1e9})
       for (const int micro_batches : {4, 12}) {
-        const Topology topology = flat_topology({8}, link_of(0.01, 1e8), link_of(0.01, 1e8));
         const Job job = chain_job(8, 0, output);
-        MeasuredRun run{"", "", {topology, job, {}}, plan_of(job, stages, 1, micro_batches), 1};
-        run.seconds = simulated_seconds(run, truth);
-        runs.push_back(run);
+        const Plan plan = plan_of(job, stages, 1, micro_batches);
+        runs.push_back({"", "", std::make_shared<Workload>(Workload{topology, job, plan}), 1});
       }
+  const std::vector<double> seconds = simulated_seconds(runs, truth, 1);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].seconds = seconds[i];
   return runs;
 }
 

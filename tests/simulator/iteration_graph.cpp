@@ -133,6 +133,33 @@ TEST_CASE("computations are what the plan needs") {
 
 // Case p08: m = 8, p = 4, messages of 0.4 s + a = 0.1 s hide behind forwards of 1 s: (m + p - 1)(tf + tb) + 2
 // (p - 1)(a + S / B).
+// Two stages of four layers: forwards of 4 s, backwards of 8 s. The first micro-batch passes both stages, and
+// the others come behind it one by one; the backwards likewise.
+TEST_CASE("the overhead of a micro-batch is of every forward and every backward, once") {
+  const double overhead = 0.25;
+  const int m = 3;
+  for (const bool overlap : {false, true}) {
+    CAPTURE(overlap);
+    Problem problem{flat_topology({2}, instant, instant), chain_job(8, 0, 1), {}};
+    problem.job.parallelism.overlap = overlap;
+    problem.constants.micro_batch_overhead_s = overhead;
+    const double forward = 4 + overhead, backward = 8 + overhead;
+    CHECK(makespan(problem, plan_of(problem.job, 2, 1, m)) == Approx((m + 1) * (forward + backward)));
+    const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 2, 1, m));
+    CHECK(seconds_of(lowered, 0) == Approx(m * (forward + backward)));
+    CHECK(seconds_of(lowered, 1) == Approx(m * (forward + backward)));
+  }
+}
+
+TEST_CASE("the efficiency of exchanges changes nothing where there is none") {
+  Problem problem = busy_problem("1f1b", "ring");
+  const Plan alone = plan_of(problem.job, 4, 1, 8), both = busy_plan(problem.job);
+  const double before = makespan(problem, alone), exchanged = makespan(problem, both);
+  problem.constants.sync_efficiency = 0.5;
+  CHECK(makespan(problem, alone) == before);
+  CHECK(makespan(problem, both) > exchanged);
+}
+
 TEST_CASE("messages that are shorter than computations are hidden") {
   Job job = chain_job(4, 0, 0.4e6);
   const Topology topology = flat_topology({4}, link_of(0.1, 1e6), link_of(0.1, 1e6));

@@ -53,6 +53,11 @@ TEST_CASE("times are those of the layers, scaled, over speed") {
   CHECK(load_of(tiny_transformer("selective"), {1, 3}, constants).backward_s ==
         Approx(4 * block * (1 + 8192.0 / 65536)));
   CHECK(load_of(tiny_transformer("full"), {1, 3}, constants).model_flops == load.model_flops);
+  Calibration launched = constants;
+  launched.micro_batch_overhead_s = 0.125;
+  CHECK(load_of(tiny_transformer("none"), {1, 3}, launched).forward_s == Approx(2 * block + 0.125));
+  CHECK(load_of(tiny_transformer("none"), {1, 3}, launched).backward_s == Approx(4 * block + 0.125));
+  CHECK(load_of(tiny_transformer("none"), {1, 3}, launched).overhead_s == 0.125);
   // The head: 2 · 16 · 8 · 100 = 25,600 FLOPs.
   CHECK(load_of(tiny_transformer("none"), {3, 4}, constants).forward_s ==
         Approx(2 * (32768 + 25600) / 0.5e12));

@@ -119,6 +119,15 @@ TEST_CASE("overhead is paid by every message, efficiency by every byte") {
         Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
 }
 
+// A ring on four devices has 2 · 3 messages of S / 4 in a row, each of them twice as large.
+TEST_CASE("an exchange sends its bytes over the sync efficiency, and pipelines do not") {
+  Calibration constants;
+  constants.sync_efficiency = 0.5;
+  const Outcome outcome = exchanged(behind_access_links(4), "ring", constants);
+  CHECK(outcome.makespan == Approx(2 * 3 * (a + S / (4 * B * 0.5))));
+  CHECK(outcome.bytes == Approx(2 * exchanged(behind_access_links(4), "ring").bytes));
+}
+
 TEST_CASE("an unknown way of exchanging gradients is refused") {
   const Topology topology = behind_access_links(2);
   CHECK(error_of([&] { exchanged(topology, "gossip"); }) == "there is no gradient_sync `gossip`");

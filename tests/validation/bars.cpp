@@ -87,3 +87,12 @@ TEST_CASE("a network that the constants were not fitted to is simulated within 8
     CHECK(mean_of(left_out.errors) <= 0.08);
   }
 }
+
+TEST_CASE("calibrated with one half of the runs, the other half is within 7 % in the mean") {
+  for (const HalfFit& half : fitted_to_halves(runs(), threads)) {
+    CHECK(half.others.size() == 25);
+    CHECK(mean_of(half.fitted) <= 0.06);
+    CHECK(mean_of(half.others) <= 0.07);
+    CHECK(half.inside >= 23);  // of 25, by intervals that promise 95 %
+  }
+}

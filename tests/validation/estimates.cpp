@@ -24,7 +24,8 @@ Plan random_plan(const Problem& problem, Rng& rng) {
   const Job& job = problem.job;
   const int micro_batches = job.training.global_batch / job.training.micro_batch;
   const int devices = problem.topology.size();
-  const int most_stages = std::min(devices, layer_count(job.model));
+  const int chunks = job.parallelism.schedule == "interleaved" ? job.parallelism.chunks.value_or(1) : 1;
+  const int most_stages = std::min(devices, layer_count(job.model) / chunks);
   const int stages = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(most_stages)));
   const int most_replicas = std::min(devices / stages, micro_batches);
   const int replicas = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(most_replicas)));
@@ -35,7 +36,11 @@ Plan random_plan(const Problem& problem, Rng& rng) {
   for (int replica = 0; replica < replicas; ++replica)
     for (int stage = 0; stage < stages; ++stage)
       placement.at(stage, replica) = order[at(replica * stages + stage)];
-  return deployed_plan(placement, job);
+  Plan plan = deployed_plan(placement, job);
+  if (job.parallelism.schedule == "interleaved")  // multiples of the stages
+    for (Pipeline& pipeline : plan.pipelines)
+      pipeline.micro_batches = std::max(1, pipeline.micro_batches / stages) * stages;
+  return plan;
 }
 
 double kendall_tau(const std::vector<std::pair<double, double>>& pairs) {

@@ -12,7 +12,8 @@
 namespace dtfm {
 
 /// Some devices of the topology in a random order, in a random number of pipelines of one random depth; the
-/// layers as even as possible.
+/// layers as even as possible. With schedule interleaved the micro-batches are multiples of the stages, and
+/// may be others than the job's.
 Plan random_plan(const Problem& problem, Rng& rng);
 
 struct EstimateError {

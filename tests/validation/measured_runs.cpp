@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "planner/io/job_reader.hpp"
 #include "planner/io/text_file.hpp"
 #include "planner/io/topology_reader.hpp"
+#include "simulator/calibration/prediction.hpp"
 
 namespace dtfm {
 namespace {
@@ -17,8 +19,8 @@ namespace {
 constexpr int stages = 8;
 
 /// `pipelines` pipelines of `batch` sequences each.
-MeasuredRun run_of(const std::string& network, const Topology& topology, Job job, int layers_a_stage,
-                   int batch, int pipelines, double seconds) {
+MeasuredRun run_of(const std::string& network, const std::shared_ptr<const Topology>& topology, Job job,
+                   int layers_a_stage, int batch, int pipelines, double seconds) {
   auto& chain = std::get<LayerChain>(job.model).layers;
   chain.resize(static_cast<std::size_t>(stages * layers_a_stage), chain.front());
   job.training.global_batch = batch * pipelines;
@@ -26,13 +28,10 @@ MeasuredRun run_of(const std::string& network, const Topology& topology, Job job
   for (int stage = 0; stage < stages; ++stage)
     for (int replica = 0; replica < pipelines; ++replica)
       placement.at(stage, replica) = replica * stages + stage;
-  const Plan plan = deployed_plan(placement, job);
+  Plan plan = deployed_plan(placement, job);
   return {fmt::format("{} layers a stage, batch {}, {} pipeline{}", layers_a_stage, batch, pipelines,
                       pipelines == 1 ? "" : "s"),
-          network,
-          {topology, std::move(job), {}},
-          plan,
-          seconds};
+          network, std::make_shared<Workload>(Workload{topology, std::move(job), std::move(plan)}), seconds};
 }
 
 }  // namespace
@@ -41,7 +40,7 @@ std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
   const std::string file = folder + "/measured.csv", text = read_file(file, 1 << 20);
   Job job = read_job(folder + "/job.yaml");
   job.profiles = default_job().profiles;  // configs/profiles/v100.json
-  std::map<std::string, Topology> topologies;
+  std::map<std::string, std::shared_ptr<const Topology>> topologies;
   std::vector<MeasuredRun> runs;
   CsvTable table(text, file);
   table.take_header();
@@ -49,7 +48,8 @@ std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
     table.expect_cells(5);
     const std::string network(table.cells()[0].text);
     if (topologies.count(network) == 0)
-      topologies.emplace(network, read_topology(folder + "/networks/" + network + ".yaml"));
+      topologies.emplace(
+          network, std::make_shared<Topology>(read_topology(folder + "/networks/" + network + ".yaml")));
     const auto count = [&](std::size_t cell) {
       return static_cast<int>(table.number(cell, Unit{"", 0}, "a count"));
     };
@@ -86,6 +86,28 @@ std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const
     for (const MeasuredRun& run : runs) (run.network == network ? left_out : kept).push_back(run);
     const Calibration constants = fitted_calibration(kept, known, threads);
     result.push_back({network, constants, relative_errors(left_out, constants, threads)});
+  }
+  return result;
+}
+
+std::array<HalfFit, 2> fitted_to_halves(const std::vector<MeasuredRun>& runs, int threads) {
+  std::array<std::vector<MeasuredRun>, 2> halves;
+  for (std::size_t i = 0; i < runs.size(); ++i) halves[i % 2].push_back(runs[i]);
+  Calibration towards;
+  towards.message_overhead_s = *measured_by_themselves().message_overhead_s;
+  std::array<HalfFit, 2> result;
+  for (std::size_t half = 0; half < 2; ++half) {
+    HalfFit& it = result[half];
+    it.fit = calibrated(halves[half], {towards, threads, {}});
+    it.fitted = relative_errors(halves[half], it.fit.constants, threads);
+    it.others = relative_errors(halves[1 - half], it.fit.constants, threads);
+    for (std::size_t i = 0; i < it.others.size(); ++i) {
+      const MeasuredRun& run = halves[1 - half][i];
+      const double factor = prediction_factor(it.fit.constants, it.fit.spread, [&](const Calibration& other) {
+        return simulated_seconds(std::span(&run, 1), other, threads)[0];
+      });
+      if (std::abs(std::log1p(it.others[i])) <= std::log(factor)) ++it.inside;
+    }
   }
   return result;
 }

@@ -1,9 +1,11 @@
 // The measured iterations of measured.csv as runs to be simulated.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
+#include "simulator/calibration/calibrate.hpp"
 #include "simulator/calibration/fit.hpp"
 
 namespace dtfm {
@@ -28,5 +30,15 @@ struct LeftOut {
 };
 std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const KnownCalibration& known,
                                      int threads);
+
+/// As a user would calibrate (dtfm-calibrate) with every second run, of which no one has seen the others:
+/// drawn to the time of a block in its profile, the overhead of single messages, and no other losses.
+struct HalfFit {
+  CalibrationFit fit;
+  std::vector<double> fitted, others;  // errors of this half, and of the other
+  std::size_t inside = 0;              // of the others: how many lie in their predicted intervals
+};
+/// Of the first, third, … runs, and of the second, fourth, … .
+std::array<HalfFit, 2> fitted_to_halves(const std::vector<MeasuredRun>& runs, int threads);
 
 }  // namespace dtfm

@@ -1,13 +1,22 @@
-// Prints measured and simulated iteration times, and measured and estimated times of layers.
+// Prints measured and simulated iteration times, measured and estimated times of layers, and simulated and
+// estimated iteration times.
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 #include <omp.h>
 
 #include "planner/core/error.hpp"
 #include "planner/io/calibration_reader.hpp"
+#include "planner/io/job_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "tests/validation/estimates.hpp"
 #include "tests/validation/measured_layers.hpp"
 #include "tests/validation/measured_runs.hpp"
 
@@ -24,10 +33,30 @@ void print(const char* what, const Calibration& constants) {
 
 /// What the profile of the runs should say of a block: its time, scaled as the fit would.
 void print_block(const MeasuredRun& run, double compute_scale) {
-  const LayerProfile& profile = run.problem.job.profiles.front();
+  const LayerProfile& profile = run.work->job.profiles.front();
   const double forward_s = profiled_time(profile, "block", 1, 1).forward_s;
   fmt::print("forward of a block on {}: {:.8f} s in its profile, {:.8f} s by the fit to all\n", profile.gpu,
              forward_s, forward_s * compute_scale);
+}
+
+/// What a user's calibration with half of the runs says of the other half.
+void print_halves(const std::vector<MeasuredRun>& runs, int threads) {
+  const char* const names[] = {"rows 1, 3, 5, …", "rows 2, 4, 6, …"};
+  const std::array<HalfFit, 2> halves = fitted_to_halves(runs, threads);
+  for (std::size_t half = 0; half < 2; ++half) {
+    const HalfFit& it = halves[half];
+    print(names[half], it.fit.constants);
+    fmt::print("  micro-batch overhead {:.3f} ms, sync efficiency {:.3f}\n",
+               it.fit.constants.micro_batch_overhead_s * 1e3, it.fit.constants.sync_efficiency);
+    int outliers = 0;
+    for (const RunFit& run : it.fit.runs) outliers += run.is_outlier;
+    fmt::print(
+        "  mean absolute error {:.1f} %, of the other half {:.1f} %; {} of its {} runs in their intervals; "
+        "{} "
+        "outliers not fitted; residual {:.1f} %\n",
+        100 * mean_of(it.fitted), 100 * mean_of(it.others), it.inside, it.others.size(), outliers,
+        100 * it.fit.spread.residual);
+  }
 }
 
 void validate_runs(const std::string& folder) {
@@ -51,6 +80,7 @@ void validate_runs(const std::string& folder) {
                100 * mean_of(left_out.errors));
   }
   print_block(runs.front(), fitted.compute_scale);
+  print_halves(runs, threads);
 }
 
 void print(const char* what, const Roofline& roofline) {
@@ -106,17 +136,71 @@ void validate_roofline(const std::string& configs, const std::string& data) {
   print_others(samples, in_use);
 }
 
+/// Topologies of a folder with the default job, by name.
+std::vector<std::pair<std::string, Problem>> problems_of(const std::string& folder, int global_batch) {
+  std::vector<std::pair<std::string, Problem>> problems;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.path().extension() != ".yaml") continue;
+    Problem problem{read_topology(file.path()), default_job(), built_in_calibration(), built_in_roofline()};
+    problem.job.training.global_batch = global_batch;
+    problems.emplace_back(file.path().stem(), std::move(problem));
+  }
+  std::sort(problems.begin(), problems.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return problems;
+}
+
+void print_row(const std::string& what, const EstimateError& error) {
+  fmt::print("| {} | {:.3f} % | {:+.3f} % | {:.4f} |\n", what, 100 * error.mean, 100 * error.worst,
+             error.rank_correlation);
+}
+
+/// Random plans for the default job: on every topology; and of other ways to train, where they are farthest
+/// off.
+void validate_estimates(const std::string& folder) {
+  constexpr int plans = 500, plans_of_others = 100, batch_of_others = 256;
+  const int threads = omp_get_max_threads();
+  fmt::print("\nestimated against simulated iteration times, {} random plans each\n", plans);
+  fmt::print("| topology | mean error | worst | τ |\n|---|---|---|---|\n");
+  const int batch = default_job().training.global_batch;
+  for (const auto& [name, problem] : problems_of(folder, batch))
+    print_row(name, estimate_error(problem, plans, 0, threads));
+
+  const auto print_worst = [&](const char* schedule, const char* sync, bool overlap) {
+    std::pair<std::string, EstimateError> worst;
+    for (auto& [name, problem] : problems_of(folder, batch_of_others)) {
+      Parallelism& parallelism = problem.job.parallelism;
+      parallelism.schedule = schedule;
+      parallelism.gradient_sync = sync;
+      parallelism.overlap = overlap;
+      if (parallelism.schedule == "interleaved") parallelism.chunks = 2;
+      const EstimateError error = estimate_error(problem, plans_of_others, 0, threads);
+      if (std::abs(error.worst) >= std::abs(worst.second.worst)) worst = {name, error};
+    }
+    print_row(fmt::format("{}, {}{} | {}", schedule, sync, overlap ? ", overlap" : "", worst.first),
+              worst.second);
+  };
+  fmt::print("\nthe topology with the farthest of {} random plans, global batch {}\n", plans_of_others,
+             batch_of_others);
+  fmt::print("| job | topology | mean error | worst | τ |\n|---|---|---|---|---|\n");
+  for (const char* sync : {"central-ps", "ring", "tree", "hierarchical"}) print_worst("gpipe", sync, false);
+  print_worst("gpipe", "sharded-ps", true);
+  print_worst("1f1b", "sharded-ps", false);
+  print_worst("1f1b", "sharded-ps", true);
+  print_worst("interleaved", "sharded-ps", false);
+}
+
 }  // namespace
 }  // namespace dtfm
 
 int main(int count, char** arguments) {
-  if (count != 4) {
-    std::fputs("usage: dtfm_validate RUNS CONFIGS DATA\n", stderr);
+  if (count != 5) {
+    std::fputs("usage: dtfm_validate RUNS CONFIGS DATA TOPOLOGIES\n", stderr);
     return 2;
   }
   try {
     dtfm::validate_runs(arguments[1]);
     dtfm::validate_roofline(arguments[2], arguments[3]);
+    dtfm::validate_estimates(arguments[4]);
   } catch (const dtfm::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

@@ -1,0 +1,67 @@
+// dtfm-calibrate without its command line: measured iterations in, the simulator's constants out.
+#include <array>
+#include <memory>
+
+#include "cli/calibrate_options.hpp"
+#include "cli/calibrate_summary.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/main_guard.hpp"
+#include "cli/output_check.hpp"
+#include "cli/print_result.hpp"
+#include "cli/progress.hpp"
+#include "planner/io/atomic_file.hpp"
+#include "planner/io/calibration_reader.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/roofline_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "simulator/io/runs_reader.hpp"
+
+namespace dtfm {
+namespace {
+
+std::vector<MeasuredRun> runs_of(const CalibrateOptions& options,
+                                 const std::shared_ptr<const Topology>& topology) {
+  std::optional<Job> job;
+  if (options.job) job = read_job(*options.job);
+  const Roofline roofline = built_in_roofline();
+  std::vector<MeasuredRun> runs = read_runs(options.runs, {topology, job, roofline});
+  if (runs.size() < fewest_runs)
+    throw Error(options.runs, fmt::format("has {} runs; it takes {} at least to fit the constants",
+                                          runs.size(), fewest_runs));
+  return runs;
+}
+
+CalibrationFit fitted(const CalibrateOptions& options, const std::vector<MeasuredRun>& runs,
+                      const Calibration& towards) {
+  ProgressPrinter printer(options.quiet, "dtfm-calibrate");
+  return calibrated(runs, {towards, options.threads, [&](double share, const std::string& what) {
+                             if (printer.is_due()) printer.show(share, what);
+                           }});
+}
+
+/// The file first: it must be there even if nobody reads stdout.
+void put_out(const CalibrateOptions& options, const CalibrateSummary& summary) {
+  const std::string file = calibration_text(summary);
+  if (options.output) {
+    const InterruptHold hold(must_be_whole(std::array{*options.output}));
+    write_whole_file(*options.output, file);
+    if (is_stdout(*options.output)) return;
+  }
+  print_result(options.format == OutputFormat::json ? file : summary_text(summary));
+}
+
+}  // namespace
+
+int run_calibrate_command(const CalibrateOptions& options) {
+  const InterruptWatch watch("a calibration");
+  check_outputs(std::array{options.topology, options.runs, options.job.value_or("")},
+                std::array{options.output.value_or("")});
+  const auto topology = std::make_shared<const Topology>(read_topology(options.topology));
+  const std::vector<MeasuredRun> runs = runs_of(options, topology);
+  const Calibration shipped = built_in_calibration();
+  const CalibrationFit fit = fitted(options, runs, shipped);
+  put_out(options, {*topology, runs, fit, shipped, simulated_seconds(runs, shipped, options.threads)});
+  return exit_code::done;
+}
+
+}  // namespace dtfm

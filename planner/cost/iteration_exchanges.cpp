@@ -1,0 +1,234 @@
+// When gradients are exchanged, and what that does to pipelines which still compute.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time.hpp"
+
+namespace dtfm {
+
+/// Layers between two neighbouring boundaries of any pipeline; with overlap, every layer. Those that were
+/// there before keep what is known of them.
+void IterationTimer::find_segments() {
+  const std::vector<Segment> before = std::move(segments_);
+  segments_.clear();
+  are_segments_known_ = true;
+  if (lanes_.size() < 2) return;
+  std::vector<int> next(lanes_.size());  // computed stages that hold the layer
+  const auto skip_ended = [&](int layer) {
+    for (std::size_t i = 0; i < lanes_.size(); ++i)
+      while (lanes_[i].layers[at(next[i])].second <= layer) ++next[i];
+  };
+  const bool overlap = model_.problem.job.parallelism.overlap;
+  for (int layer = 0; layer < model_.stages.layers();) {
+    skip_ended(layer);
+    int end = overlap ? layer + 1 : model_.stages.layers();
+    for (std::size_t i = 0; i < lanes_.size(); ++i) end = std::min(end, lanes_[i].layers[at(next[i])].second);
+    if (!overlap && !segments_.empty() && have_same_devices(segments_.back().stage, next)) {
+      segments_.back().layers.second = end;
+    } else {
+      segments_.emplace_back();
+      segments_.back().layers = {layer, end};
+      segments_.back().stage = next;
+    }
+    layer = end;
+  }
+  auto old = before.begin();
+  for (Segment& segment : segments_) {
+    while (old != before.end() && old->layers.first < segment.layers.first) ++old;
+    if (old != before.end() && old->layers == segment.layers && old->stage == segment.stage) segment = *old;
+  }
+  are_apart_ = are_segments_apart();
+  if (!are_apart_ && !exchange_.are_uses_asked()) {
+    exchange_.ask_for_uses();
+    for (Segment& segment : segments_) segment.is_fresh = false;
+  }
+}
+
+/// Chunks of one stage, in every pipeline.
+bool IterationTimer::have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const {
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    if ((stages[i] - others[i]) % static_cast<int>(plan_.pipelines[i].stages.size()) != 0) return false;
+  return true;
+}
+
+/// No two segments are exchanged between the same devices, because every one is a stage of all pipelines.
+bool IterationTimer::are_segments_apart() const {
+  if (model_.chunks > 1) return false;
+  for (std::size_t i = 1; i < segments_.size(); ++i)
+    for (std::size_t pipeline = 0; pipeline < lanes_.size(); ++pipeline)
+      if (segments_[i].stage[pipeline] == segments_[i - 1].stage[pipeline]) return false;
+  return true;
+}
+
+/// From the last layers, which have their gradients first, to the first.
+void IterationTimer::refresh_exchanges() {
+  const bool holds_up = (model_.problem.job.parallelism.overlap || model_.chunks > 1) && is_shared();
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (!are_apart_) channels_[i].assign(plan_.pipelines[i].stages.size() * lanes_.size(), {});
+    if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
+  }
+  for (std::size_t i = segments_.size(); i-- > 0;) {
+    if (!segments_[i].is_fresh) refresh_exchange(segments_[i]);
+    start_exchange(segments_[i]);
+    if (!are_apart_) put_in_turn(segments_[i]);
+    if (holds_up) hold_up(i);
+  }
+  if (is_shared()) share_links_of_exchanges();
+}
+
+/// Its seconds, from whenever it starts.
+void IterationTimer::refresh_exchange(Segment& segment) {
+  segment.is_fresh = true;
+  segment.ends_s.assign(lanes_.size(), 0);
+  segment.load.clear();
+  segment.first.clear();
+  bool with_first = true;  // all of its devices have the first layer too
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    with_first = with_first &&
+                 &devices_of(static_cast<int>(i), segment.stage[i]) == &devices_of(static_cast<int>(i), 0);
+  const double bytes = model_.stages.gradient_bytes(segment.layers, with_first);
+  std::vector<int> devices(lanes_.size());
+  for (int rank = 0; rank < model_.stages.tensor(); ++rank) {
+    for (std::size_t i = 0; i < lanes_.size(); ++i)
+      devices[i] = devices_of(static_cast<int>(i), segment.stage[i])[at(rank)];
+    const std::vector<double> ends = exchange_.ends(model_.sync, devices, bytes);
+    for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
+    for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
+    for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
+    if (rank == 0) segment.uses = exchange_.uses();  // channels of other ranks are like them
+  }
+  segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
+}
+
+/// When a device has the gradients of `layer`: with overlap as soon as it has computed that layer's.
+double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
+  const Lane& lane = lanes_[at(pipeline)];
+  if (!model_.problem.job.parallelism.overlap)
+    return lane.time.gradients_s[at(stage)] + lane.late_s[at(stage)];
+  const std::vector<int>& devices = devices_of(pipeline, stage);
+  const std::pair<int, int> later = {lane.layers[at(stage)].first, layer};
+  double rest = 0;
+  for (const int device : devices)
+    rest = std::max(rest, model_.stages.compute(model_.stages.kind_of(device), later).backward_s);
+  return lane.time.backward_s[at(stage)] + lane.late_s[at(stage)] - rest - all_reduce_s(devices, later, true);
+}
+
+void IterationTimer::start_exchange(Segment& segment) {
+  segment.start_s = 0;
+  for (int i = 0; i < static_cast<int>(lanes_.size()); ++i)
+    segment.start_s = std::max(segment.start_s, ready_s(i, segment.stage[at(i)], segment.layers.first));
+  const double recode = model_.stages.gradient_recode_s(model_.stages.gradient_bytes(segment.layers, false));
+  segment.start_s += recode;
+  segment.end_s = segment.start_s + segment.last_s + recode;
+}
+
+/// Every channel carries the messages of one exchange after those of the one before, and what begins later
+/// ends so much later. Slow channels decide, and the ends with them.
+void IterationTimer::put_in_turn(Segment& segment) {
+  double late = 0;
+  for (const ExchangeTime::Use& use : segment.uses) {
+    const Channel& it = channel(segment, use);
+    const int stage = segment.stage[at(use.to)] % static_cast<int>(plan_.pipelines[at(use.to)].stages.size());
+    if (it.stage == stage) late = std::max(late, it.busy_s - segment.start_s - use.begin_s);
+  }
+  for (const ExchangeTime::Use& use : segment.uses) {
+    Channel& it = channel(segment, use);
+    const int stage = segment.stage[at(use.to)] % static_cast<int>(plan_.pipelines[at(use.to)].stages.size());
+    const double begin = segment.start_s + use.begin_s;
+    it = {stage, (it.stage == stage ? std::max(begin, it.busy_s) : begin) + use.occupancy_s};
+  }
+  segment.end_s += late;
+}
+
+IterationTimer::Channel& IterationTimer::channel(const Segment& segment, const ExchangeTime::Use& use) {
+  const std::size_t stages = plan_.pipelines[at(use.from)].stages.size();
+  return channels_[at(use.from)][at(segment.stage[at(use.from)]) % stages * lanes_.size() + at(use.to)];
+}
+
+/// Of stages that begin with a segment: the last gradients that they send to the stage before leave while the
+/// stage exchanges its own. The stage before ends later, unless it has work left for so long.
+void IterationTimer::hold_up(std::size_t number) {
+  const Segment& segment = segments_[number];
+  for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline) {
+    Lane& lane = lanes_[at(pipeline)];
+    const std::size_t stage = at(segment.stage[at(pipeline)]);
+    if (stage == 0 || lane.layers[stage].first != segment.layers.first || lane.work.micro_batches == 0)
+      continue;
+    const double slack =
+        lane.time.backward_s[stage - 1] - lane.work.backward_s[stage - 1] - lane.time.gradients_s[stage];
+    const double sent_s = lane.time.gradients_s[stage] - lane.work.backward_hops[stage - 1].latency_s;
+    const double late_s =
+        lane.time.backward_s[stage] + lane.late_s[stage] + left_to_send_s(lane, stage) - sent_s;
+    lane.late_s[stage - 1] = std::max(0.0, late_s + held_up_s(pipeline, number) - std::max(0.0, slack));
+  }
+}
+
+/// Seconds in which the gradients leave that wait when the last backward of a stage is done; the later it is,
+/// the fewer are left.
+double IterationTimer::left_to_send_s(const Lane& lane, std::size_t stage) {
+  const HopTime& hop = lane.work.backward_hops[stage - 1];
+  const double left = lane.time.gradients_s[stage] - hop.latency_s - lane.time.backward_s[stage];
+  return std::max(hop.occupancy_s, left - lane.late_s[stage]);
+}
+
+/// By exchanges of the device whose stage begins with segment `first`, and of the one before: the messages
+/// that still wait when the last backward is done, and with chunks those of earlier backwards of this turn,
+/// have an equal share among those of one exchange at a time, until they are through or the exchanges are.
+double IterationTimer::held_up_s(int pipeline, std::size_t first) const {
+  const Lane& lane = lanes_[at(pipeline)];
+  const std::size_t stage = at(segments_[first].stage[at(pipeline)]), ranks = at(model_.stages.tensor());
+  const std::size_t stages = plan_.pipelines[at(pipeline)].stages.size();
+  const HopTime& hop = lane.work.backward_hops[stage - 1];
+  if (hop.occupancy_s == 0) return 0;
+  const double done_s = lane.time.backward_s[stage] + lane.late_s[stage];
+  const double left_s = left_to_send_s(lane, stage);
+  const double bytes_per_s = model_.stages.boundary_bytes(lane.layers[stage].first) / hop.occupancy_s;
+  const double between_s = std::max(lane.work.backward_s[stage], hop.occupancy_s);
+  // What was held up before does not come closer together than it can go on.
+  const double most_earlier =
+      model_.chunks > 1 && lane.late_s[stage] == 0 ? static_cast<double>(stages - 1) : 0;
+  double most = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    for (const int id : lane.paths[2 * ((stage - 1) * ranks + rank) + 1]) {
+      double at_once = 0, in_all = 0, met_s = 0;  // messages; bytes; seconds' worth of messages that wait
+      for (std::size_t i = first; i < segments_.size(); ++i) {
+        const Segment& segment = segments_[i];
+        const std::size_t after = (at(segment.stage[at(pipeline)]) - stage) % stages;
+        if (after != 0 && after != stages - 1) continue;  // of another device
+        if (segment.start_s > done_s + left_s || segment.end_s < done_s) continue;
+        const double earlier = std::floor(std::max(0.0, done_s - segment.start_s) / between_s);
+        met_s = std::max(met_s, std::min(left_s, done_s + left_s - segment.start_s) +
+                                    std::min(earlier, most_earlier) * hop.occupancy_s);
+        for (const auto& [used, messages] : segment.first)
+          if (used == id) at_once = std::max(at_once, messages);
+        for (const auto& [used, load] : segment.load)
+          if (used == id) in_all += load;
+      }
+      const double alone = model_.network.shared_seconds_per_byte(id);
+      const double slower = std::max(0.0, (at_once + 1) * alone * bytes_per_s - 1);  // than its own rate
+      most = std::max(most, std::min(slower * met_s, in_all * alone));
+    }
+  return most;
+}
+
+/// A shared capacity carries what comes first, then the rest; the last of all that pass it cannot end before.
+void IterationTimer::share_links_of_exchanges() {
+  order_.resize(segments_.size());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(segments_[a].start_s, a) < std::pair(segments_[b].start_s, b);
+  });
+  std::fill(busy_s_.begin(), busy_s_.end(), 0);
+  for (const std::size_t i : order_) {
+    Segment& segment = segments_[i];
+    for (const auto& [id, bytes] : segment.load) {
+      busy_s_[at(id)] =
+          std::max(busy_s_[at(id)], segment.start_s) + bytes * model_.network.shared_seconds_per_byte(id);
+      segment.end_s = std::max(segment.end_s, busy_s_[at(id)]);
+    }
+  }
+}
+
+}  // namespace dtfm

@@ -1,0 +1,128 @@
+// What the messages of pipelines share.
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time.hpp"
+
+namespace dtfm {
+namespace {
+
+bool passes(const SharedPath& path, int id) {
+  return std::find(path.begin(), path.end(), id) != path.end();
+}
+
+}  // namespace
+
+/// Which capacities the messages of a pipeline pass, and how many bytes of all its micro-batches.
+void IterationTimer::refresh_load(int pipeline) {
+  Lane& lane = lanes_[at(pipeline)];
+  lane.load.clear();
+  lane.paths.clear();
+  const auto add = [&](int from, int to, double forward, double backward) {
+    lane.paths.push_back(from == to ? SharedPath() : model_.network.shared(from, to));
+    for (const int id : lane.paths.back()) {
+      auto it =
+          std::find_if(lane.load.begin(), lane.load.end(), [&](const Load& other) { return other.id == id; });
+      if (it == lane.load.end()) it = lane.load.insert(it, {id, 0, 0});
+      it->forward += forward;
+      it->backward += backward;
+    }
+  };
+  for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i) {
+    const double bytes = model_.stages.boundary_bytes(lane.layers[i].second) * lane.work.micro_batches;
+    const std::vector<int>&here = devices_of(pipeline, static_cast<int>(i)),
+          &next = devices_of(pipeline, static_cast<int>(i) + 1);
+    for (std::size_t rank = 0; rank < here.size(); ++rank) {
+      add(here[rank], next[rank], bytes, 0);
+      add(next[rank], here[rank], 0, bytes);
+    }
+  }
+  if (model_.schedule != PipelineSchedule::gpipe) refresh_company(pipeline);
+}
+
+/// Messages of both directions meet where they leave or enter a device (never under gpipe, where one
+/// direction comes after the other).
+void IterationTimer::refresh_company(int pipeline) {
+  PipelineWork& work = lanes_[at(pipeline)].work;
+  const int computed = static_cast<int>(work.forward_s.size()), stages = computed / work.chunks;
+  const auto exists = [&](int from, int to) {  // between neighbouring stages; chunks go around
+    return work.chunks > 1 ? stages > 1 : from >= 0 && to >= 0 && from < stages && to < stages;
+  };
+  const auto slower = [&](int from, int to, double bytes, int other_from, int other_to) {
+    if (!exists(other_from, other_to)) return 0.0;
+    return beside_s(devices_of(pipeline, from), devices_of(pipeline, to), bytes,
+                    (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
+  };
+  for (int i = 0; i + 1 < computed; ++i) {
+    const double bytes = model_.stages.boundary_bytes(lanes_[at(pipeline)].layers[at(i)].second);
+    const int here = i % stages, next = (i + 1) % stages;
+    HopTime &there = work.forward_hops[at(i)], &back = work.backward_hops[at(i)];
+    there.beside_sent_s = slower(here, next, bytes, here, here - 1);
+    there.beside_received_s = slower(here, next, bytes, next + 1, next);
+    back.beside_sent_s = slower(next, here, bytes, next, next + 1);
+    back.beside_received_s = slower(next, here, bytes, here - 1, here);
+  }
+}
+
+/// Of a message while one between two other stages of the pipeline moves: on what they share each has half,
+/// or what the other leaves; 0 where it is as fast as alone.
+double IterationTimer::beside_s(const std::vector<int>& from, const std::vector<int>& to, double bytes,
+                                int other_from, int other_to, int pipeline) const {
+  const NetworkCost& network = model_.network;
+  const std::vector<int>&sender = devices_of(pipeline, other_from),
+        &receiver = devices_of(pipeline, other_to);
+  double slowest = 0;
+  for (std::size_t rank = 0; rank < from.size(); ++rank) {
+    if (from[rank] == to[rank] || sender[rank] == receiver[rank]) continue;
+    const MessageCost cost = network.message(from[rank], to[rank]),
+                      other = network.message(sender[rank], receiver[rank]);
+    const SharedPath others = network.shared(sender[rank], receiver[rank]);
+    for (const int id : network.shared(from[rank], to[rank])) {
+      if (!passes(others, id)) continue;
+      const double alone = network.shared_seconds_per_byte(id);
+      const double share = std::max(0.5, 1 - alone / other.seconds_per_byte);
+      if (alone / share > cost.seconds_per_byte)
+        slowest = std::max(slowest, cost.overhead_s + bytes * alone / share);
+    }
+  }
+  return slowest;
+}
+
+/// Pipelines whose messages have more or less company than before are to be timed again.
+void IterationTimer::share_links() {
+  std::fill(forward_load_.begin(), forward_load_.end(), 0);
+  std::fill(backward_load_.begin(), backward_load_.end(), 0);
+  for (const Lane& lane : lanes_)
+    for (const Load& load : lane.load) {
+      forward_load_[at(load.id)] += load.forward;
+      backward_load_[at(load.id)] += load.backward;
+    }
+  for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline) share_links_of(pipeline);
+}
+
+/// Forward and backward are phases of their own under gpipe alone.
+void IterationTimer::share_links_of(int pipeline) {
+  Lane& lane = lanes_[at(pipeline)];
+  PipelineWork& work = lane.work;
+  if (work.micro_batches == 0 || lane.layers.size() < 2) return;
+  const bool phases = model_.schedule == PipelineSchedule::gpipe;
+  for (const Load& load : lane.load) own_load_[at(load.id)] = load.forward + load.backward;
+  const std::size_t ranks = lane.paths.size() / (2 * (lane.layers.size() - 1));
+  for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i)
+    for (const bool forward : {true, false}) {
+      double shared = 0, others = 0;
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        for (const int id : lane.paths[2 * (i * ranks + rank) + (forward ? 0 : 1)]) {
+          const double there = forward_load_[at(id)], back = backward_load_[at(id)];
+          const double seconds = model_.network.shared_seconds_per_byte(id) / work.micro_batches;
+          shared = std::max(shared, seconds * (phases ? (forward ? there : back) : there + back));
+          if (!phases) others = std::max(others, seconds * (there + back - own_load_[at(id)]));
+        }
+      HopTime& hop = (forward ? work.forward_hops : work.backward_hops)[i];
+      if (hop.shared_s != shared || hop.others_s != others) lane.is_timed = false;
+      hop.shared_s = shared;
+      hop.others_s = others;
+    }
+}
+
+}  // namespace dtfm

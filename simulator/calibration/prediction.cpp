@@ -1,0 +1,42 @@
+#include "simulator/calibration/prediction.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "simulator/calibration/student.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr std::size_t size = CalibrationSpread::size;
+
+/// The constants with the i-th moved by a standard deviation to where it may be, and by how much it was.
+double moved_by(Calibration& constants, std::size_t i, double deviation) {
+  double& value = constants.*calibration_constants[i].value;
+  const double before = value;
+  const bool is_share = calibration_constants[i].kind == CalibrationConstant::Kind::share;
+  value = is_share && before + deviation > 1 ? before - std::min(deviation, before / 2) : before + deviation;
+  return value - before;
+}
+
+}  // namespace
+
+double prediction_factor(const Calibration& constants, const CalibrationSpread& spread,
+                         const std::function<double(const Calibration&)>& seconds_with) {
+  const double seconds = seconds_with(constants);
+  if (!(seconds > 0)) return 1;
+  std::array<double, size> derivatives = {};
+  for (std::size_t i = 0; i < size; ++i) {
+    Calibration other = constants;
+    const double step = moved_by(other, i, std::sqrt(spread.covariance[i][i]));
+    if (step != 0) derivatives[i] = std::log(seconds_with(other) / seconds) / step;
+  }
+  double variance = 0;
+  for (std::size_t i = 0; i < size; ++i)
+    for (std::size_t k = 0; k < size; ++k)
+      variance += derivatives[i] * spread.covariance[i][k] * derivatives[k];
+  variance = std::max(variance, 0.0) + spread.residual * spread.residual;
+  return std::exp(student_bound(1 - interval_level, spread.degrees) * std::sqrt(variance));
+}
+
+}  // namespace dtfm

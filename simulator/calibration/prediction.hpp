@@ -1,0 +1,21 @@
+// How far a measured time may lie from a predicted one, by how well the constants are known.
+#pragma once
+
+#include <functional>
+
+#include "planner/core/calibration.hpp"
+
+namespace dtfm {
+
+/// The share of intervals, of constants and of times, that hold the truth.
+inline constexpr double interval_level = 0.95;
+
+/// The factor ≥ 1 by which the seconds of an iteration that somebody measures may be more or less than the
+/// simulated ones, as `seconds_with` says what any constants make of them. By the delta method the variance
+/// of their logarithm is that of the runs about the model plus gᵀ C g, with C the covariance of the constants
+/// and g the derivatives of the logarithm, by differences over one standard deviation of each constant; its
+/// root times Student's t is the logarithm of the factor. Calls `seconds_with` up to seven times.
+double prediction_factor(const Calibration& constants, const CalibrationSpread& spread,
+                         const std::function<double(const Calibration&)>& seconds_with);
+
+}  // namespace dtfm

@@ -1,0 +1,262 @@
+#include "simulator/io/runs_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/index.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/named_file.hpp"
+#include "planner/io/plan_json.hpp"
+#include "planner/io/plan_reader.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+#include "planner/io/csv_table.hpp"
+#include "simulator/lowering/iteration_graph.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr std::size_t runs_size_limit = std::size_t{1} << 20;
+constexpr std::size_t named_size_limit = std::size_t{64} << 20;  // of all plans of a table
+constexpr int most_count = 1'000'000;
+
+constexpr double most_computations = 2e6;  // of a run: some hundred times as many are simulated
+
+/// The plan with few micro-batches, which leave the same remainder in rounds of the stages: what cannot be
+/// run with many cannot be run with these.
+Plan shortened_plan(Plan plan) {
+  for (Pipeline& pipeline : plan.pipelines) {
+    const int round = std::max(1, static_cast<int>(pipeline.stages.size()));
+    if (pipeline.micro_batches > round) pipeline.micro_batches = round + pipeline.micro_batches % round;
+  }
+  return plan;
+}
+
+enum class Column { name, plan, job, pipeline, data, micro_batch, global_batch, seconds };
+constexpr std::array<std::string_view, 8> column_names = {"name", "plan",        "job",          "pipeline",
+                                                          "data", "micro_batch", "global_batch", "seconds"};
+
+std::string_view name_of(Column column) {
+  return column_names[static_cast<std::size_t>(column)];
+}
+
+class RunsReader {
+ public:
+  RunsReader(const std::string& text, const std::string& file, const std::filesystem::path& folder,
+             const RunsSetting& setting)
+      : setting_(setting), folder_(folder), table_(text, file) {}
+
+  std::vector<MeasuredRun> read() {
+    read_header();
+    std::vector<MeasuredRun> runs;
+    for (; table_.has_row(); table_.next()) {
+      if (runs.size() == most_runs) throw table_.error(0, fmt::format("more than {} runs", most_runs));
+      table_.expect_cells(columns_.size());
+      runs.push_back(run());
+    }
+    return runs;
+  }
+
+ private:
+  /// Of the column, if there is one and this row has something in it.
+  std::optional<std::size_t> cell(Column column) const {
+    const auto place = std::find(columns_.begin(), columns_.end(), column);
+    const auto index = static_cast<std::size_t>(place - columns_.begin());
+    if (place == columns_.end() || is_unmeasured(table_.cells()[index].text)) return std::nullopt;
+    return index;
+  }
+  std::size_t required(Column column) const {
+    const auto index = cell(column);
+    if (!index) throw table_.error(0, fmt::format("expected a `{}`; found none", name_of(column)));
+    return *index;
+  }
+  std::string text(std::size_t index) const { return std::string(table_.cells()[index].text); }
+
+  int count(std::size_t index) const {
+    const std::string_view digits = table_.cells()[index].text;
+    int value = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (status != std::errc() || end != digits.data() + digits.size() || value < 1 || value > most_count)
+      throw table_.error(index, fmt::format("`{}`: expected a whole number from 1 to {}; found {}",
+                                            name_of(columns_[index]), most_count, in_quotes(digits)));
+    return value;
+  }
+
+  /// Told at the cell, what was said of a file or of nothing in particular.
+  template <class Action>
+  decltype(auto) at_cell(std::size_t index, const Action& action) const {
+    try {
+      return action();
+    } catch (const Error& error) {
+      throw table_.error(index, error.what());
+    }
+  }
+
+  void read_header() {
+    const CsvTable header = table_;  // for its positions
+    const std::vector<std::string> names = table_.take_header();
+    if (names.empty())
+      throw header.error(0, "expected a line with the names of the columns, such as `plan,seconds`");
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const auto known = std::find(column_names.begin(), column_names.end(), names[i]);
+      if (known == column_names.end())
+        throw header.error(i, fmt::format("unknown column {}; {}", in_quotes(names[i]),
+                                          suggestion(names[i], {column_names.begin(), column_names.end()})));
+      const auto column = static_cast<Column>(known - column_names.begin());
+      if (std::find(columns_.begin(), columns_.end(), column) != columns_.end())
+        throw header.error(i, fmt::format("column `{}` is there twice", names[i]));
+      columns_.push_back(column);
+    }
+    const auto has = [&](Column column) {
+      return std::find(columns_.begin(), columns_.end(), column) != columns_.end();
+    };
+    if (!has(Column::seconds)) throw header.error(0, "there is no column `seconds`");
+    if (!has(Column::plan) && !(has(Column::pipeline) && has(Column::data)))
+      throw header.error(0, "there is no column `plan`, nor are there both `pipeline` and `data`");
+  }
+
+  MeasuredRun run() {
+    MeasuredRun run;
+    run.line = table_.line();
+    const std::size_t time = required(Column::seconds);
+    run.seconds = table_.number(time, Unit{"s", 0}, "the time");
+    constexpr double least = 1e-9, most = 1e9;  // s, as everywhere
+    if (run.seconds < least || run.seconds > most)
+      throw table_.error(time, fmt::format("the time must be from {} to {} s; found {}", least, most,
+                                           in_quotes(table_.cells()[time].text)));
+    if (cell(Column::plan))
+      read_plan(run);
+    else
+      deploy(run);
+    if (const auto index = cell(Column::name)) run.name = text(*index);
+    return run;
+  }
+
+  void read_plan(MeasuredRun& run) {
+    for (const Column column : {Column::pipeline, Column::data, Column::micro_batch, Column::global_batch})
+      if (const auto index = cell(column))
+        throw table_.error(*index, fmt::format("`{}` is for rows without a plan", name_of(column)));
+    const std::size_t index = *cell(Column::plan);
+    run.name = text(index);
+    const NamedFile& file = plan_file(index);
+    std::optional<Job> own = given_job();
+    if (!own) own = parse_plan_job(file.text, file.path);
+    if (!own) throw table_.error(index, fmt::format("{} says no job: name one in a column `job`", file.path));
+    auto& known = works_[{job_json(*own).dump(), file.path, 0, 0}];
+    if (!known) known = checked(*own, parse_plan(file.text, file.path, *setting_.topology, *own), index);
+    run.work = known;
+  }
+
+  /// Devices in the order of the file, the stages of the first pipeline first.
+  void deploy(MeasuredRun& run) {
+    const std::size_t index = required(Column::pipeline);
+    const int stages = count(index), pipelines = count(required(Column::data));
+    const long long devices = static_cast<long long>(stages) * pipelines;
+    if (devices > setting_.topology->size())
+      throw table_.error(index, fmt::format("{} stages × {} pipelines are {} devices; the topology has {}",
+                                            stages, pipelines, devices, setting_.topology->size()));
+    const Job job = job_with_batches(pipelines);
+    if (job.parallelism.tensor != 1)
+      throw table_.error(index, fmt::format("job {} has tensor {}, which only plans can tell the devices of",
+                                            job.name, job.parallelism.tensor));
+    run.name = fmt::format("{} × {}, batch {} by {}", stages, pipelines, job.training.global_batch,
+                           job.training.micro_batch);
+    auto& known = works_[{job_json(job).dump(), "", stages, pipelines}];
+    if (!known) {
+      Placement placement(stages, pipelines);
+      for (int device = 0; device < stages * pipelines; ++device)
+        placement.at(device % stages, device / stages) = device;
+      known = checked(job, deployed_plan(placement, job), index);
+    }
+    run.work = known;
+  }
+
+  Job job_with_batches(int pipelines) {
+    const std::optional<Job> given = given_job();
+    Job job = given ? *given : default_job();
+    Training& training = job.training;
+    std::size_t place = required(Column::pipeline);
+    for (const auto& [column, value] : {std::pair{Column::micro_batch, &training.micro_batch},
+                                        std::pair{Column::global_batch, &training.global_batch}})
+      if (const auto index = cell(column)) {
+        *value = count(*index);
+        place = *index;
+      }
+    if (training.global_batch % training.micro_batch != 0)
+      throw table_.error(place, fmt::format("micro-batches of {} do not divide a batch of {}",
+                                            training.micro_batch, training.global_batch));
+    const int micro_batches = training.global_batch / training.micro_batch;
+    if (micro_batches < pipelines)
+      throw table_.error(place, fmt::format("a batch of {} has {} micro-batches; there are {} pipelines",
+                                            training.global_batch, micro_batches, pipelines));
+    return job;
+  }
+
+  /// The job that the row names, or that holds for all; nothing where neither does.
+  std::optional<Job> given_job() {
+    const auto index = cell(Column::job);
+    if (!index) return setting_.job;
+    return at_cell(*index, [&]() -> std::optional<Job> {
+      const std::string path = path_below(folder_, text(*index)).string();
+      const auto known = jobs_.find(path);
+      return known != jobs_.end() ? known->second : jobs_.emplace(path, read_job(path)).first->second;
+    });
+  }
+
+  const NamedFile& plan_file(std::size_t index) {
+    return at_cell(index, [&]() -> const NamedFile& {
+      const std::string path = path_below(folder_, text(index)).string();
+      const auto known = files_.find(path);
+      if (known != files_.end()) return known->second;
+      std::string content = checked_text(read_file(path, named_bytes_left_), path);
+      named_bytes_left_ -= content.size();
+      return files_.emplace(path, NamedFile{path, std::move(content)}).first->second;
+    });
+  }
+
+  /// One that can be simulated, again and again.
+  std::shared_ptr<const Workload> checked(Job job, Plan plan, std::size_t index) const {
+    double computations = 0;
+    for (const Pipeline& pipeline : plan.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
+    if (computations > most_computations)
+      throw table_.error(index,
+                         fmt::format("the run has {:.3g} computations an iteration; {:.3g} are the most",
+                                     computations, most_computations));
+    auto work = std::make_shared<Workload>(
+        Workload{setting_.topology, std::move(job), std::move(plan), setting_.roofline});
+    at_cell(index, [&] { iteration_graph(work->problem_with({}), shortened_plan(work->plan)); });
+    return work;
+  }
+
+  const RunsSetting& setting_;
+  const std::filesystem::path& folder_;
+  CsvTable table_;
+  std::vector<Column> columns_;
+  std::size_t named_bytes_left_ = named_size_limit;
+  std::map<std::string, NamedFile> files_;
+  std::map<std::string, Job> jobs_;
+  // By job, and file of the plan or stages and pipelines.
+  std::map<std::tuple<std::string, std::string, int, int>, std::shared_ptr<const Workload>> works_;
+};
+
+}  // namespace
+
+std::vector<MeasuredRun> parse_runs(const std::string& text, const std::string& file,
+                                    const std::filesystem::path& folder, const RunsSetting& setting) {
+  return RunsReader(text, file, folder, setting).read();
+}
+
+std::vector<MeasuredRun> read_runs(const std::filesystem::path& file, const RunsSetting& setting) {
+  const std::string text = checked_text(read_file(file, runs_size_limit), file.string());
+  return parse_runs(text, file.string(), file.parent_path(), setting);
+}
+
+}  // namespace dtfm

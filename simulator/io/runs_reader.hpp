@@ -1,0 +1,32 @@
+// A user's table of measured iterations: CSV, described in simulator/calibration/README.md.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/core/roofline.hpp"
+#include "simulator/calibration/measured_run.hpp"
+
+namespace dtfm {
+
+inline constexpr std::size_t most_runs = 200;  // of a table
+
+struct RunsSetting {
+  const std::shared_ptr<const Topology>& topology;
+  const std::optional<Job>&
+      job;  // of rows that name none; in place of the jobs in plans; nothing: see README
+  const Roofline& roofline;
+};
+
+/// The runs of a table, at most `most_runs`. Runs of the same job and plan share their workload. Throws Error
+/// at file:line:column for columns that there are not, numbers that are none, files that cannot be read, and
+/// runs that cannot be simulated.
+std::vector<MeasuredRun> read_runs(const std::filesystem::path& file, const RunsSetting& setting);
+
+/// The same of a text; `folder` is where the files lie that it names.
+std::vector<MeasuredRun> parse_runs(const std::string& text, const std::string& file,
+                                    const std::filesystem::path& folder, const RunsSetting& setting);
+
+}  // namespace dtfm

@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""dtfm-plan by its default objective from outside: the plan file, the judge, --score, objectives, what is refused.
+
+usage: iteration.py DTFM-PLAN DTFM-SIM
+"""
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from simulate import JOB, PLAN, check, close, main, run
+
+TOPOLOGY = """\
+version: 1
+name: two-sites
+gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s, memory_bandwidth: 500 GB/s}]
+devices:
+  - {site: oregon, count: 4, gpu: card}
+  - {site: ohio, count: 4, gpu: card}
+links:
+  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}
+  - {between: ["*", "*"], latency: 50 ms, bandwidth: 0.5 Gbps}
+"""
+FREE = JOB.replace("parallelism: {pipeline: 3}\n", "")
+OPEN = FREE.replace("name: small", "name: open").replace("global_batch: 24", """\
+global_batch: 24, micro_batch: auto, recompute: auto}
+parallelism: {pipeline: auto, data: auto, tensor: auto, schedule: auto, gradient_sync: auto}
+compression: {activations: auto, gradients: auto""")
+TOKENS = 24 * 512  # an iteration
+SHORT = ("--evaluations", 1)  # what the search begins with, and no more
+
+
+def write(name, text):
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def read(name):
+    return json.loads(Path(name).read_text(encoding="utf-8"))
+
+
+def planned(*more, topology="sites.yaml", job="free.yaml", status=0):
+    """What is written and what is printed."""
+    write("sites.yaml", TOPOLOGY)
+    write("free.yaml", FREE)
+    write("open.yaml", OPEN)
+    done = run(topology, "--job", job, "-o", "made.json", "--quiet", *more, program=PLAN, status=status)
+    return read("made.json"), done.stdout
+
+
+def refused(message, *arguments):
+    Path("never.json").unlink(missing_ok=True)
+    done = run(*arguments, "-o", "never.json", program=PLAN, status=2)
+    check(done.stderr == f"dtfm-plan: {message}\n", arguments, "says", repr(done.stderr), "instead of", repr(message))
+    check(done.stdout == "" and not Path("never.json").exists(), arguments, "gives a plan")
+
+
+def used(plan):
+    return [device for pipeline in plan["pipelines"] for stage in pipeline["stages"] for device in stage["devices"]]
+
+
+def simulated(name, topology="sites.yaml"):
+    return json.loads(run(topology, name, "--iterations", 1, "--format", "json").stdout)
+
+
+def test_plan_file():
+    plan, text = planned()
+    estimate, finalists = plan["estimate"], plan["finalists"]
+    check(plan["objective"] == "iteration-time" and "warnings" not in plan, plan["objective"], plan.get("warnings"))
+    seconds = estimate["iteration_time_s"]
+    check(close(estimate["tokens_per_s"], TOKENS / seconds), "tokens/s", estimate)
+    check(estimate["cost_per_million_tokens"] is None, "a price from nowhere", estimate)
+    check(len(estimate["breakdown"]) > 1 and close(sum(estimate["breakdown"].values()), seconds), "parts of", estimate)
+    report = simulated("made.json")
+    check(close(estimate["model_flops_per_s"] * seconds, report["model_flops_per_s"] * report["iteration_time_s"]["mean"]),
+          "operations of an iteration", estimate, report["model_flops_per_s"])
+    check(sorted(it["device"] for it in estimate["memory"]) == sorted(used(plan)), "memory of", estimate["memory"])
+    peaks = {it["device"]: it["peak_memory_bytes"] for it in report["devices"]}
+    for it in estimate["memory"]:
+        check(it["capacity_bytes"] == 16e9 and abs(it["needed_bytes"] - peaks[it["device"]]) <= 1, it, peaks)
+    check(sorted(used(plan) + plan["unused"]) == sorted(f"{site}/{i}" for site in ("ohio", "oregon") for i in range(4)),
+          "devices", used(plan), plan["unused"])
+    check(plan["search"]["convergence"][-1][1] <= seconds * (1 + 1e-9), "the search", plan["search"]["convergence"])
+
+    first = finalists[0]
+    check((first["pipeline"], first["data"], first["devices"]) ==
+          (plan["parallelism"]["pipeline"], plan["parallelism"]["data"], len(used(plan))), "the first finalist is", first)
+    check(first["iteration_time_s"] == seconds, "estimate of the first finalist", first)
+    check(close(first["simulated"]["nominal"]["mean_s"], report["iteration_time_s"]["mean"]), "the judge and dtfm-sim")
+    means = [it["simulated"]["nominal"]["mean_s"] for it in finalists]
+    check(len(means) == 8 and means == sorted(means), "finalists are not in order", means)
+    for words in ("two-sites: 8 devices in 2 sites, job small", "estimated", "simulated", "model TFLOP/s",
+                  "finalist  stages × replicas"):
+        check(words in text, "the summary lacks", words, "in", text)
+    check(len(planned("--finalists", 3)[0]["finalists"]) == 3, "--finalists 3")
+
+
+def test_prices():
+    write("priced.yaml", TOPOLOGY.replace("count: 4", "price: 2 USD/h, count: 4"))
+    plan, text = planned(topology="priced.yaml")
+    dollars = 2 * len(used(plan)) / 3600 / plan["estimate"]["tokens_per_s"] * 1e6
+    check(close(plan["estimate"]["cost_per_million_tokens"], dollars), "USD a million tokens", plan["estimate"])
+    check("USD a million tokens" in text, "the summary lacks the price", text)
+    # Without micro-batches there are no tokens to pay for.
+    write("idle.json", json.dumps({"pipelines": [{"micro_batches": 0, "stages": [{"layers": [0, 12], "devices": ["ohio/0"]}]}]}))
+    run("priced.yaml", "--job", "free.yaml", "--score", "idle.json", "-o", "scored.json", program=PLAN)
+    check(read("scored.json")["estimate"]["tokens_per_s"] == 0, "tokens of no micro-batch")
+    check(read("scored.json")["estimate"]["cost_per_million_tokens"] is None, "a price of no token")
+    cheap, _ = planned("--objective", "cost-per-token", topology="priced.yaml")
+    check(cheap["estimate"]["cost_per_million_tokens"] <= dollars * (1 + 1e-9), "cost-per-token costs more", cheap["estimate"])
+    # Half the devices without a price: the first of them is named.
+    write("half.yaml", TOPOLOGY.replace("oregon, ", "oregon, price: 2 USD/h, "))
+    refused("--objective: cost-per-token needs the price of every device, and ohio/0 has none; give it one in the topology: "
+            "`price: 1.2 USD/h`", "half.yaml", "--job", "free.yaml", "--objective", "cost-per-token")
+
+
+def test_device_efficiency():
+    """The model fits one device, and no number of devices makes an iteration as many times faster."""
+    plan, _ = planned("--objective", "device-efficiency")
+    check(plan["objective"] == "device-efficiency" and len(used(plan)) == 1 and len(plan["unused"]) == 7, used(plan))
+
+
+def test_score():
+    """A plan by itself and under its job: the same estimate, and simulated as before."""
+    for name in ("free.yaml", "open.yaml"):
+        plan, _ = planned(*SHORT, job=name)
+        for more in ((), ("--job", name)) if name == "free.yaml" else ((),):
+            run("sites.yaml", "--score", "made.json", *more, "-o", "scored.json", program=PLAN)
+            scored = read("scored.json")
+            for key in ("estimate", "pipelines", "groups", "ranks", "unused", "parallelism", "job", "objective"):
+                check(scored[key] == plan[key], "the score differs in", key, scored[key], plan[key])
+            check(scored["finalists"] == plan["finalists"][:1] and "search" not in scored, "finalists", scored["finalists"])
+    for option, words in (("--pipeline", "99, but the plan has "), ("--data", "99, but the plan has "),
+                          ("--tensor", "99, but the plan has 1 device a stage")):
+        done = run("sites.yaml", "--score", "made.json", option, 99, program=PLAN, status=2)
+        check(done.stderr.startswith(f"dtfm-plan: {option}: {words}"), option, done.stderr)
+
+
+def test_drains_are_kept():
+    """Where memory makes a pipeline drain often, the plan says so: its score and its simulation drain too."""
+    write("small.yaml", TOPOLOGY.replace("16 GB", "1 GB"))
+    plan, _ = planned(*SHORT, "--pipeline", 1, topology="small.yaml")
+    check(plan["job"]["parallelism"]["flush"] >= 1, "no drains", plan["job"]["parallelism"])
+    check(all(it["needed_bytes"] <= it["capacity_bytes"] for it in plan["estimate"]["memory"]), plan["estimate"]["memory"])
+    run("small.yaml", "--score", "made.json", "-o", "scored.json", program=PLAN)
+    check(read("scored.json")["estimate"] == plan["estimate"], "the score of a plan that drains")
+    report = simulated("made.json", "small.yaml")
+    check(close(report["iteration_time_s"]["mean"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]), "drains")
+
+
+def test_open_job():
+    """What is `auto` is decided, and not for the worse; where nothing decides, that is said."""
+    plan, _ = planned(job="open.yaml")
+    check("auto" not in json.dumps(plan["job"]), "something is left open", plan["job"])
+    check(plan["job"]["parallelism"]["schedule"] == plan["parallelism"]["schedule"], "schedule", plan["job"]["parallelism"])
+    time_s = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    check(close(simulated("made.json")["iteration_time_s"]["mean"], time_s), "the simulation of the plan")
+    free, _ = planned()
+    check(time_s <= free["finalists"][0]["simulated"]["nominal"]["mean_s"] * (1 + 1e-9), "choices make it slower", time_s)
+    note = ("what job open leaves open is not decided here, but taken as micro_batch 1, recompute none, schedule gpipe, "
+            "gradient_sync sharded-ps, activations 1, gradients 1")
+    done = run("sites.yaml", "--job", "open.yaml", "--score", "made.json", "-o", "scored.json", program=PLAN)
+    check(f"\nwarning: {note}\n" in done.stdout and "auto" not in json.dumps(read("scored.json")["job"]), done.stdout)
+    check(f"\nnote: {note}\n" in run("sites.yaml", "made.json", "--job", "open.yaml").stdout, "dtfm-sim does not say so")
+    by_cost, _ = planned("--objective", "comm-cost", "--pipeline", 4, job="open.yaml")
+    check(note in by_cost["warnings"] and "auto" not in json.dumps(by_cost["job"]), by_cost.get("warnings"))
+
+
+def test_scenarios():
+    """Two scenarios besides the nominal network; the criterion recomputed from the finalists' times chooses as --robust."""
+    write("slow.yaml", "version: 1\nname: slow oregon\nevents: [{at: 0 s, site: oregon, speed: 0.75}]\n")
+    write("noise.yaml", "version: 1\nname: noise\ncompute_jitter: {kind: lognormal, cv: 0.5}\n")
+    criteria = {"mean": lambda runs: sum(it["mean_s"] for it in runs) / len(runs),
+                "p95": lambda runs: max(it["p95_s"] for it in runs),
+                "worst": lambda runs: max(it["max_s"] for it in runs)}
+    shapes = {}
+    for robust, of in criteria.items():
+        plan, text = planned(*SHORT, "--scenario", "slow.yaml", "--scenario", "noise.yaml", "--robust", robust)
+        values = []
+        for it in plan["finalists"]:
+            check(list(it["simulated"]) == ["nominal", "slow oregon", "noise"], "scenarios", it["simulated"])
+            values.append(of(it["simulated"].values()))
+        check(len(values) > 2 and values == sorted(values), "by", robust, "finalists are not in order", values)
+        check("mean under slow oregon" in text and "mean under noise" in text, "the summary lacks a scenario", text)
+        shapes[robust] = (plan["parallelism"]["pipeline"], plan["parallelism"]["data"])
+    check(len(set(shapes.values())) > 1, "--robust changes nothing:", shapes)
+    refused("slow.yaml: there are two scenarios of the name slow oregon", "sites.yaml", "--job", "free.yaml", "--scenario",
+            "slow.yaml", "--scenario", "slow.yaml")
+    write("gone.yaml", "version: 1\nname: gone\nevents: [{at: 0 s, site: oregon, leave: true}, {at: 0 s, site: ohio, leave: true}]"
+          "\nrecovery: {policy: wait}\n")
+    plan, text = planned(*SHORT, "--scenario", "gone.yaml")
+    check(plan["finalists"][0]["simulated"]["gone"] == {"mean_s": None, "p95_s": None, "max_s": None}, plan["finalists"][0])
+    check("simulated under scenario gone, the plan completes no iteration or lacks memory" in plan["warnings"], plan["warnings"])
+    check(re.search(r"simulated +never  mean under gone\n", text), "the summary has another time", text)
+
+
+def test_memory():
+    """Nothing fits: exit 3, and each of the changes that are told makes a plan fit."""
+    write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
+    plan, text = planned(*SHORT, topology="tight.yaml", status=3)
+    first, *others = plan["warnings"]
+    check(re.fullmatch("no plan fits the memory of the devices; in the one that lacks least, .* needs .* GB and has 0.1 GB",
+                       first), first)
+    changes = [re.fullmatch("it would fit with (.*)", note).group(1) for note in others]
+    check(len(changes) > 1 and changes[-1].startswith("GPUs of at least "), changes)
+    for change in changes:
+        check(f"warning: it would fit with {change}\n" in text, "the summary lacks", change)
+        memory = re.fullmatch("GPUs of at least ([0-9]+) GB", change)
+        if memory:
+            write("changed.yaml", TOPOLOGY.replace("16 GB", f"{memory.group(1)} GB"))
+            planned(*SHORT, topology="changed.yaml")
+        else:
+            key = re.match("(recompute|micro_batch|optimizer): [-a-z0-9]+", change)
+            check(key, "an unknown change", change)
+            write("changed.yaml", FREE.replace("global_batch: 24", f"global_batch: 24, {key.group(0)}"))
+            planned(*SHORT, topology="tight.yaml", job="changed.yaml")
+    check(all(not it["simulated"] for it in plan["finalists"]), "what does not fit was simulated", plan["finalists"])
+    planned(*SHORT, topology="tight.yaml", status=3)
+    done = run("tight.yaml", "--score", "made.json", program=PLAN, status=3)
+    check("warning: the plan does not fit the memory of its devices: " in done.stdout, done.stdout)
+    # A shape that is asked for is what stands in the way; another fits.
+    write("some.yaml", TOPOLOGY.replace("16 GB", "0.8 GB"))
+    plan, _ = planned(*SHORT, "--pipeline", 1, topology="some.yaml", status=3)
+    shapes = [re.search("(--pipeline [0-9]+) (--data [0-9]+)", note) for note in plan["warnings"]]
+    shape = next(found for found in shapes if found)
+    planned(*SHORT, *shape.group(1).split(), *shape.group(2).split(), topology="some.yaml")
+
+
+def test_refused():
+    there = "there are 8 devices, 12 layers and 24 micro-batches"
+    what = ("sites.yaml", "--job", "free.yaml")
+    refused(f"--pipeline: no plan of 100 stages is possible: {there}", *what, "--pipeline", 100)
+    refused(f"--data: no plan of 9 replicas is possible: {there}", *what, "--data", 9)
+    refused(f"--pipeline: no plan of 3 stages and 3 replicas is possible: {there}", *what, "--pipeline", 3, "--data", 3)
+    write("deep.yaml", JOB.replace("pipeline: 3", "pipeline: 100"))
+    refused(f"job small: no plan of 100 stages is possible: {there}", "sites.yaml", "--job", "deep.yaml")
+    refused("no host has the 2 devices of a stage", *what, "--tensor", 2)
+    write("bare.yaml", re.sub("gpus: .*\n|, gpu: card", "", TOPOLOGY))
+    refused("the speed of device oregon/0 is not known: the topology gives it no `gpu`", "bare.yaml", "--job", "free.yaml")
+
+
+def test_threads_and_seeds():
+    write("noise.yaml", "version: 1\nname: noise\ncompute_jitter: {kind: lognormal, cv: 0.5}\n")
+    outputs = set()
+    for threads in (1, 2, 3, 8, 2):
+        _, text = planned("--seed", 5, "--evaluations", 4000, "--threads", threads, "--scenario", "noise.yaml", job="open.yaml")
+        outputs.add((text, Path("made.json").read_text(encoding="utf-8")))
+    check(len(outputs) == 1, "other bytes for other threads, or for the same input and seed")
+
+
+def test_time_limit():
+    plan, text = planned("--time-limit", 0.001, "--evaluations", 10**12)
+    note = "stopped by --time-limit: another run may give another plan"
+    check(plan["search"]["stopped"] == "time-limit", plan["search"])
+    check(note in plan["warnings"] and f"warning: {note}\n" in text, "no warning", plan["warnings"])
+
+
+def interrupted(kind, note, *more):
+    """Signals a run that never ends by itself, each time later, until what it leaves says `note`."""
+    command = [PLAN, "sites.yaml", "--job", "free.yaml", "-o", "cut.json", "--quiet", *map(str, more)]
+    for wait_s in (0.25, 0.5, 1, 2, 4, 8, 16, 32):
+        Path("cut.json").unlink(missing_ok=True)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(wait_s)
+            process.send_signal(kind)
+            out, err = process.communicate(timeout=120)
+        check(process.returncode == 130, "exit", process.returncode, "after", kind, err)
+        if not Path("cut.json").exists():
+            check("interrupted before there was a plan" in err and out == "", "no plan, and", err, out)
+        elif any(note in it for it in read("cut.json")["warnings"]):
+            break
+    else:
+        check(False, "no run was", note)
+        return
+    check(f"warning: {note}" in out, "the summary does not say", note, out)
+    check(read("cut.json")["finalists"][0]["simulated"] == {}, "runs that were cut short count", read("cut.json")["finalists"])
+    run("sites.yaml", "--score", "cut.json", program=PLAN)
+    check(not list(Path().glob(".dtfm-*")), "files are left over")
+
+
+def test_interrupt():
+    planned(*SHORT)
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        interrupted(kind, "interrupted: this is the best plan so far", "--evaluations", 10**12)
+    # Few candidates, and simulations that take hours.
+    write("long.yaml", "version: 1\nname: long\nhorizon: 1000000000 s\n")
+    interrupted(signal.SIGINT, "interrupted before the finalists were simulated", *SHORT, "--scenario", "long.yaml")
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

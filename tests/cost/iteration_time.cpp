@@ -1,0 +1,297 @@
+#include "planner/cost/iteration_time.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
+const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+
+int from_to(Rng& rng, int least, int most) {
+  return least + static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
+}
+
+/// Layers that differ, of some seconds each.
+Job random_job(Rng& rng, const std::string& schedule, const std::string& sync) {
+  Job job = chain_job(from_to(rng, 16, 24), 0, 0);
+  for (Layer& layer : std::get<LayerChain>(job.model).layers) {
+    layer.parameters = 5e6 * rng.uniform();
+    layer.forward = Flops(1e12 * (0.5 + rng.uniform()));
+    layer.backward = layer.forward * 2;
+    layer.output = Bytes(1e6 * rng.uniform());
+  }
+  job.parallelism.schedule = schedule;
+  job.parallelism.gradient_sync = sync;
+  if (schedule == "interleaved") job.parallelism.chunks = 2;
+  return job;
+}
+
+/// 16 devices of three sites, two a host, with links that share nothing; some are slower.
+Topology random_topology(Rng& rng) {
+  Topology topology = flat_topology({6, 6, 4}, {}, {});
+  Eigen::MatrixXd latency(16, 16), bandwidth(16, 16);
+  for (int from = 0; from < 16; ++from)
+    for (int to = 0; to < 16; ++to) {
+      latency(from, to) = 0.1 * rng.uniform();
+      bandwidth(from, to) = 8e6 * (0.5 + 5 * rng.uniform());
+    }
+  topology.links = MeasuredLinks{latency, bandwidth};
+  for (int device = 0; device < 16; ++device) {
+    topology.devices[at(device)].host = device / 2;
+    if (rng.below(4) == 0) topology.devices[at(device)].speed = 0.5;
+  }
+  return topology;
+}
+
+/// The same with uplinks and downlinks of devices and sites.
+Topology shared_topology(Rng& rng) {
+  Topology topology = random_topology(rng);
+  for (Device& device : topology.devices) {
+    device.uplink = BitsPerSecond(8e6 * (1 + 2 * rng.uniform()));
+    device.downlink = BitsPerSecond(8e6 * (1 + 2 * rng.uniform()));
+  }
+  topology.sites[0].uplink = topology.sites[1].downlink = BitsPerSecond(8e6 * 6);
+  return topology;
+}
+
+/// Every stage has at least two layers.
+std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages) {
+  std::vector<int> ends = {layers};
+  for (int stage = stages - 1; stage > 0; --stage)
+    ends.insert(ends.begin(), from_to(rng, 2 * stage, ends.front() - 2));
+  std::vector<std::pair<int, int>> split;
+  for (const int end : ends) split.emplace_back(split.empty() ? 0 : split.back().second, end);
+  return split;
+}
+
+int random_micro_batches(Rng& rng, const Job& job, int stages) {
+  return job.parallelism.schedule == "interleaved" ? stages * from_to(rng, 1, 3) : from_to(rng, 1, 12);
+}
+
+/// Random devices, splits and numbers of micro-batches in up to four pipelines of up to four stages of
+/// `tensor` devices, which are on the same host.
+Plan random_plan(Rng& rng, const Job& job, int tensor, bool even = false) {
+  std::vector<int> order(at(16 / tensor));
+  std::iota(order.begin(), order.end(), 0);
+  rng.shuffle(std::span<int>(order));
+  const int stages = from_to(rng, 1, 4), pipelines = from_to(rng, 1, std::min(4, 16 / tensor / stages));
+  const int micro_batches = random_micro_batches(rng, job, stages), layers = layer_count(job.model);
+  Plan plan{tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  std::size_t next = 0;
+  for (int i = 0; i < pipelines; ++i) {
+    Pipeline pipeline{even ? micro_batches : random_micro_batches(rng, job, stages), {}};
+    const auto split = random_split(rng, layers, stages);
+    for (int stage = 0; stage < stages; ++stage) {
+      Stage it{even ? even_split(layers, stages, stage) : split[at(stage)], {}};
+      for (int rank = 0; rank < tensor; ++rank) it.devices.push_back(order[next] * tensor + rank);
+      ++next;
+      pipeline.stages.push_back(it);
+    }
+    plan.pipelines.push_back(pipeline);
+  }
+  return plan;
+}
+
+double estimated(const Problem& problem, const Plan& plan) {
+  return iteration_estimate(IterationModel(problem, plan.tensor), plan).iteration_s;
+}
+
+double simulated(const Problem& problem, const Plan& plan) {
+  return makespan_of(iteration_graph(problem, plan));
+}
+
+/// One of the changes that a search makes, or two devices in each other's place.
+void change(Rng& rng, IterationTimer& timer) {
+  const Plan plan = timer.plan();
+  const int pipelines = static_cast<int>(plan.pipelines.size());
+  const int stages = static_cast<int>(plan.pipelines.front().stages.size());
+  const int pipeline = from_to(rng, 0, pipelines - 1);
+  const Job& job = timer.model().problem.job;
+  switch (rng.below(4)) {
+    case 0: {
+      const auto split = random_split(rng, layer_count(job.model), stages);
+      for (int stage = 0; stage < stages; ++stage) timer.set_layers(pipeline, stage, split[at(stage)]);
+      return;
+    }
+    case 1:
+      return timer.set_micro_batches(pipeline, random_micro_batches(rng, job, stages));
+    default:
+      const int other = from_to(rng, 0, pipelines - 1), stage = from_to(rng, 0, stages - 1),
+                other_stage = from_to(rng, 0, stages - 1);
+      timer.set_devices(pipeline, stage, plan.pipelines[at(other)].stages[at(other_stage)].devices);
+      timer.set_devices(other, other_stage, plan.pipelines[at(pipeline)].stages[at(stage)].devices);
+  }
+}
+
+void check_same(IterationTimer& timer) {
+  const IterationEstimate changed = timer.estimate(), fresh = iteration_estimate(timer.model(), timer.plan());
+  CHECK(changed.iteration_s == fresh.iteration_s);
+  CHECK(changed.pipelines_s == fresh.pipelines_s);
+  CHECK(changed.exchanges_s == fresh.exchanges_s);
+  CHECK(changed.update_s == fresh.update_s);
+  CHECK(changed.pipeline_s == fresh.pipeline_s);
+  CHECK(changed.steady_s == fresh.steady_s);
+  CHECK(timer.lacking_bytes() == IterationTimer(timer.model(), timer.plan()).lacking_bytes());
+}
+
+}  // namespace
+
+// Forward 1 + 0.5 + 1 s and 3 more micro-batches of 1 s: 5.5 s. Backward 2 + 0.5 + 2 s and 3 of 2 s: 10.5 s.
+// The exchange of 2e6 parameters of 2 bytes over 1e6 bytes a second: a half twice, 4 s. The optimizer passes
+// over 16 bytes a parameter at 32e6 bytes a second: 1 s.
+TEST_CASE("an iteration is pipelines, exchanges, updates and overhead") {
+  Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)),
+                  chain_job(2, 2e6, 0.5e6),
+                  {1, 0, 1, 0.5},
+                  {1, 0, 0, 0, 1}};
+  problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 32e6);
+  const Plan plan = plan_of(problem.job, 2, 2, 4);
+  const IterationModel model(problem);
+  const IterationEstimate estimate = iteration_estimate(model, plan);
+  CHECK(estimate.pipelines_s == Approx(16));
+  CHECK(estimate.exchanges_s == Approx(20));
+  CHECK(estimate.update_s == Approx(1));
+  CHECK(estimate.overhead_s == Approx(0.5));
+  CHECK(estimate.iteration_s == Approx(21.5));
+  CHECK(estimate.iteration_s == Approx(simulated(problem, plan)));
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(estimate.pipeline_s[i] == Approx(16));
+    CHECK(estimate.steady_s[i] == Approx(3));
+  }
+  IterationTimer timer(model, plan);
+  CHECK(timer.pipeline(1).gradients_s[1] == Approx(14));  // 5.5 + 2 + 3 · 2 + 0.5
+}
+
+// The same with one uplink of 1e6 bytes a second out of each host of two: both pipelines send at a time, so
+// that messages take twice as long in the long run, 1 s, which computations of 1 and 2 s hide but for the
+// first.
+TEST_CASE("pipelines share links") {
+  Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0.9e6), {}};
+  const Plan plan = plan_of(problem.job, 2, 2, 4);  // devices 0, 1 and 2, 3
+  CHECK(estimated(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1 + 2 + 0.9 + 2 + 3 * 2));
+  std::get<RuleLinks>(problem.topology.links).same_host(0, 0) = 0;
+  for (const int device : {0, 2}) {  // the first stages
+    problem.topology.devices[at(device)].host = 0;
+    problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6);
+  }
+  CHECK(estimated(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1.8 + 2 + 0.9 + 2 + 3 * 2));
+}
+
+TEST_CASE("after changes a timer says the same as a new one") {
+  for (const std::string& schedule : schedules)
+    for (const bool shared : {false, true})
+      for (const bool overlap : {false, true})
+        for (std::uint64_t seed = 0; seed < 6; ++seed) {
+          CAPTURE(schedule, shared, overlap, seed);
+          Rng rng = Rng::for_task(1, seed);
+          Problem problem{shared ? shared_topology(rng) : random_topology(rng),
+                          random_job(rng, schedule, syncs[rng.below(5)]),
+                          {1, 0.01, 0.9, 0.5}};
+          problem.job.parallelism.overlap = overlap;
+          problem.topology.gpus[0].memory = Bytes(1e8);
+          const int tensor = from_to(rng, 1, 2);
+          const IterationModel model(problem, tensor);
+          IterationTimer timer(model, random_plan(rng, problem.job, tensor));
+          for (int step = 0; step < 20; ++step) {
+            for (int i = from_to(rng, 0, 2); i >= 0; --i) change(rng, timer);
+            check_same(timer);
+          }
+        }
+}
+
+TEST_CASE("exactly what the simulator says where nothing is shared and all pipelines are cut alike") {
+  for (const std::string schedule : {"gpipe", "1f1b"})
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+      Rng rng = Rng::for_task(5, seed);
+      const std::string sync = syncs[seed % 5];
+      CAPTURE(schedule, sync, seed);
+      const Problem problem{random_topology(rng), random_job(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
+      Plan plan = random_plan(rng, problem.job, 1, true);
+      for (Pipeline& pipeline : plan.pipelines) pipeline.micro_batches = from_to(rng, 1, 12);
+      CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(1e-9));
+    }
+}
+
+// Where pipelines are cut differently, or a device has several chunks, exchanges follow each other over the
+// same channels.
+TEST_CASE("as the simulator says where nothing is shared: splits, schedules, exchanges") {
+  for (const std::string& schedule : schedules)
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      Rng rng = Rng::for_task(2, seed);
+      const std::string sync = syncs[seed % 5];
+      CAPTURE(schedule, sync, seed);
+      const Problem problem{random_topology(rng), random_job(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
+      const Plan plan = random_plan(rng, problem.job, 1);
+      CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.025));
+    }
+}
+
+TEST_CASE("as the simulator says: overlap, tensor parallelism, compression, updates, flushes") {
+  for (std::uint64_t seed = 0; seed < 80; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(3, seed);
+    Problem problem{random_topology(rng),
+                    random_job(rng, schedules[seed % 3], syncs[seed % 5]),
+                    {1, 0.01, 0.9, 0.5},
+                    {1, 0, 0, 0, 1}};
+    Job& job = problem.job;
+    job.parallelism.overlap = rng.below(2) == 0;
+    if (rng.below(2) == 0) job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
+    if (rng.below(2) == 0) problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8e8);
+    if (rng.below(3) == 0) job.training.recompute = "full";
+    const int tensor = from_to(rng, 1, 2);
+    const Plan plan = random_plan(rng, job, tensor, true);
+    if (rng.below(3) == 0) job.parallelism.flush = static_cast<int>(plan.pipelines[0].stages.size());
+    CAPTURE(job.parallelism.schedule, job.parallelism.gradient_sync, job.parallelism.overlap, tensor);
+    CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.025));
+  }
+}
+
+// Where pipelines meet on the links of sites, it is a matter of chance when.
+TEST_CASE("near to what the simulator says where links are shared") {
+  for (const std::string& schedule : schedules) {
+    double sum = 0, worst = 0;
+    int count = 0;
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      Rng rng = Rng::for_task(4, seed);
+      Problem problem{shared_topology(rng), random_job(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
+      problem.job.parallelism.overlap = seed % 2 == 1;
+      const Plan plan = random_plan(rng, problem.job, 1, true);
+      const double error = std::abs(estimated(problem, plan) / simulated(problem, plan) - 1);
+      sum += error;
+      worst = std::max(worst, error);
+      ++count;
+    }
+    CAPTURE(schedule, worst, sum / count);
+    CHECK(sum / count < 0.03);
+    CHECK(worst < 0.15);
+  }
+}
+
+TEST_CASE("what the schedule cannot run is refused") {
+  const Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)),
+                        [] {
+                          Job job = chain_job(4, 0, 0);
+                          job.parallelism.schedule = "interleaved";
+                          job.parallelism.chunks = 2;
+                          return job;
+                        }(),
+                        {}};
+  const IterationModel model(problem);
+  CHECK(error_of([&] { iteration_estimate(model, plan_of(problem.job, 4, 1, 4)); }) ==
+        "schedule interleaved: 1 layers of a device cannot be cut into 2 chunks");
+  CHECK(error_of([&] { iteration_estimate(model, plan_of(problem.job, 2, 1, 3)); }) ==
+        "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
+}

@@ -1,0 +1,274 @@
+#include "planner/cost/pipeline_time.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+using enum PipelineSchedule;
+
+/// Stages of 1 s forward and 2 s backward, of which every message takes `occupancy_s` and `latency_s`.
+PipelineWork even_work(int stages, int micro_batches, double occupancy_s = 0, double latency_s = 0) {
+  const std::vector<HopTime> hops(at(stages - 1), {occupancy_s, latency_s, 0});
+  return {std::vector<double>(at(stages), 1), std::vector<double>(at(stages), 2), hops, hops, micro_batches};
+}
+
+/// As even_work, of 1 s and 2 s in any of so many chunks.
+PipelineWork interleaved_work(int devices, int chunks, int micro_batches) {
+  PipelineWork work = even_work(devices * chunks, micro_batches);
+  work.chunks = chunks;
+  return work;
+}
+
+double seconds_of(PipelineSchedule schedule, const PipelineWork& work) {
+  return pipeline_time(schedule, work).end_s;
+}
+
+/// One pipeline of devices, every direction of every pair of which has a link of its own.
+struct RandomPipeline {
+  Problem problem;
+  Plan plan;
+  PipelineWork work;
+};
+
+struct Size {
+  int devices = 1, chunks = 1, micro_batches = 1, flush = 0;
+};
+
+/// From computations that are longer than messages to the opposite.
+RandomPipeline random_pipeline(Rng& rng, const std::string& schedule, const Size& size) {
+  const int layers = size.devices * size.chunks;
+  const double longest_s = 0.1 + 4 * rng.uniform() * rng.uniform();
+  RandomPipeline it{{flat_topology({size.devices}, {}, {}), chain_job(layers, 0, 0), {}}, {}, {}};
+  Eigen::MatrixXd latency(size.devices, size.devices), bandwidth = latency;
+  for (int from = 0; from < size.devices; ++from)
+    for (int to = 0; to < size.devices; ++to) {
+      latency(from, to) = rng.below(2) * longest_s * rng.uniform();
+      bandwidth(from, to) = 8e6 / (1e-3 + longest_s * rng.uniform());
+    }
+  it.problem.topology.links = MeasuredLinks{latency, bandwidth};
+  it.problem.constants.message_overhead_s = 0.1 * rng.uniform();
+
+  std::vector<Layer>& chain = std::get<LayerChain>(it.problem.job.model).layers;
+  for (Layer& layer : chain) {
+    layer.forward = Flops(1e12 * (0.1 + rng.uniform()));
+    layer.backward = Flops(1e12 * (0.1 + rng.uniform()));
+    layer.output = Bytes(1e6 * rng.uniform());
+  }
+  it.problem.job.parallelism.schedule = schedule;
+  it.problem.job.parallelism.chunks = size.chunks;
+  if (size.flush > 0) it.problem.job.parallelism.flush = size.flush;
+  it.plan = plan_of(it.problem.job, size.devices, 1, size.micro_batches);
+
+  PipelineWork& work = it.work;
+  work.micro_batches = size.micro_batches;
+  work.flush = size.flush;
+  work.chunks = size.chunks;
+  const auto hop = [&](int from, int to, Bytes bytes) -> HopTime {
+    if (from == to) return {};
+    return {it.problem.constants.message_overhead_s + 8 * bytes.value() / bandwidth(from, to),
+            latency(from, to)};
+  };
+  for (int stage = 0; stage < layers; ++stage) {
+    const Layer& layer = chain[at(stage)];
+    work.forward_s.push_back(layer.forward.value() / 1e12);
+    work.backward_s.push_back(layer.backward.value() / 1e12);
+    if (stage + 1 == layers) break;
+    const int here = stage % size.devices, next = (stage + 1) % size.devices;
+    work.forward_hops.push_back(hop(here, next, layer.output));
+    work.backward_hops.push_back(hop(next, here, layer.output));
+  }
+  return it;
+}
+
+/// What the simulator says of it.
+PipelineTime simulated(const RandomPipeline& it) {
+  const LabelledGraph lowered = iteration_graph(it.problem, it.plan);
+  const Replay result = replay(lowered.graph);
+  const std::size_t stages = it.work.forward_s.size();
+  PipelineTime time{std::vector<double>(stages), std::vector<double>(stages), 0, 0};
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
+    const TaskLabel& label = lowered.labels[i];
+    const double finish = result.tasks[i].finish;
+    if (label.activity == Activity::backward) {
+      double& backward = time.backward_s[at(label.stage)];
+      backward = std::max(backward, finish);
+      time.end_s = std::max(time.end_s, finish);
+    }
+    if (label.activity == Activity::backward || label.activity == Activity::send_gradients) {
+      double& gradients = time.gradients_s[at(label.stage)];
+      gradients = std::max(gradients, finish);
+    }
+  }
+  return time;
+}
+
+void check_exact(PipelineSchedule schedule, const RandomPipeline& it) {
+  const PipelineTime estimated = pipeline_time(schedule, it.work), expected = simulated(it);
+  CHECK(estimated.end_s == Approx(expected.end_s).epsilon(1e-9));
+  for (std::size_t stage = 0; stage < it.work.forward_s.size(); ++stage) {
+    CAPTURE(stage);
+    CHECK(estimated.backward_s[stage] == Approx(expected.backward_s[stage]).epsilon(1e-9));
+    CHECK(estimated.gradients_s[stage] == Approx(expected.gradients_s[stage]).epsilon(1e-9));
+  }
+}
+
+int one_to(Rng& rng, int most) {
+  return 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(most)));
+}
+
+}  // namespace
+
+// Stations forward: 1, 0.5 (+ 0.1 latency), 2, 3 (+ 0.2), 1; in all 7.8 s, the longest 3 s, so that the
+// fourth micro-batch is through after 7.8 + 3 · 3 = 16.8 s. Backward from the last stage: 2, 0.5 (+ 0.2), 4,
+// 1 (+ 0.1),
+// 2. The last stage ends 2 + 3 · 2 later; its gradients have arrived after 2.7 + 3 · 2; the middle one ends
+// after 6.7 + 3 · 4 and its gradients have arrived after 7.8 + 3 · 4, the first one ends after 9.8 + 3 · 4.
+TEST_CASE("gpipe: sum and maximum of all stations") {
+  PipelineWork work;
+  work.forward_s = {1, 2, 1};
+  work.backward_s = {2, 4, 2};
+  work.forward_hops = {{0.5, 0.1, 0}, {3, 0.2, 0}};
+  work.backward_hops = {{1, 0.1, 0}, {0.5, 0.2, 0}};
+  work.micro_batches = 4;
+  const PipelineTime time = pipeline_time(gpipe, work);
+  CHECK(time.end_s == Approx(16.8 + 21.8));
+  CHECK(time.steady_s == Approx(3 + 4));
+  const std::vector<double> backward = {16.8 + 21.8, 16.8 + 18.7, 16.8 + 8},
+                            gradients = {16.8 + 21.8, 16.8 + 19.8, 16.8 + 8.7};
+  for (std::size_t stage = 0; stage < 3; ++stage) {
+    CHECK(time.backward_s[stage] == Approx(backward[stage]));
+    CHECK(time.gradients_s[stage] == Approx(gradients[stage]));
+  }
+}
+
+// Of 5 s a message in the long run, though one alone takes 0.5 s: 7.8 + 3 · 5 forward.
+TEST_CASE("gpipe: shared links bound the steady state, not the fill") {
+  PipelineWork work = even_work(2, 4, 0.5);
+  CHECK(seconds_of(gpipe, work) == Approx(2.5 + 3 * 1 + 4.5 + 3 * 2));
+  work.forward_hops[0].shared_s = 5;
+  CHECK(seconds_of(gpipe, work) == Approx(2.5 + 3 * 5 + 4.5 + 3 * 2));
+}
+
+// (m + p − 1)(f + b) where messages take no time (Narayanan et al., arXiv 2104.04473, 2.2), for both.
+TEST_CASE("without messages a pipeline takes (m + p - 1)(f + b)") {
+  for (const int stages : {1, 2, 4, 7})
+    for (const int micro_batches : {1, 2, 8, 33, 1000}) {
+      CAPTURE(stages, micro_batches);
+      CHECK(seconds_of(gpipe, even_work(stages, micro_batches)) == Approx((micro_batches + stages - 1) * 3));
+      CHECK(seconds_of(one_f_one_b, even_work(stages, micro_batches)) ==
+            Approx((micro_batches + stages - 1) * 3));
+    }
+}
+
+// Two stages, latency 1 s. The first computes F0 at 0, F1 at 1; the second F0 at 2, B0 at 3, and F1 at 5, B1
+// at 6, F2 at 10, B2 at 11, F3 at 13, B3 at 14. The first gets B0 at 6, B1 at 9, B2 at 14, B3 at 17; it
+// computes B0 at 6, F2 at 8, B1 at 9, F3 at 11, B2 at 14 and B3 at 17: 19 s. From then on the cycle of both
+// stages and both latencies, 2 · 3 + 2 · 1, is shared by two micro-batches.
+TEST_CASE("1f1b: a cycle through two stages is shared by two micro-batches") {
+  const PipelineTime time = pipeline_time(one_f_one_b, even_work(2, 4, 0, 1));
+  CHECK(time.end_s == Approx(19));
+  CHECK(time.steady_s == Approx(4));
+  CHECK(time.backward_s[1] == Approx(16));
+  CHECK(time.gradients_s[1] == Approx(17));
+  CHECK(seconds_of(one_f_one_b, even_work(2, 1000, 0, 1)) == Approx(19 + 996 * 4));
+}
+
+// m v (f + b) and a bubble of (p − 1)(f + b), where f and b are of a chunk (arXiv 2104.04473, 2.2).
+TEST_CASE("interleaved: the bubble is that of a chunk") {
+  for (const int devices : {1, 2, 4})
+    for (const int chunks : {1, 2, 3})
+      for (const int rounds : {1, 2, 5, 100}) {
+        CAPTURE(devices, chunks, rounds);
+        const int micro_batches = rounds * devices;
+        CHECK(seconds_of(interleaved, interleaved_work(devices, chunks, micro_batches)) ==
+              Approx(micro_batches * chunks * 3 + (devices - 1) * 3));
+      }
+}
+
+// Rounds of 3, 3 and 1 micro-batches of 3 stages: (3 + 2) · 3 s, the same, 3 · 3 s.
+TEST_CASE("the pipeline drains after every flush") {
+  PipelineWork work = even_work(3, 7);
+  work.flush = 3;
+  CHECK(seconds_of(gpipe, work) == Approx(15 + 15 + 9));
+  CHECK(seconds_of(one_f_one_b, work) == Approx(15 + 15 + 9));
+  CHECK(pipeline_time(gpipe, work).steady_s == Approx(5));
+  work.flush = 7;
+  CHECK(seconds_of(gpipe, work) == Approx((7 + 2) * 3));
+}
+
+TEST_CASE("a pipeline without micro-batches takes no time") {
+  for (const PipelineSchedule schedule : {gpipe, one_f_one_b, interleaved}) {
+    const PipelineTime time = pipeline_time(schedule, even_work(3, 0));
+    CHECK(time.end_s == 0);
+    CHECK(time.gradients_s == std::vector<double>(3));
+  }
+}
+
+TEST_CASE("what cannot be run is refused") {
+  CHECK(error_of([] { pipeline_time(interleaved, interleaved_work(2, 2, 3)); }) ==
+        "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
+  CHECK(error_of([] { pipeline_schedule("zero-bubble"); }) == "there is no schedule `zero-bubble`");
+}
+
+TEST_CASE("micro-batches in flight") {
+  CHECK(most_in_flight(gpipe, 4, 1, 1, 9) == 9);
+  CHECK(most_in_flight(one_f_one_b, 4, 0, 1, 9) == 4);
+  CHECK(most_in_flight(one_f_one_b, 4, 3, 1, 9) == 1);
+  CHECK(most_in_flight(one_f_one_b, 4, 0, 1, 2) == 2);
+  // 4 devices of 2 chunks: the first is 2 · 3 + 4 forwards ahead, and computes one more.
+  CHECK(most_in_flight(interleaved, 8, 0, 2, 8) == 11);
+  CHECK(most_in_flight(interleaved, 8, 3, 2, 8) == 5);
+}
+
+TEST_CASE("gpipe: exactly what the simulator says of random pipelines") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(1, seed);
+    const Size size{one_to(rng, 8), 1, one_to(rng, 40), rng.below(3) == 0 ? one_to(rng, 12) : 0};
+    check_exact(gpipe, random_pipeline(rng, "gpipe", size));
+  }
+}
+
+TEST_CASE("1f1b: exactly what the simulator says of few micro-batches") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(2, seed);
+    const int devices = one_to(rng, 8);
+    const Size size{devices, 1, one_to(rng, 3 * devices + 4), rng.below(3) == 0 ? one_to(rng, 12) : 0};
+    check_exact(one_f_one_b, random_pipeline(rng, "1f1b", size));
+  }
+}
+
+TEST_CASE("interleaved: exactly what the simulator says of few micro-batches") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(3, seed);
+    const int devices = one_to(rng, 5);
+    const Size size{devices, one_to(rng, 4), devices * one_to(rng, 5),
+                    rng.below(3) == 0 ? devices * one_to(rng, 2) : 0};
+    check_exact(interleaved, random_pipeline(rng, "interleaved", size));
+  }
+}
+
+TEST_CASE("steady states go on: within 1 % of the simulator for thousands of micro-batches") {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(4, seed);
+    const int devices = one_to(rng, 6);
+    const RandomPipeline alternating = random_pipeline(rng, "1f1b", {devices, 1, 1000 + one_to(rng, 1000)});
+    CHECK(seconds_of(one_f_one_b, alternating.work) == Approx(simulated(alternating).end_s).epsilon(0.01));
+    const RandomPipeline dealt =
+        random_pipeline(rng, "interleaved", {devices, one_to(rng, 3), devices * (200 + one_to(rng, 200))});
+    CHECK(seconds_of(interleaved, dealt.work) == Approx(simulated(dealt).end_s).epsilon(0.01));
+  }
+}

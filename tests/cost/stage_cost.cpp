@@ -1,0 +1,200 @@
+#include "planner/cost/stage_cost.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "planner/cost/iteration_time.hpp"
+#include "simulator/model/stage_load.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+template <std::size_t n>
+std::string one_of(Rng& rng, const std::array<const char*, n>& values) {
+  return values[rng.below(n)];
+}
+
+int from_to(Rng& rng, int least, int most) {
+  return least + static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
+}
+
+LayerChain random_chain(Rng& rng) {
+  LayerChain chain{1, std::vector<Layer>(at(from_to(rng, 2, 12)))};
+  for (std::size_t i = 0; i < chain.layers.size(); ++i) {
+    Layer& layer = chain.layers[i];
+    layer.name = "layer";
+    layer.parameters = 1e6 * rng.uniform();
+    if (i > 0 && rng.below(4) == 0) layer.tied_parameters = layer.parameters * rng.uniform();
+    layer.forward = Flops(1e12 * rng.uniform());
+    layer.attention = layer.forward * 0.25;
+    layer.backward = Flops(1e12 * rng.uniform());
+    layer.output = Bytes(1e6 * rng.uniform());
+    layer.activation_memory = Bytes(1e7 * rng.uniform());
+    layer.attention_memory = layer.activation_memory * rng.uniform();
+  }
+  return chain;
+}
+
+Job random_job(Rng& rng) {
+  Job job;
+  if (rng.below(2) == 0)
+    job.model = Transformer{from_to(rng, 4, 12), 64, 4, 32, 100};
+  else
+    job.model = random_chain(rng);
+  job.training.micro_batch = from_to(rng, 1, 4);
+  job.training.global_batch = 16 * job.training.micro_batch;
+  job.training.recompute = one_of<3>(rng, {"none", "selective", "full"});
+  job.training.optimizer =
+      one_of<6>(rng, {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"});
+  job.training.precision = one_of<2>(rng, {"fp16", "fp32"});
+  job.parallelism.schedule = one_of<3>(rng, {"gpipe", "1f1b", "interleaved"});
+  if (job.parallelism.schedule == "interleaved") job.parallelism.chunks = 2;
+  job.compression.activations = rng.below(2) == 0 ? 1 : 0.25;
+  job.compression.gradients = rng.below(2) == 0 ? 1 : 0.5;
+  if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(1e9);
+  return job;
+}
+
+/// Eight devices of two kinds of GPU and two speeds.
+Topology mixed_topology() {
+  Topology topology = flat_topology({8}, link_of(1e-3, 1e9), link_of(1e-3, 1e9));
+  topology.gpus.push_back(topology.gpus.front());
+  topology.gpus[1].peak = topology.gpus[1].peak_fp32 = FlopsPerSecond(3e12);
+  for (Gpu& gpu : topology.gpus) gpu.memory_bandwidth = BitsPerSecond(8e9);
+  for (const int device : {2, 3, 6}) topology.devices[at(device)].gpu = 1;
+  for (const int device : {3, 5}) topology.devices[at(device)].speed = 0.5;
+  return topology;
+}
+
+Problem random_problem(Rng& rng) {
+  return {mixed_topology(), random_job(rng), {1.5, 1e-3, 0.9, 0.5}, {1.2, 1.1, 2.5, 1e-3, 1}};
+}
+
+std::vector<int> random_devices(Rng& rng, int count) {
+  std::vector<int> devices = {0, 1, 2, 3, 4, 5, 6, 7};
+  rng.shuffle(std::span<int>(devices));
+  devices.resize(at(count));
+  return devices;
+}
+
+}  // namespace
+
+TEST_CASE("times, bytes and memory of a stage are those of the simulator") {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(1, seed);
+    const Problem problem = random_problem(rng);
+    const int tensor = 1 << rng.below(3);
+    const StageCosts costs(problem, tensor);
+    const int begin = from_to(rng, 0, costs.layers() - 1);
+    const Stage stage{{begin, from_to(rng, begin, costs.layers())}, random_devices(rng, tensor)};
+    Plan plan;
+    plan.pipelines = {{1, {stage}}};
+    const LoadModel model(problem, plan);
+    const StageLoad load = model.of(stage);
+
+    // All layers on the slowest device; the simulator takes the slowest device of every layer.
+    if (tensor == 1) {
+      const ComputeTime time = costs.compute(costs.kind_of(stage.devices.front()), stage.layers);
+      CHECK(time.forward_s == Approx(load.forward_s));
+      CHECK(time.backward_s == Approx(load.backward_s));
+      CHECK(time.update_s == Approx(load.update_s));
+    }
+    CHECK(costs.boundary_bytes(stage.layers.second) == Approx(load.output_bytes));
+    CHECK(costs.gradient_bytes(stage.layers, begin == 0) == Approx(load.gradient_bytes));
+    CHECK(costs.saved_bytes(stage.layers) == Approx(load.weight_bytes));
+    const StageNeeds needs = costs.needs(stage.layers);
+    CHECK(needs.state == Approx(load.state_bytes));
+    CHECK(needs.of_micro_batch == Approx(load.activation_bytes));
+    CHECK(needs.working == Approx(load.working_bytes));
+    CHECK(needs.total(3) == Approx(load.state_bytes + 3 * load.activation_bytes + load.working_bytes));
+  }
+}
+
+TEST_CASE("devices of one GPU and speed are of one kind") {
+  const Problem problem{mixed_topology(), chain_job(2, 0, 0), {}};
+  const StageCosts costs(problem, 1);
+  CHECK(costs.kinds() == 4);
+  CHECK(costs.kind_of(0) == costs.kind_of(7));
+  CHECK(costs.kind_of(2) == costs.kind_of(6));
+  CHECK(costs.kind_of(3) != costs.kind_of(2));
+  CHECK(costs.kind_of(5) != costs.kind_of(4));
+}
+
+TEST_CASE("why times are not known") {
+  Problem problem{mixed_topology(), chain_job(2, 0, 0), {}};
+  problem.topology.devices[4].gpu = -1;
+  const StageCosts costs(problem, 1);
+  CHECK(costs.unknown(0).empty());
+  CHECK(costs.unknown(4) == "the speed of device s0/4 is not known: the topology gives it no `gpu`");
+}
+
+// Of 8e9 bits a second: 1e6 bytes of activations take 1 ms, and the same for those of gradients.
+TEST_CASE("compressing takes what its throughput says") {
+  Problem problem{mixed_topology(), chain_job(2, 1e6, 1e6), {}};
+  problem.job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
+  const StageCosts costs(problem, 1);
+  CHECK(costs.boundary_bytes(1) == Approx(0.25e6));
+  CHECK(costs.recode_s(1) == Approx(1e-3));
+  CHECK(costs.gradient_bytes({0, 1}, false) == Approx(2e6 / 2));
+  CHECK(costs.gradient_recode_s(0.5e6) == Approx(1e-3));
+  problem.job.compression = {1, 1, BitsPerSecond(8e9)};
+  const StageCosts plain(problem, 1);
+  CHECK(plain.recode_s(1) == 0);
+  CHECK(plain.gradient_recode_s(1e6) == 0);
+}
+
+// Two layers of 1e6 bytes on 4 devices: two all-reduces a layer, each of 6 messages of a quarter.
+TEST_CASE("all-reduces of a stage") {
+  Problem problem{mixed_topology(), chain_job(2, 0, 1e6), {}};
+  const auto forward = StageCosts(problem, 4).all_reduces({0, 2}, false);
+  CHECK(forward.messages == 2 * 2 * 6);
+  CHECK(forward.bytes == Approx(2 * 2 * 6 * 0.25e6));
+  CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(forward.bytes));
+  problem.job.training.recompute = "full";
+  CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(2 * forward.bytes));
+}
+
+// Two pipelines of up to four devices. The plan's need is never below the simulator's peak, and the same
+// where a device has one stage.
+TEST_CASE("memory that a plan needs against the simulator's peaks") {
+  int compared = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(2, seed);
+    Problem problem = random_problem(rng);
+    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all are told
+    const bool interleaved = problem.job.parallelism.schedule == "interleaved";
+    const int layers = layer_count(problem.job.model);
+    const int stages = from_to(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
+    if (rng.below(3) == 0) problem.job.parallelism.flush = stages;
+    const Plan plan = plan_of(problem.job, stages, 2, stages * from_to(rng, 1, 3));
+    const IterationModel model(problem);
+    IterationTimer timer(model, plan);
+    SimOptions options;
+    options.iterations = 1;
+    const SimReport report = simulate(problem, plan, {}, options);
+    const std::vector<DeviceMemory> memory = timer.memory();
+    REQUIRE(memory.size() == report.devices.size());
+    double lacking = 0;
+    for (const DeviceMemory& it : memory) {
+      const auto device = std::find_if(report.devices.begin(), report.devices.end(),
+                                       [&](const DeviceReport& other) { return other.device == it.device; });
+      REQUIRE(device != report.devices.end());
+      CAPTURE(problem.job.parallelism.schedule, problem.job.training.recompute, it.device);
+      CHECK(it.needed >= device->peak_memory_bytes * (1 - 1e-12));
+      if (!interleaved) CHECK(it.needed == Approx(device->peak_memory_bytes));
+      lacking += it.needed - it.capacity;
+      ++compared;
+    }
+    CHECK(timer.lacking_bytes() == Approx(lacking));
+  }
+  CHECK(compared > 100);
+}

@@ -1,0 +1,33 @@
+// Any bytes as the constants of the simulator give such that make sense or an Error; written as JSON they
+// read back as themselves.
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/io/calibration_reader.hpp"
+#include "planner/io/json_text.hpp"
+#include "simulator/calibration/prediction.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  dtfm::FittedCalibration read;
+  try {
+    read = dtfm::parse_calibration(std::string(reinterpret_cast<const char*>(data), size), "c.yaml");
+  } catch (const dtfm::Error&) {
+    return 0;
+  }
+  DTFM_ASSERT(read.constants.compute_scale > 0 && read.constants.message_overhead_s >= 0);
+  DTFM_ASSERT(read.constants.network_efficiency > 0 && read.constants.network_efficiency <= 1);
+  DTFM_ASSERT(read.constants.sync_efficiency > 0 && read.constants.sync_efficiency <= 1);
+  const dtfm::FittedCalibration again =
+      dtfm::parse_calibration(dtfm::json_text(dtfm::calibration_json(read)), "written.json");
+  DTFM_ASSERT(again.constants == read.constants && again.spread == read.spread);
+  if (!read.spread) return 0;
+  const double factor =
+      dtfm::prediction_factor(read.constants, *read.spread, [](const dtfm::Calibration& constants) {
+        return constants.compute_scale / constants.network_efficiency + constants.iteration_overhead_s;
+      });
+  DTFM_ASSERT(factor >= 1);
+  return 0;
+}

@@ -1,0 +1,244 @@
+#include "planner/search/iteration_search.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "planner/core/index.hpp"
+#include "planner/search/device_order.hpp"
+#include "planner/search/feasible_changes.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Layers of 1 s forward and 2 s backward on a device of speed 1; messages of 1 s inside a site, 4 s between
+/// sites.
+Problem small_problem(const std::vector<int>& per_site, int layers, int micro_batches) {
+  Problem problem{
+      flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
+  problem.job.training.global_batch = micro_batches;
+  return problem;
+}
+
+IterationSearchOptions options_of(long long evaluations = 20'000) {
+  IterationSearchOptions options;
+  options.common.evaluations = evaluations;
+  return options;
+}
+
+/// Calls `use` with every way to write `total` as `parts` numbers of at least 1.
+void for_all_sums(int total, int parts, std::vector<int>& sum, const std::function<void()>& use) {
+  if (parts == 1) {
+    sum.push_back(total);
+    use();
+    sum.pop_back();
+    return;
+  }
+  for (int first = 1; first <= total - parts + 1; ++first) {
+    sum.push_back(first);
+    for_all_sums(total - first, parts - 1, sum, use);
+    sum.pop_back();
+  }
+}
+
+/// The least estimate of all plans of one shape in which every pipeline has the same layers.
+double least_of_shape(const IterationModel& model, int stages, int replicas) {
+  const int devices = model.problem.topology.size(), layers = model.stages.layers();
+  const int batches = model.problem.job.training.global_batch;
+  double least = 1e300;
+  std::vector<int> order(at(devices)), layer_counts, batch_counts;
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<std::vector<int>> seen;
+  do {
+    std::vector<int> used(order.begin(), order.begin() + stages * replicas);
+    if (!seen.empty() && seen.back() == used) continue;  // the rest of the order is not used
+    seen.push_back(used);
+    for_all_sums(layers, stages, layer_counts, [&] {
+      for_all_sums(batches, replicas, batch_counts, [&] {
+        Plan plan{1, model.problem.job.parallelism.schedule, model.problem.job.parallelism.gradient_sync, {}};
+        for (int replica = 0; replica < replicas; ++replica) {
+          Pipeline pipeline{batch_counts[at(replica)], {}};
+          int first = 0;
+          for (int stage = 0; stage < stages; ++stage) {
+            pipeline.stages.push_back(
+                {{first, first + layer_counts[at(stage)]}, {used[at(replica * stages + stage)]}});
+            first += layer_counts[at(stage)];
+          }
+          plan.pipelines.push_back(std::move(pipeline));
+        }
+        least = std::min(least, iteration_estimate(model, plan).iteration_s);
+      });
+    });
+  } while (std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
+double least_of_all(const Problem& problem) {
+  const IterationModel model(problem);
+  double least = 1e300;
+  for (int stages = 1; stages <= std::min(problem.topology.size(), model.stages.layers()); ++stages)
+    for (int replicas = 1;
+         stages * replicas <= problem.topology.size() && replicas <= problem.job.training.global_batch;
+         ++replicas)
+      least = std::min(least, least_of_shape(model, stages, replicas));
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("the search finds what trying everything finds, with unlike devices too") {
+  for (const int slow : {0, 1, 2}) {
+    Problem problem = small_problem({2, 2}, 4, 4);
+    for (int device = 0; device < slow; ++device) problem.topology.devices[at(device)].speed = 0.5;
+    CAPTURE(slow);
+    const double least = least_of_all(problem);
+    const IterationSearchResult found = search_iteration(problem, options_of());
+    CHECK(found.finalists.front().iteration_s <= least * 1.0001);
+  }
+}
+
+TEST_CASE("two kinds of devices share the work as their speeds do") {
+  // One pipeline of a fast and a half-speed device, 9 layers, many micro-batches: 6 layers of 1 s on the fast
+  // one take as long as 3 of 2 s on the other.
+  Problem problem = small_problem({2}, 9, 64);
+  problem.topology.devices[1].speed = 0.5;
+  IterationSearchOptions options = options_of();
+  options.limits.stages = 2;
+  const PlanCandidate found = search_iteration(problem, options).finalists.front();
+  for (const Stage& stage : found.plan.pipelines.front().stages)
+    CHECK(stage.layers.second - stage.layers.first == (stage.devices.front() == 0 ? 6 : 3));
+}
+
+TEST_CASE("a machine that would hold up the others stays out") {
+  const Problem before = small_problem({4, 4}, 8, 32);
+  const double without = search_iteration(before, options_of()).finalists.front().iteration_s;
+  SECTION("because it is slow") {
+    Problem problem = small_problem({4, 5}, 8, 32);
+    problem.topology.devices.back().speed = 1e-3;
+    const PlanCandidate found = search_iteration(problem, options_of()).finalists.front();
+    CHECK(found.iteration_s <= without * 1.01);
+    for (const int device : pipeline_major(found.plan)) CHECK(device != 8);
+  }
+  SECTION("because its line is slow") {
+    Problem problem = small_problem({4, 5}, 8, 32);
+    problem.topology.devices.back().uplink = problem.topology.devices.back().downlink = BitsPerSecond(1);
+    const PlanCandidate found = search_iteration(problem, options_of()).finalists.front();
+    CHECK(found.iteration_s <= without * 1.01);
+    for (const int device : pipeline_major(found.plan)) CHECK(device != 8);
+  }
+}
+
+TEST_CASE("a model that fits one device stays there where the network is slow") {
+  Problem problem{flat_topology({1, 1}, link_of(0.01, 100), link_of(1, 1)), chain_job(4, 1000, 1000), {}};
+  problem.job.training.global_batch = 2;
+  // Alone: 2 micro-batches × 4 layers × 3 s. Any gradient or activation takes minutes.
+  const PlanCandidate found = search_iteration(problem, options_of()).finalists.front();
+  CHECK(found.shape() == Shape{1, 1});
+  CHECK(found.iteration_s == Approx(24));
+}
+
+TEST_CASE("the same seed gives the same plans for any number of threads") {
+  Problem problem = small_problem({3, 3, 2}, 6, 12);
+  problem.topology.devices[4].speed = 0.7;
+  problem.job.automatic.schedule = problem.job.automatic.gradient_sync = problem.job.automatic.micro_batch =
+      true;
+  IterationSearchOptions options = options_of(5000);
+  const IterationSearchResult first = search_iteration(problem, options);
+  for (const int threads : {2, 3, 8}) {
+    options.common.threads = threads;
+    const IterationSearchResult other = search_iteration(problem, options);
+    REQUIRE(other.finalists.size() == first.finalists.size());
+    for (std::size_t i = 0; i < first.finalists.size(); ++i) {
+      CHECK(other.finalists[i].plan == first.finalists[i].plan);
+      CHECK(other.finalists[i].iteration_s == first.finalists[i].iteration_s);
+    }
+  }
+}
+
+TEST_CASE("what is open is decided, and never for the worse") {
+  Problem fixed = small_problem({4, 4}, 8, 32);
+  const double before = search_iteration(fixed, options_of()).finalists.front().iteration_s;
+  Problem open = fixed;
+  open.job.automatic.schedule = open.job.automatic.gradient_sync = open.job.automatic.activations =
+      open.job.automatic.gradients = true;
+  const PlanCandidate found = search_iteration(open, options_of()).finalists.front();
+  CHECK(found.iteration_s <= before * 1.001);
+  CHECK(found.job->problem.job.automatic == Automatic{});
+  // Nothing says that compression costs something, and whatever the plan sends, it compresses.
+  const Compression& compression = found.job->problem.job.compression;
+  CHECK(std::min(compression.activations, compression.gradients) == 0.25);
+}
+
+TEST_CASE("limits are kept, and impossible ones named") {
+  const Problem problem = small_problem({4}, 8, 8);
+  IterationSearchOptions options = options_of(2000);
+  options.limits = {2, 2};
+  for (const PlanCandidate& it : search_iteration(problem, options).finalists)
+    CHECK(it.shape() == Shape{2, 2});
+  options.limits = {5, {}};
+  CHECK_THROWS_AS(search_iteration(problem, options), NoSuchShape);
+}
+
+TEST_CASE("devices whose speed nobody knows are left out and named") {
+  Problem problem = small_problem({3}, 4, 4);
+  problem.topology.devices[1].gpu = -1;
+  const IterationSearchResult found = search_iteration(problem, options_of(2000));
+  REQUIRE(found.unusable.size() == 1);
+  CHECK(found.unusable.front().first == 1);
+  for (const int device : pipeline_major(found.finalists.front().plan)) CHECK(device != 1);
+}
+
+TEST_CASE("where memory is short the pipelines drain, or the smallest changes are told") {
+  Problem problem = small_problem({2}, 4, 64);
+  // A layer has 10 parameters of 16 bytes; a stage of two layers 320 B of state. A micro-batch keeps 2 × 100
+  // B of activations and, at the boundary, 200 B or 100 B of buffers: 400 B and 300 B. 2,000 B hold 4 of
+  // them.
+  problem.topology.gpus[0].memory = Bytes(2000);
+  IterationSearchOptions options = options_of(2000);
+  options.limits = {2, 1};
+  const PlanCandidate found = search_iteration(problem, options).finalists.front();
+  CHECK(found.lacking == 0);
+  CHECK(found.flush == 4);
+  problem.topology.gpus[0].memory = Bytes(300);
+  const IterationSearchResult none = search_iteration(problem, options);
+  REQUIRE(none.finalists.size() == 1);
+  CHECK(none.finalists.front().lacking > 0);
+  const auto changes = feasible_changes(problem, options);
+  REQUIRE_FALSE(changes.empty());
+  CHECK_THAT(changes.back(), contains("GPUs of at least 1 GB"));
+}
+
+TEST_CASE("fewer devices, or cheaper ones, where that is what counts") {
+  Problem problem = small_problem({4, 4}, 8, 32);
+  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
+  IterationSearchOptions options = options_of();
+  options.objective = Objective::device_efficiency;
+  CHECK(search_iteration(problem, options).finalists.front().shape() == Shape{1, 1});  // nothing is sent
+  for (int device = 0; device < 7; ++device) problem.topology.devices[at(device)].price = DollarsPerHour(3);
+  options.objective = Objective::cost_per_token;
+  CHECK(pipeline_major(search_iteration(problem, options).finalists.front().plan) == std::vector<int>{7});
+  problem.topology.devices[2].price.reset();
+  CHECK_THAT(error_of([&] { search_iteration(problem, options); }),
+             contains("cost-per-token needs the price of every device"));
+}
+
+TEST_CASE("devices near each other stand together at every scale") {
+  Topology topology = flat_topology({3, 3}, link_of(0.01, 100), link_of(1, 1));
+  const NetworkCost network(topology, Calibration{});
+  const std::vector<int> order = nearness_order(topology, network, 100);
+  std::vector<int> sites;
+  for (const int device : order) sites.push_back(topology.devices[at(device)].site);
+  CHECK(sites == std::vector<int>{0, 0, 0, 1, 1, 1});
+}
+
+TEST_CASE("units are devices of one host") {
+  Topology topology = flat_topology({5}, link_of(0.01, 100), link_of(1, 1));
+  const int hosts[] = {0, 1, 0, 1, 2};
+  for (int device = 0; device < 5; ++device) topology.devices[at(device)].host = hosts[device];
+  CHECK(stage_units(topology, {4, 3, 2, 1, 0}, 2) == std::vector<std::vector<int>>{{1, 3}, {0, 2}});
+  CHECK(stage_units(topology, {4, 3, 2, 1, 0}, 1).size() == 5);
+}

@@ -1,0 +1,175 @@
+#include "simulator/io/runs_reader.hpp"
+
+#include "planner/core/index.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/plan_json.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/folder.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const auto topology =
+    std::make_shared<const Topology>(flat_topology({4}, link_of(0.01, 1e8), link_of(0.01, 1e8)));
+const Roofline roofline;
+
+std::vector<MeasuredRun> runs_in(const std::string& text, const std::filesystem::path& folder,
+                                 const std::optional<Job>& job) {
+  return parse_runs(text, "runs.csv", folder, {topology, job, roofline});
+}
+
+/// Rows by their parameters, of a job of 8 layers and a batch of 8.
+std::vector<MeasuredRun> runs_in(const std::string& text) {
+  Job job = chain_job(8, 0, 1e6);
+  job.training.global_batch = 8;
+  return runs_in(text, ".", job);
+}
+
+std::string error_in(const std::string& text) {
+  return error_of([&] { runs_in(text); });
+}
+
+/// `text` of a plan for two devices, 8 layers, three micro-batches.
+std::string plan_text() {
+  Job job = chain_job(8, 0, 1e6);
+  job.training.global_batch = 3;
+  return plan_json(*topology, job, plan_of(job, 2, 1, 3), {});
+}
+
+}  // namespace
+
+TEST_CASE("a row without a plan deploys the devices in their order") {
+  const std::vector<MeasuredRun> runs = runs_in(
+      "# seconds by hand\npipeline, data, seconds, micro_batch, global_batch, name\n"
+      "2,2,1.5,2,16,\n\n4,1,2.5,-,,odd\n");
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[0].line == 3);
+  CHECK(runs[0].name == "2 × 2, batch 16 by 2");
+  CHECK(runs[0].seconds == 1.5);
+  CHECK(runs[0].work->job.training.micro_batch == 2);
+  CHECK(runs[0].work->job.training.global_batch == 16);
+  const Plan& plan = runs[0].work->plan;
+  REQUIRE(plan.pipelines.size() == 2);
+  for (int replica = 0; replica < 2; ++replica) {
+    CHECK(plan.pipelines[at(replica)].micro_batches == 4);  // 16 / 2 / 2
+    for (int stage = 0; stage < 2; ++stage)
+      CHECK(plan.pipelines[at(replica)].stages[at(stage)].devices == std::vector{2 * replica + stage});
+  }
+  CHECK(runs[1].line == 5);
+  CHECK(runs[1].name == "odd");
+  CHECK(runs[1].work->job.training.global_batch == 8);
+  CHECK(runs[1].work->plan.pipelines[0].stages.size() == 4);
+}
+
+TEST_CASE("a row with a plan is that plan, with its own job or the one that is named") {
+  const Folder folder;
+  folder.write("plans/two.json", plan_text());
+  folder.write(
+      "job.yaml",
+      "version: 1\nname: other\nmodel: {kind: layers, layers: [{name: a, parameters: 1, forward_flops: 1 "
+      "GFLOP, output: 1 MB, activation_memory: 1 MB, repeat: 8}]}\ntraining: {global_batch: 3}\n");
+  const std::vector<MeasuredRun> runs =
+      runs_in("plan,job,seconds\nplans/two.json,,1\nplans/two.json,-,2\nplans/two.json,job.yaml,3\n",
+              folder.path(), std::nullopt);
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0].name == "plans/two.json");
+  CHECK(runs[0].work->job.name == "chain");
+  CHECK(runs[0].work->plan.pipelines[0].micro_batches == 3);
+  CHECK(runs[1].work == runs[0].work);  // simulated once
+  CHECK(runs[2].work->job.name == "other");
+  CHECK(simulated_seconds(runs, {}, 1)[0] == simulated_seconds(runs, {}, 1)[1]);
+}
+
+TEST_CASE("runs of the same parameters share what is simulated") {
+  const std::vector<MeasuredRun> runs =
+      runs_in("pipeline,data,global_batch,seconds\n2,1,8,1\n2,1,,2\n2,1,16,3\n1,2,8,4\n");
+  CHECK(runs[0].work == runs[1].work);
+  CHECK(runs[0].work != runs[2].work);
+  CHECK(runs[0].work != runs[3].work);
+}
+
+TEST_CASE("tables that are wrong are told where and why") {
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"", "runs.csv:1:1: expected a line with the names of the columns, such as `plan,seconds`"},
+           {"1,2,3\n", "runs.csv:1:1: expected a line with the names of the columns, such as `plan,seconds`"},
+           {"plan,secnds\n", "runs.csv:1:6: unknown column `secnds`; did you mean `seconds`?"},
+           {"plan,seconds,plan\n", "runs.csv:1:14: column `plan` is there twice"},
+           {"plan,job\n", "runs.csv:1:1: there is no column `seconds`"},
+           {"pipeline,seconds\n",
+            "runs.csv:1:1: there is no column `plan`, nor are there both `pipeline` and `data`"},
+           {"pipeline,data,seconds\n2,1\n", "runs.csv:2:1: expected 3 cells; found 2"},
+           {"pipeline,data,seconds\n2,,1\n", "runs.csv:2:1: expected a `data`; found none"},
+           {"pipeline,data,seconds\n2,1,-\n", "runs.csv:2:1: expected a `seconds`; found none"},
+           {"pipeline,data,seconds\n2,1,-3\n", "runs.csv:2:5: the time must not be negative; found `-3`"},
+           {"pipeline,data,seconds\n2,1,0\n",
+            "runs.csv:2:5: the time must be from 1e-09 to 1000000000 s; found `0`"},
+           {"pipeline,data,seconds\n2,1,1e300\n",
+            "runs.csv:2:5: the time must be from 1e-09 to 1000000000 s; found `1e300`"},
+           {"pipeline,data,seconds\n2,1,3 s\n",
+            "runs.csv:2:5: the time: expected a decimal number; found `3 s`"},
+           {"pipeline,data,seconds\n2x,1,3\n",
+            "runs.csv:2:1: `pipeline`: expected a whole number from 1 to 1000000; found `2x`"},
+           {"pipeline,data,seconds\n0,1,3\n",
+            "runs.csv:2:1: `pipeline`: expected a whole number from 1 to 1000000; found `0`"},
+           {"pipeline,data,seconds\n2,3,3\n",
+            "runs.csv:2:1: 2 stages × 3 pipelines are 6 devices; the topology has 4"},
+           {"pipeline,data,seconds\n1000000,1000000,3\n",
+            "runs.csv:2:1: 1000000 stages × 1000000 pipelines are 1000000000000 devices; the topology has 4"},
+           {"pipeline,data,micro_batch,seconds\n2,1,3,3\n",
+            "runs.csv:2:5: micro-batches of 3 do not divide a batch of 8"},
+           {"pipeline,data,global_batch,seconds\n1,4,3,3\n",
+            "runs.csv:2:5: a batch of 3 has 3 micro-batches; there are 4 pipelines"},
+           {"pipeline,data,global_batch,seconds\n4,1,1000000,3\n",
+            "runs.csv:2:1: the run has 8e+06 computations an iteration; 2e+06 are the most"},
+           {"plan,seconds\nmissing.json,3\n",
+            "runs.csv:2:1: ./missing.json: cannot be opened: No such file or directory"},
+           {"plan,seconds\n../secret.json,3\n",
+            "runs.csv:2:1: `../secret.json` is not below the folder of this file"},
+           {"plan,seconds\n/dev/zero,3\n", "runs.csv:2:1: `/dev/zero` is not below the folder of this file"},
+           {"plan,pipeline,seconds\na.json,2,3\n", "runs.csv:2:8: `pipeline` is for rows without a plan"},
+           {"pipeline,data,job,seconds\n2,1,none.yaml,3\n",
+            "runs.csv:2:5: ./none.yaml: cannot be opened: No such file or directory"}}) {
+    CAPTURE(text);
+    CHECK(error_in(text) == message);
+  }
+  std::string many = "pipeline,data,seconds\n";
+  for (std::size_t i = 0; i <= most_runs; ++i) many += "1,1,1\n";
+  CHECK(error_in(many) == "runs.csv:202:1: more than 200 runs");
+}
+
+TEST_CASE("what is wrong in a named file is told by the file") {
+  const Folder folder;
+  folder.write("cut.json", plan_text().substr(0, 60));
+  folder.write("bare.json", R"({"pipelines": [{"stages": [{"layers": [0, 8], "devices": ["s0/0"]}]}]})");
+  folder.write("job.yaml", "version: 1\nname: x\n");
+  const auto error_with = [&](const std::string& row, const std::optional<Job>& job) {
+    return error_of([&] { runs_in("plan,job,seconds\n" + row + "\n", folder.path(), job); });
+  };
+  const std::string path = folder.path().string();
+  CHECK_THAT(error_with("cut.json,,1", std::nullopt), contains(path + "/cut.json:"));
+  CHECK(error_with("bare.json,,1", std::nullopt) ==
+        "runs.csv:2:1: " + path + "/bare.json says no job: name one in a column `job`");
+  CHECK_THAT(error_with("bare.json,job.yaml,1", std::nullopt),
+             contains("runs.csv:2:11: " + path + "/job.yaml:1:1: missing key"));
+  CHECK_THAT(error_with("bare.json,,1", chain_job(4, 0, 1)), contains(path + "/bare.json"));
+  CHECK(error_with("bare.json,,1", chain_job(8, 0, 1)) == "no error");
+}
+
+// Named by the table as below its folder, where the table itself lies in the folder that is worked in.
+TEST_CASE("the table is read from a file, and files beside it") {
+  const Folder folder;
+  folder.write("two.json", plan_text());
+  folder.write("runs.csv", "\xEF\xBB\xBFplan,seconds\r\ntwo.json,7\r\n");
+  const std::vector<MeasuredRun> runs =
+      read_runs(folder.path() / "runs.csv", {topology, std::nullopt, roofline});
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0].seconds == 7);
+  folder.write("bad.csv", "plan,seconds\n\x80,1\n");
+  CHECK_THAT(error_of([&] {
+               read_runs(folder.path() / "bad.csv", {topology, std::nullopt, roofline});
+             }),
+             contains("bad.csv:2:1"));
+}

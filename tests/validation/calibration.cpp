@@ -1,0 +1,56 @@
+// How well constants are found again from runs with noise, and whether intervals are what they say.
+#include <array>
+
+#include "planner/core/parallel.hpp"
+#include "simulator/calibration/prediction.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/measured_design.hpp"
+
+using namespace dtfm;
+
+TEST_CASE(
+    "with 5 % noise constants are within 5 % and in their intervals, new runs in theirs, 90 times in 100") {
+  constexpr int seeds = 100;
+  const std::vector<MeasuredRun> runs = design(truth);
+  struct Hits {
+    std::array<int, CalibrationSpread::size> near = {}, inside = {};
+    int outliers = 0, predicted = 0;
+  };
+  const std::vector<Hits> hits = parallel_map(seeds, 2, [&](int seed) {
+    const auto stream = static_cast<std::uint64_t>(seed);
+    const CalibrationFit fit = calibrated(with_noise(runs, stream, 0.05), {shipped, 1, {}});
+    Hits its;
+    for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
+      its.near[i] = std::abs(value(fit.constants, i) / value(truth, i) - 1) <= 0.05;
+      its.inside[i] = fit.intervals[i].low <= value(truth, i) && value(truth, i) <= fit.intervals[i].high;
+    }
+    its.outliers = static_cast<int>(outliers_of(fit).size());
+    // A run that is measured anew, another one for each seed.
+    Rng rng = Rng::for_task(stream, 1);
+    const MeasuredRun& next = runs[rng.below(static_cast<std::uint32_t>(runs.size()))];
+    const double factor = prediction_factor(fit.constants, fit.spread, [&](const Calibration& it) {
+      return simulated_seconds(std::span(&next, 1), it, 1)[0];
+    });
+    const double simulated_s = simulated_seconds(std::span(&next, 1), fit.constants, 1)[0];
+    const double off = std::abs(std::log(next.seconds * std::exp(0.05 * noise(rng)) / simulated_s));
+    its.predicted = off <= std::log(factor);
+    return its;
+  });
+  Hits sum;
+  for (const Hits& it : hits) {
+    for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
+      sum.near[i] += it.near[i];
+      sum.inside[i] += it.inside[i];
+    }
+    sum.outliers += it.outliers;
+    sum.predicted += it.predicted;
+  }
+  for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
+    CAPTURE(calibration_constants[i].name, sum.near[i], sum.inside[i]);
+    CHECK(sum.near[i] >= 90);
+    CHECK(sum.inside[i] >= 90);
+    CHECK(sum.inside[i] < seeds);  // else they would be too wide
+  }
+  CHECK(sum.predicted >= 90);
+  CHECK(sum.outliers <= 5);  // one table in a hundred is meant to have one
+}
