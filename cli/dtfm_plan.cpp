@@ -133,6 +133,8 @@ void add_how(CLI::App& app, PlanOptions& options) {
 void add_output(CLI::App& app, PlanOptions& options) {
   add_option(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
              [&](const std::string& text) { options.output = text; });
+  app.add_flag("--explain", options.explain,
+               "says what binds, what would help, and what makes the job compute-bound");
   add_option(app, "--format", "text|json", "of what is printed (text)",
              [&](const std::string& text) { options.format = output_format(text); });
   app.add_flag("--quiet", options.quiet, "no progress");

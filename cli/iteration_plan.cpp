@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/explanation.hpp"
 #include "cli/iteration_summary.hpp"
 #include "cli/judge.hpp"
 #include "cli/main_guard.hpp"
@@ -194,6 +195,7 @@ PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
        LayerTimes(job, best.job->problem.topology, best.job->problem.roofline, {job.parallelism.tensor})
            .notes(pipeline_major(best.plan)))
     record.warnings.push_back(note);
+  if (options.explain) record.explanation = explanation_of(best, options.threads);
   return record;
 }
 

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/explanation.hpp"
 #include "cli/plan_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -101,6 +102,10 @@ class Writer {
     return table(rows);
   }
 
+  std::string explanation() const {
+    return s_.record.explanation ? explanation_text(*s_.record.explanation) : "";
+  }
+
   std::string warnings() const {
     std::string text;
     for (const std::string& warning : s_.record.warnings) text += "warning: " + warning + "\n";
@@ -170,8 +175,9 @@ class Writer {
 std::string summary_text(const IterationSummary& summary) {
   const Writer writer(summary);
   std::string text;
-  for (const std::string& block : {writer.title() + writer.warnings(), writer.times(), writer.stages(),
-                                   writer.pipelines() + writer.unused(), writer.finalists()})
+  for (const std::string& block :
+       {writer.title() + writer.warnings(), writer.times(), writer.stages(),
+        writer.pipelines() + writer.unused(), writer.finalists(), writer.explanation()})
     if (!block.empty()) text += (text.empty() ? "" : "\n") + block;
   return text;
 }

@@ -284,6 +284,7 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
                          : options.robust           ? "--robust"
                                                     : nullptr;
   if (of_judge) throw Error(of_judge, "is not for --objective comm-cost, which simulates nothing");
+  if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
   return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
 }
 

@@ -31,8 +31,9 @@ struct PlanOptions {
   std::optional<long long> evaluations;
   std::optional<double> time_limit;  // s
   bool prove = false;
-  std::optional<std::string> score;   // file: a plan to score instead of a search
-  std::optional<std::string> ranks;   // file: the devices of the ranks of a Megatron plan
+  std::optional<std::string> score;  // file: a plan to score instead of a search
+  std::optional<std::string> ranks;  // file: the devices of the ranks of a Megatron plan
+  bool explain = false;
   std::optional<std::string> output;  // file
   OutputFormat format = OutputFormat::text;
   bool quiet = false;

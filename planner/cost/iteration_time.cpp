@@ -10,9 +10,7 @@
 #include "planner/core/index.hpp"
 
 namespace dtfm {
-namespace {
 
-/// Of a pipeline, in the order in which micro-batches pass: with chunks, the parts of each stage in turn.
 std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks) {
   std::vector<std::pair<int, int>> computed;
   int next = pipeline.stages.front().layers.first;
@@ -29,8 +27,6 @@ std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int c
     }
   return computed;
 }
-
-}  // namespace
 
 IterationModel::IterationModel(const Problem& of, int tensor)
     : IterationModel(of, tensor, std::make_shared<const NetworkCost>(of.topology, of.constants)) {}
@@ -133,6 +129,11 @@ IterationEstimate IterationTimer::estimate() {
 const PipelineTime& IterationTimer::pipeline(int pipeline) {
   refresh();
   return lanes_[at(pipeline)].time;
+}
+
+const PipelineWork& IterationTimer::work(int pipeline) {
+  refresh();
+  return lanes_[at(pipeline)].work;
 }
 
 double IterationTimer::lacking_bytes() {

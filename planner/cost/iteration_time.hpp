@@ -49,6 +49,10 @@ struct DeviceMemory {
   double needed = 0, capacity = 0;  // bytes
 };
 
+/// Of a pipeline, in the order in which micro-batches pass: with chunks, the parts of each stage in turn.
+/// Throws Error where a stage has too few layers for them.
+std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks);
+
 /// One plan and its estimate, brought up to date after changes where they are felt.
 ///
 /// Every pipeline by `pipeline_time`, all of them in step: where messages share a capacity, a message takes,
@@ -82,6 +86,8 @@ class IterationTimer {
   IterationEstimate estimate();
   /// Seconds of a pipeline's computations and of a micro-batch more, without what exchanges hold up.
   const PipelineTime& pipeline(int pipeline);
+  /// What that is the time of.
+  const PipelineWork& work(int pipeline);
   /// Bytes that devices lack, all together; 0: the plan fits.
   double lacking_bytes();
   /// Of devices whose GPU is known, pipeline by pipeline.

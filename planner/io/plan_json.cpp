@@ -128,6 +128,63 @@ ordered_json search_json(const PlanRecord::Search& search) {
           {"convergence", std::move(convergence)}};
 }
 
+ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? finite_or_null(*value) : ordered_json(nullptr);
+}
+
+ordered_json pace_json(const PlanRecord::Explanation::Pace& pace) {
+  return {{"iteration_time_s", finite_or_null(pace.iteration_time_s)},
+          {"tokens_per_s", pace.tokens_per_s},
+          {"model_flops_per_s", pace.model_flops_per_s},
+          {"compute_s", pace.compute_s},
+          {"sending_s", pace.sending_s},
+          {"exchange_s", pace.exchange_s},
+          {"fits", pace.fits}};
+}
+
+ordered_json change_json(const PlanRecord::Explanation::Change& change) {
+  ordered_json json = {{"change", change.change}, {"words", change.words}};
+  if (!change.impossible.empty()) {
+    json["impossible"] = change.impossible;
+    return json;
+  }
+  json["iteration_time_s"] = finite_or_null(change.iteration_time_s);
+  json["gain"] = finite_or_null(change.gain);
+  json["fits"] = change.fits;
+  return json;
+}
+
+ordered_json station_json(const PlanRecord::Explanation::Station& station) {
+  return {{"kind", station.is_hop ? "hop" : "stage"},
+          {"pipeline", station.pipeline},
+          {"stage", station.stage},
+          {"seconds", station.seconds},
+          {"latency_s", station.latency_s}};
+}
+
+ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology) {
+  ordered_json json = {
+      {"what_binds", explanation.what_binds},
+      {"binds",
+       {{"kind", explanation.binds}, {"seconds", explanation.seconds}, {"share", explanation.share}}},
+      {"station", station_json(explanation.station)},
+      {"parts", ordered_json::object()}};
+  for (const auto& [name, seconds] : explanation.parts_s) json["parts"][name] = seconds;
+  if (const auto& it = explanation.fullest)
+    json["fullest_device"] = {{"device", topology.devices[at(it->device)].id},
+                              {"needed_bytes", std::ceil(it->needed_bytes)},
+                              {"capacity_bytes", it->capacity_bytes},
+                              {"state_bytes", std::ceil(it->state_bytes)}};
+  json["changes"] = ordered_json::array();
+  for (const auto& change : explanation.changes) json["changes"].push_back(change_json(change));
+  json["scaling"] = explanation.scaling;
+  json["now"] = pace_json(explanation.now);
+  if (explanation.twice_as_wide) json["twice_as_wide"] = pace_json(*explanation.twice_as_wide);
+  json["compute_bound"] = {{"compression", number_or_null(explanation.compute_bound_compression)},
+                           {"width", number_or_null(explanation.compute_bound_width)}};
+  return json;
+}
+
 }  // namespace
 
 std::string plan_json(const Topology& topology, const Job& job, const Plan& plan, const PlanRecord& record) {
@@ -143,6 +200,7 @@ std::string plan_json(const Topology& topology, const Job& job, const Plan& plan
                        {"unused", writer.unused()},
                        {"estimate", estimate_json(record, topology)}};
   if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound);
+  if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology);
   json["finalists"] = ordered_json::array();
   for (const PlanRecord::Finalist& finalist : record.finalists)
     json["finalists"].push_back(finalist_json(finalist));

@@ -55,11 +55,47 @@ struct PlanRecord {
     std::vector<std::pair<long long, double>> convergence;  // evaluations, best cost
   };
 
+  /// Of a plan by iteration time: what its time hangs on, and what would change it.
+  struct Explanation {
+    std::string binds;              // stages, hops, exchange, update, overhead
+    double seconds = 0, share = 0;  // of the iteration, that hang on it
+    struct Station {                // of the slowest pipeline, on which most hangs
+      bool is_hop = false;
+      int pipeline = 0, stage = 0;
+      double seconds = 0, latency_s = 0;
+    };
+    Station station;
+    std::vector<std::pair<std::string, double>> parts_s;  // of the iteration, names and seconds
+    struct Fullest {
+      int device = 0;
+      double needed_bytes = 0, capacity_bytes = 0, state_bytes = 0;
+    };
+    std::optional<Fullest> fullest;       // nothing: no memory is known
+    std::vector<std::string> what_binds;  // in words
+    struct Change {
+      std::string change, words;
+      double iteration_time_s = 0, gain = 0;
+      bool fits = true;
+      std::string impossible;  // why; empty: there are numbers
+    };
+    std::vector<Change> changes;
+    struct Pace {
+      double iteration_time_s = 0, tokens_per_s = 0, model_flops_per_s = 0, compute_s = 0, sending_s = 0,
+             exchange_s = 0;
+      bool fits = true;
+    };
+    Pace now;
+    std::optional<Pace> twice_as_wide;
+    std::optional<double> compute_bound_compression, compute_bound_width;
+    std::vector<std::string> scaling;  // from where on computing binds, in words
+  };
+
   std::string objective;
   std::optional<CommCostEstimate> comm_cost;
   std::optional<IterationEstimate> iteration;
   std::optional<Bound> lower_bound;
   std::optional<Search> search;
+  std::optional<Explanation> explanation;
   std::vector<Finalist> finalists;  // the plan's own first
   std::vector<std::string> warnings;
   std::string version;

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# --explain: what binds, what would help, when computing binds; in words and in JSON, of a search and of a score.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$0")/lib.sh" "$@"
+sed 's/count: 4/count: 4, gpu: V100-16GB/' net.yaml >gpus.yaml
+small=(gpus.yaml --job job.yaml --quiet)
+
+run "${small[@]}" --evaluations 40 --explain -o plan.json
+expect_status 0 --explain
+for words in 'What binds' 'in the slowest pipeline ' 'is the fullest device, ' \
+  'What would help, one change at a time' 'activations compressed × 2' 'micro-batch 2 in place of 1' \
+  'When computing binds' 'hidden size × 2' 'compute-bound: in every pipeline more hangs on computing than on sending, and exchanges'; do
+  expect_in "$out" "$words"
+done
+python3 - plan.json <<'END_OF_PYTHON' || fail 'the explanation in the plan file'
+import json, math, sys
+plan = json.load(open(sys.argv[1]))
+now = plan["estimate"]["iteration_time_s"]
+explanation = plan["explanation"]
+assert math.isclose(sum(explanation["parts"].values()), now, rel_tol=1e-9)
+binds = explanation["binds"]
+assert math.isclose(binds["share"], binds["seconds"] / now) and 0 < binds["share"] <= 1.01 and binds["kind"] == "overhead"
+station = explanation["station"]
+assert station["kind"] in ("stage", "hop") and 0 <= station["pipeline"] < len(plan["pipelines"]), station
+assert explanation["now"]["iteration_time_s"] == now
+assert explanation["fullest_device"] == {"state_bytes": explanation["fullest_device"]["state_bytes"]} | max(
+    plan["estimate"]["memory"], key=lambda it: it["needed_bytes"] / it["capacity_bytes"])
+possible = [change for change in explanation["changes"] if "impossible" not in change]
+assert {"link_doubled", "activations_halved", "gradients_quartered"} <= {change["change"] for change in possible}
+for change in possible:
+    assert math.isclose(change["gain"], 1 - change["iteration_time_s"] / now, abs_tol=1e-12), change
+gains = [change["gain"] for change in possible if change["fits"]]
+assert gains == sorted(gains, reverse=True)
+assert set(explanation["compute_bound"]) == {"compression", "width"}
+assert len(explanation["what_binds"]) >= 3 and len(explanation["scaling"]) >= 1
+END_OF_PYTHON
+
+# What a change of the job is said to give is the estimate of the changed job.
+sed 's/^comm_cost.*/compression: {activations: 0.5}/' job.yaml >compressed.yaml
+sed '/^comm_cost/d' job.yaml >plain.yaml
+run gpus.yaml --job plain.yaml --quiet --score plan.json --explain --threads 1 --format json
+expect_status 0 '--score --explain'
+cp "$out" scored.json
+run gpus.yaml --job plain.yaml --quiet --score plan.json --explain --threads 2 --format json
+cmp -s "$out" scored.json || fail 'the explanation depends on the number of threads'
+run gpus.yaml --job compressed.yaml --quiet --score plan.json --format json
+cp "$out" compressed.json
+python3 - scored.json compressed.json <<'END_OF_PYTHON' || fail 'a what-if is not what the changed job gives'
+import json, math, sys
+scored, compressed = (json.load(open(name)) for name in sys.argv[1:])
+said = next(it for it in scored["explanation"]["changes"] if it["change"] == "activations_halved")
+assert math.isclose(said["iteration_time_s"], compressed["estimate"]["iteration_time_s"], rel_tol=1e-12)
+assert "explanation" not in compressed
+END_OF_PYTHON
+
+expect_refused '--explain: is not for --objective comm-cost, which knows no compute' \
+  "${small[@]}" --objective comm-cost --explain
+finish
