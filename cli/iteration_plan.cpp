@@ -110,7 +110,8 @@ std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
-    return score.of(judgements[i].seconds, score.total_weight(candidates[i].plan));
+    const double seconds = judgements[i].seconds;
+    return std::isfinite(seconds) ? score.of(seconds, score.total_weight(candidates[i].plan)) : seconds;
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
@@ -201,14 +202,21 @@ PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
 
 /// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
 /// where there is one.
-void add_bound(const PlanCandidate& best, const ShapeLimits& limits, PlanRecord& record) {
+void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, bool open,
+               PlanRecord& record) {
+  constexpr int most_layers = 2000;  // beyond, it takes longer than the search
+  if (best.job->model.stages.layers() > most_layers) return;
+  const auto& [stages, replicas] = search.limits;
   const IterationBounds bounds(best.job->model);
-  const bool fixed = limits.stages && limits.replicas;
-  const IterationBound bound = fixed ? bounds.of_shape(*limits.stages, *limits.replicas) : bounds.of_all();
+  IterationBound bound = stages && replicas ? bounds.of_shape(*stages, *replicas) : bounds.of_all();
   if (!bound.fits) return;
+  if (open) bound.method = "of plans with these decisions: " + bound.method;
   double seconds = record.iteration->iteration_time_s;
-  if (!record.finalists.front().simulated.empty())
-    seconds = record.finalists.front().simulated.front().mean_s;
+  const auto& simulated = record.finalists.front().simulated;
+  if (!simulated.empty() && std::isfinite(simulated.front().mean_s)) seconds = simulated.front().mean_s;
+  if (bound.value > seconds * (1 + 1e-9))
+    record.warnings.push_back(
+        "the lower bound is above the time of the plan: one of them is wrong, please report it");
   record.lower_bound = PlanRecord::Bound{bound.value, "s", relative_gap(seconds, bound.value), bound.method};
 }
 
@@ -229,10 +237,16 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
   }();
   const bool fits = result.finalists.front().lacking <= 0;
   std::vector<Judgement> judgements(result.finalists.size());
+  std::string simulator_says;
   if (fits && !watch.interrupted())
     judgements = judged(result.finalists, scenarios, options.robust.value_or(Robust::mean), options.threads,
                         watch.stop());
-  const bool is_judged = fits && !watch.interrupted();
+  const bool is_refused = fits && std::all_of(judgements.begin(), judgements.end(),
+                                              [](const Judgement& it) { return !it.error.empty(); });
+  if (is_refused)
+    simulator_says =
+        "the plans could not be simulated, and this is the best by its estimate: " + judgements.front().error;
+  const bool is_judged = fits && !watch.interrupted() && !is_refused;
   if (!is_judged) judgements.assign(1, {});  // runs that were cut short say nothing
   const std::vector<std::size_t> order =
       is_judged ? ranked(result.finalists, judgements, PlanScore(search.objective, problem.topology))
@@ -240,20 +254,24 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
   const PlanCandidate& best = result.finalists[order.front()];
   PlanRecord record = record_of(options, best);
   add_notes(notes_of(result, problem.topology), record);
-  if (fits && !is_judged && result.stopped != Stopped::interrupted)
+  if (!simulator_says.empty()) record.warnings.push_back(simulator_says);
+  if (fits && watch.interrupted() && result.stopped != Stopped::interrupted)
     record.warnings.push_back(
         "interrupted before the finalists were simulated: this is the best by its estimate");
+  const bool was_stopped = result.stopped == Stopped::time_limit || result.stopped == Stopped::interrupted;
   if (!fits)
-    record.warnings.push_back("no plan fits the memory of the devices; in the one that lacks least, " +
-                              lacking_device(best));
-  if (!fits && !watch.interrupted()) add_notes(change_notes(problem, search), record);
+    record.warnings.push_back((was_stopped
+                                   ? "no plan that fits the memory of the devices was found in the time; in "
+                                   : "no plan fits the memory of the devices; in ") +
+                              ("the one that lacks least, " + lacking_device(best)));
+  if (!fits && !was_stopped) add_notes(change_notes(problem, search), record);
   record.search = search_record(options, result);
   for (const std::size_t i : order) {
     record.finalists.push_back(finalist_of(result.finalists[i]));
     record.finalists.back().simulated = judgements[i].simulated;
   }
   add_notes(idle_notes(record.finalists.front()), record);
-  if (fits) add_bound(best, search.limits, record);
+  if (fits && !watch.interrupted()) add_bound(best, search, !(problem.job.automatic == Automatic{}), record);
   put_out(options, problem_of(best), best.plan, record);
   if (watch.interrupted()) return exit_code::interrupted;
   return fits ? exit_code::done : exit_code::infeasible;
@@ -276,15 +294,19 @@ int score_by_iteration_time(const PlanOptions& options, Problem problem, const P
   for (const auto& more : {notes, choices, batch_notes(plan, problem.job)}) add_notes(more, record);
   const bool fits = candidate.lacking <= 0;
   PlanRecord::Finalist& only = record.finalists.emplace_back(finalist_of(candidate));
-  if (fits)
-    only.simulated =
+  Judgement judgement;
+  if (fits) {
+    judgement =
         judged({candidate}, scenarios, options.robust.value_or(Robust::mean), options.threads, watch.stop())
-            .front()
-            .simulated;
-  else
+            .front();
+    only.simulated = judgement.simulated;
+  } else
     record.warnings.push_back("the plan does not fit the memory of its devices: " +
                               lacking_device(candidate));
-  if (watch.interrupted()) only.simulated.clear();  // runs that were cut short say nothing
+  if (fits && !judgement.error.empty())
+    record.warnings.push_back("the plan could not be simulated: " + judgement.error);
+  if (watch.interrupted() || !judgement.error.empty())
+    only.simulated.clear();  // runs that were cut short say nothing
   add_notes(idle_notes(only), record);
   put_out(options, problem_of(candidate), plan, record);
   if (watch.interrupted()) return exit_code::interrupted;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "simulator/simulate.hpp"
@@ -37,6 +38,20 @@ PlanRecord::Finalist::Simulated simulated(const PlanCandidate& candidate, const 
   return result;
 }
 
+struct Run {
+  PlanRecord::Finalist::Simulated simulated;
+  std::string error;
+};
+
+/// A plan that the simulator refuses, because it has too many micro-batches, say, is a plan all the same.
+Run run_of(const PlanCandidate& candidate, const JudgedScenario& judged, const std::function<bool()>& stop) {
+  try {
+    return {simulated(candidate, judged, stop), ""};
+  } catch (const Error& error) {
+    return {{judged.name, never, never, never}, error.what()};
+  }
+}
+
 double seconds_of(const std::vector<PlanRecord::Finalist::Simulated>& scenarios, Robust robust) {
   double sum = 0, p95 = 0, worst = 0;
   for (const auto& it : scenarios) {
@@ -63,10 +78,14 @@ std::vector<Judgement> judged(const std::vector<PlanCandidate>& candidates,
                               const std::function<bool()>& stop) {
   const int count = static_cast<int>(scenarios.size());
   const auto runs = parallel_map(static_cast<int>(candidates.size()) * count, threads, [&](int i) {
-    return simulated(candidates[at(i / count)], scenarios[at(i % count)], stop);
+    return run_of(candidates[at(i / count)], scenarios[at(i % count)], stop);
   });
   std::vector<Judgement> judgements(candidates.size());
-  for (std::size_t i = 0; i < runs.size(); ++i) judgements[i / scenarios.size()].simulated.push_back(runs[i]);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Judgement& judgement = judgements[i / scenarios.size()];
+    judgement.simulated.push_back(runs[i].simulated);
+    if (judgement.error.empty()) judgement.error = runs[i].error;
+  }
   for (Judgement& judgement : judgements) judgement.seconds = seconds_of(judgement.simulated, robust);
   return judgements;
 }

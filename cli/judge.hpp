@@ -21,6 +21,7 @@ struct JudgedScenario {
 };
 
 struct Judgement {
+  std::string error;                                       // why it could not be simulated; empty: it was
   std::vector<PlanRecord::Finalist::Simulated> simulated;  // by scenario
   double seconds =
       0;  // of an iteration, as `robust` counts; infinite where none was completed or memory lacks

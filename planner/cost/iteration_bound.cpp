@@ -132,7 +132,9 @@ void IterationBounds::find_rates() {
         const bool reduces = tensor_ > 1;
         it.forward_s.push_back(time.forward_s + (reduces ? message_s(there.messages, there.bytes) : 0));
         it.backward_s.push_back(time.backward_s + (reduces ? message_s(back.messages, back.bytes) : 0));
-        it.update_s.push_back(time.update_s);
+        // As of a stage from the first layer on, which updates what is tied to that once.
+        it.update_s.push_back(costs.compute(costs.kind_of(device), {0, layer + 1}).update_s -
+                              costs.compute(costs.kind_of(device), {0, layer}).update_s);
       }
       kinds.push_back(std::move(it));
     }

@@ -264,7 +264,8 @@ int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks,
       break;
   }
   const int devices = stages / chunks, device = stage % devices;
-  return std::min(micro_batches * chunks, 2 * (devices - 1 - device) + (chunks - 1) * devices + 1);
+  const long long ahead = 2LL * (devices - 1 - device) + (chunks - 1LL) * devices + 1;
+  return static_cast<int>(std::min(1LL * micro_batches * chunks, ahead));
 }
 
 }  // namespace dtfm

@@ -12,7 +12,8 @@ namespace {
 
 /// Does a plan fit, by a short search? A device with too little memory for anything is not a plan's fault.
 std::optional<Shape> fitting_shape(const Problem& problem, IterationSearchOptions options) {
-  options.common.evaluations = 1;  // starts alone
+  options.common.evaluations = 1;     // starts alone
+  options.common.time_limit.reset();  // the answer must not depend on it
   options.common.on_progress = {};
   options.finalists = 1;
   try {
@@ -41,6 +42,7 @@ std::optional<double> fitting_memory(Problem problem, const IterationSearchOptio
 
 std::vector<std::string> feasible_changes(const Problem& problem, const IterationSearchOptions& options) {
   std::vector<std::string> changes;
+  const auto is_interrupted = [&] { return options.common.interrupted && *options.common.interrupted; };
   const auto try_job = [&](const std::string& words, const auto& change) {
     Problem other = problem;
     change(other.job);
@@ -70,7 +72,7 @@ std::vector<std::string> feasible_changes(const Problem& problem, const Iteratio
     });
   if (const auto memory = fitting_memory(problem, options))
     changes.push_back(fmt::format("GPUs of at least {:.0f} GB", *memory));
-  return changes;
+  return is_interrupted() ? std::vector<std::string>() : changes;
 }
 
 }  // namespace dtfm

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -76,7 +77,7 @@ class IterationSearch {
   bool must_stop() const {
     if (options_.common.interrupted && *options_.common.interrupted) return true;
     const auto limit = options_.common.time_limit;
-    return limit && std::chrono::duration<double>(Clock::now() - begin_).count() >= *limit;
+    return limit && elapsed_s() >= *limit;
   }
 
   static std::string what_there_is(const DecidedJob& job) {
@@ -105,11 +106,11 @@ class IterationSearch {
     const auto place = std::find_if(pool_.begin(), pool_.end(),
                                     [&](const PlanCandidate& it) { return is_better(candidate, it); });
     pool_.insert(place, std::move(candidate));
-    if (pool_.size() > kept) pool_.pop_back();
+    if (pool_.size() > std::max(kept, at(options_.finalists))) pool_.pop_back();
   }
 
   void note() {
-    if (pool_.empty()) return;
+    if (pool_.empty() || pool_.front().lacking > 0) return;
     auto& points = result_.convergence;
     const double best = pool_.front().score;
     if (points.empty() || best < points.back().cost) points.push_back({result_.evaluations, best});
@@ -166,9 +167,7 @@ class IterationSearch {
     const int batches = now.training.global_batch / now.training.micro_batch;
     const bool rounds = job->model.schedule == PipelineSchedule::interleaved;
     const int step = rounds ? stages : 1;
-    if (batches % step != 0 || batches / step < replicas ||
-        job->model.stages.layers() < stages * job->model.chunks)
-      return std::nullopt;
+    if (!is_possible(*job, from.shape(), options_.limits)) return std::nullopt;
     if (now.training.micro_batch != then.training.micro_batch || rounds)
       for (int i = 0; i < replicas; ++i) {
         const auto [begin, end] = even_split(batches / step, replicas, i);
@@ -193,7 +192,9 @@ class IterationSearch {
       if (must_stop()) return candidates;
       const auto& [from, job] = tries[at(i)];
       if (auto same = transplanted(from, job)) candidates.push_back(std::move(*same));
-      for (PlanCandidate& start : plan_starts(job, limited(from.shape(), *job), score_, false, 1))
+      const Shape shape = limited(from.shape(), *job);
+      if (!is_possible(*job, shape, options_.limits)) return candidates;
+      for (PlanCandidate& start : plan_starts(job, shape, score_, false, 1))
         candidates.push_back(std::move(start));
       return candidates;
     });
@@ -207,7 +208,7 @@ class IterationSearch {
   /// A shape of as many devices, as far as there are units.
   static Shape limited(Shape shape, const DecidedJob& job) {
     const int units = static_cast<int>(job.units.size());
-    shape.stages = std::min({shape.stages, units, job.model.stages.layers() / job.model.chunks});
+    shape.stages = std::max(1, std::min({shape.stages, units, job.model.stages.layers() / job.model.chunks}));
     shape.replicas = std::clamp(shape.replicas, 1, units / shape.stages);
     return shape;
   }
@@ -248,14 +249,30 @@ class IterationSearch {
     constexpr double least = 500;
     const double even = moves / static_cast<double>(islands_now);
     if (options_.common.evaluations) return static_cast<long long>(even);
+    if (options_.common.time_limit) return std::numeric_limits<long long>::max();
     const double units = static_cast<double>(start.job->units.size()) / 64;
     const double effort =
         default_effort * std::max(1.0, std::pow(units, 1.25)) / 2 / static_cast<double>(islands_now);
     return static_cast<long long>(std::max(least, std::min(even, effort / effort_of_move(start))));
   }
 
+  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+  /// Of a time limit alone, what a generation of annealing gets of the rest: half of it, then all.
+  std::optional<double> seconds_for(std::uint64_t generation) const {
+    if (!options_.common.time_limit || options_.common.evaluations) return std::nullopt;
+    const double rest = std::max(0.0, *options_.common.time_limit - elapsed_s());
+    return generation == 1 ? rest * first_share : rest;
+  }
+
+  /// How much of so many seconds from now on is over.
+  std::function<double()> share_of(double seconds) const {
+    return [this, seconds, begin = elapsed_s()] { return (elapsed_s() - begin) / std::max(1e-9, seconds); };
+  }
+
   void anneal(const std::vector<PlanCandidate>& starts, double moves, double from, std::uint64_t generation) {
     const int count = static_cast<int>(starts.size());
+    const std::optional<double> seconds = seconds_for(generation);
     std::atomic<long long> asked{0};
     const auto stop = [&] {
       report(asked += 1);
@@ -263,7 +280,8 @@ class IterationSearch {
     };
     const auto found = parallel_map(count, options_.common.threads, [&](int i) {
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
-      const PlanCooling cooling{moves_of(starts[at(i)], moves, starts.size()), from, coldest};
+      PlanCooling cooling{moves_of(starts[at(i)], moves, starts.size()), from, coldest, {}};
+      if (seconds) cooling.time_share = share_of(*seconds * std::min(options_.common.threads, count) / count);
       return annealed_plan(starts[at(i)], score_, cooling, rng, stop);
     });
     for (const AnnealedPlan& it : found) {

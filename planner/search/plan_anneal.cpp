@@ -58,9 +58,14 @@ class PlanAnnealer {
     const double ratio = cooling.coldest / cooling.hottest;
     const double scale = best_.score > 0 ? best_.score : now_;
     long long move = 0;
+    double share = 0;
     for (; move < cooling.moves; ++move) {
       if (move % moves_between_asking == 0 && stop && stop()) break;
-      const double share = static_cast<double>(move) / static_cast<double>(cooling.moves);
+      if (!cooling.time_share)
+        share = static_cast<double>(move) / static_cast<double>(cooling.moves);
+      else if (move % moves_between_asking == 0)
+        share = cooling.time_share();
+      if (share >= 1) break;
       const double temperature = scale * cooling.hottest * std::pow(ratio, share);
       try_move(temperature);
     }
@@ -191,10 +196,15 @@ class PlanAnnealer {
   }
 
   void shift_micro_batches(int from, int to, int count) {
-    if (from == to || plan().pipelines[at(from)].micro_batches < count + batch_step_) return;
-    timer_.set_micro_batches(from, plan().pipelines[at(from)].micro_batches - count);
-    timer_.set_micro_batches(to, plan().pipelines[at(to)].micro_batches + count);
-    undo_.push_back([this, from, to, count] { shift_micro_batches(to, from, count); });
+    const int giver = plan().pipelines[at(from)].micro_batches,
+              taker = plan().pipelines[at(to)].micro_batches;
+    if (from == to || giver < count + batch_step_) return;
+    timer_.set_micro_batches(from, giver - count);
+    timer_.set_micro_batches(to, taker + count);
+    undo_.push_back([this, from, to, giver, taker] {
+      timer_.set_micro_batches(from, giver);
+      timer_.set_micro_batches(to, taker);
+    });
   }
 
   void make_move() {

@@ -12,6 +12,8 @@ namespace dtfm {
 struct PlanCooling {
   long long moves = 0;
   double hottest = 0, coldest = 0;  // temperatures as shares of the score
+  std::function<double()>
+      time_share;  // of the time there is, how much is over: at 1 it ends; nothing: moves count
 };
 
 inline constexpr int moves_between_asking = 256;

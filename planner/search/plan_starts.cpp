@@ -12,6 +12,9 @@
 namespace dtfm {
 namespace {
 
+constexpr double most_split_steps =
+    1e6;  // stages · layers² of a split that is made optimal, some 0.1 s; else even
+
 int micro_batches_of(const Job& job) {
   return job.training.global_batch / job.training.micro_batch;
 }
@@ -94,17 +97,25 @@ Plan laid_out(const DecidedJob& job, const Shape& shape, const std::vector<int>&
 
 }  // namespace
 
+bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& limits) {
+  const auto [stages, replicas] = shape;
+  if (stages < 1 || replicas < 1) return false;
+  if (limits.stages.value_or(stages) != stages || limits.replicas.value_or(replicas) != replicas)
+    return false;
+  if (stages > job.model.stages.layers() / job.model.chunks) return false;
+  if (replicas > static_cast<int>(job.units.size()) / stages) return false;
+  const int batches = micro_batches_of(job.problem.job), step = batch_step(job, stages);
+  if (batches % step != 0 || replicas > batches / step) return false;
+  return job.model.flush % step == 0 || job.model.flush >= batches;  // every round is of whole steps
+}
+
 std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio) {
   const int units = static_cast<int>(job.units.size());
-  const int most_stages = std::min(units, job.model.stages.layers() / job.model.chunks);
   std::vector<Shape> shapes;
-  for (int stages = 1; stages <= most_stages; ++stages) {
-    if (limits.stages.value_or(stages) != stages) continue;
-    const int batches = micro_batches_of(job.problem.job);
-    if (batches % batch_step(job, stages) != 0) continue;
-    const int most = std::min(units / stages, batches / batch_step(job, stages));
+  for (int stages = 1; stages <= std::min(units, job.model.stages.layers()); ++stages) {
+    const int most = std::min(units / stages, micro_batches_of(job.problem.job) / batch_step(job, stages));
     for (int replicas = 1; replicas <= most;) {
-      if (limits.replicas.value_or(replicas) == replicas) shapes.push_back({stages, replicas});
+      if (is_possible(job, {stages, replicas}, limits)) shapes.push_back({stages, replicas});
       const int next =
           limits.replicas ? replicas + 1 : std::max(replicas + 1, static_cast<int>(replicas * ratio));
       replicas = next > most && replicas < most ? most : next;
@@ -207,8 +218,11 @@ PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
     if (is_better(candidate, best)) best = std::move(candidate);
   };
   const Plan begin = best.plan;
-  offer(with_split_layers(*job, begin, true));
-  if (begin.pipelines.size() <= most_unlike_pipelines && !are_alike(begin, *job))
+  const double layers = job->model.stages.layers();
+  const bool is_small =
+      static_cast<double>(begin.pipelines.front().stages.size()) * layers * layers <= most_split_steps;
+  if (is_small) offer(with_split_layers(*job, begin, true));
+  if (is_small && begin.pipelines.size() <= most_unlike_pipelines && !are_alike(begin, *job))
     offer(with_split_layers(*job, begin, false));
   offer(with_balanced_batches(*job, best));
   return best;

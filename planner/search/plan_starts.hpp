@@ -14,6 +14,9 @@ struct ShapeLimits {
   std::optional<int> stages, replicas;
 };
 
+/// Are there units, layers and micro-batches for it, can the schedule run it, and do the limits allow it?
+bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& limits);
+
 /// Numbers of stages and replicas for which there are units, layers and micro-batches: all of stages; of
 /// replicas the least, the most, and such that the next is at most `ratio` times as many, or one more. In
 /// ascending order.
@@ -22,7 +25,7 @@ std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& lim
 /// Of the layouts tried, the best few, best first: for stretches of units from several places in the nearness
 /// order, and the fastest ones; with each pipeline's stages near each other, each stage's replicas, or blocks
 /// between the two. Layers and micro-batches are fitted to the devices. `thorough`: from everywhere, and all
-/// layouts. Nothing where the schedule cannot run the shape.
+/// layouts. The shape must be possible.
 std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
                                        const PlanScore& score, bool thorough, std::size_t most);
 

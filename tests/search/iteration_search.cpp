@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include "planner/core/index.hpp"
+#include "planner/cost/iteration_bound.hpp"
 #include "planner/search/device_order.hpp"
 #include "planner/search/feasible_changes.hpp"
 #include "tests/support/catch.hpp"
@@ -171,6 +173,31 @@ TEST_CASE("what is open is decided, and never for the worse") {
   // Nothing says that compression costs something, and whatever the plan sends, it compresses.
   const Compression& compression = found.job->problem.job.compression;
   CHECK(std::min(compression.activations, compression.gradients) == 0.25);
+}
+
+TEST_CASE("whatever is open, every sequence is trained, within the limits") {
+  for (const int batch : {1, 3, 7, 23, 36, 40, 52})
+    for (const int layers : {1, 2, 5, 12})
+      for (const std::optional<int> stages :
+           {std::optional<int>(), std::optional<int>(std::min(layers, 3))}) {
+        Problem problem = small_problem({3, 2}, layers, batch);
+        Automatic& open = problem.job.automatic;
+        open.micro_batch = open.schedule = open.recompute = open.gradient_sync = true;
+        if (batch == 36) problem.job.parallelism.flush = 5;
+        IterationSearchOptions options = options_of(1000);
+        options.limits.stages = stages;
+        CAPTURE(batch, layers, stages.value_or(0));
+        for (const PlanCandidate& it : search_iteration(problem, options).finalists) {
+          int trained = 0;
+          for (const Pipeline& pipeline : it.plan.pipelines) {
+            CHECK(pipeline.micro_batches > 0);
+            trained += pipeline.micro_batches * it.job->problem.job.training.micro_batch;
+          }
+          CHECK(trained == batch);
+          if (stages) CHECK(it.shape().stages == *stages);
+          CHECK(IterationBounds(it.job->model).of_all().value <= it.iteration_s * (1 + 1e-9));
+        }
+      }
 }
 
 TEST_CASE("limits are kept, and impossible ones named") {
