@@ -38,6 +38,7 @@ class NetworkCost {
  public:
   /// `topology` must outlive this.
   NetworkCost(const Topology& topology, const Calibration& calibration);
+  NetworkCost(Topology&&, const Calibration&) = delete;
 
   /// A device sends to itself in no time.
   MessageCost message(int from, int to) const {

@@ -52,7 +52,8 @@ bool compete(const NetworkCost& network, int from, int to, int sender, int recei
 }  // namespace
 
 TEST_CASE("a message takes overhead, bytes over rate, latency") {
-  const NetworkCost network(two_sites(), {1, 0.5, 0.8, 0});
+  const Topology topology = two_sites();
+  const NetworkCost network(topology, {1, 0.5, 0.8, 0});
   CHECK(network.shared_count() == 0);
   CHECK(network.message(0, 2).total_s(3 * B) == Approx(0.5 + 3 / 0.8 + a));
   CHECK(network.message(0, 2).occupancy_s(3 * B) == Approx(0.5 + 3 / 0.8));
