@@ -7,8 +7,8 @@
 #include "cli/interrupt.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/output_check.hpp"
-#include "cli/print_result.hpp"
 #include "cli/progress.hpp"
+#include "cli/put_out.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/job_reader.hpp"
@@ -41,13 +41,7 @@ CalibrationFit fitted(const CalibrateOptions& options, const std::vector<Measure
 
 /// The file first: it must be there even if nobody reads stdout.
 void put_out(const CalibrateOptions& options, const CalibrateSummary& summary) {
-  const std::string file = calibration_text(summary);
-  if (options.output) {
-    const InterruptHold hold(must_be_whole(std::array{*options.output}));
-    write_whole_file(*options.output, file);
-    if (is_stdout(*options.output)) return;
-  }
-  print_result(options.format == OutputFormat::json ? file : summary_text(summary));
+  put_out(options.output, options.format, calibration_text(summary), summary_text(summary));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "cli/output_check.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
+#include "cli/put_out.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
@@ -119,13 +120,8 @@ std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
 }
 
 void put_out(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record) {
-  const std::string json = plan_json(problem.topology, problem.job, plan, record);
-  if (options.output) {
-    const InterruptHold hold(must_be_whole(std::array{*options.output}));
-    write_whole_file(*options.output, json);
-  }
-  if (options.output && is_stdout(*options.output)) return;
-  print_result(options.format == OutputFormat::json ? json : summary_text({problem, plan, record}));
+  put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
+          summary_text({problem, plan, record}));
 }
 
 std::vector<std::string> notes_of(const IterationSearchResult& result, const Topology& topology) {
@@ -162,8 +158,7 @@ std::string lacking_device(const PlanCandidate& candidate) {
 }
 
 /// What would make a plan fit.
-std::vector<std::string> change_notes(const Problem& problem, IterationSearchOptions options) {
-  options.common.begin.reset();  // a time limit is of each change anew
+std::vector<std::string> change_notes(const Problem& problem, const IterationSearchOptions& options) {
   const std::vector<std::string> changes = feasible_changes(problem, options);
   std::vector<std::string> notes;
   if (changes.empty()) notes.push_back("none of the changes that were tried would make one fit");

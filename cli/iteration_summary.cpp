@@ -174,12 +174,8 @@ class Writer {
 
 std::string summary_text(const IterationSummary& summary) {
   const Writer writer(summary);
-  std::string text;
-  for (const std::string& block :
-       {writer.title() + writer.warnings(), writer.times(), writer.stages(),
-        writer.pipelines() + writer.unused(), writer.finalists(), writer.explanation()})
-    if (!block.empty()) text += (text.empty() ? "" : "\n") + block;
-  return text;
+  return joined_blocks({writer.title() + writer.warnings(), writer.times(), writer.stages(),
+                        writer.pipelines() + writer.unused(), writer.finalists(), writer.explanation()});
 }
 
 }  // namespace dtfm

@@ -14,7 +14,7 @@ std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
   const auto [fewest, most] = std::minmax_element(plan.pipelines.begin(), plan.pipelines.end(), by_count);
   long long sum = 0;
   for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
-  const int needed = job.training.global_batch / job.training.micro_batch;
+  const int needed = micro_batch_count(job.training);
   std::vector<std::string> notes;
   if (sum != needed)
     notes.push_back(

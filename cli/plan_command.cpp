@@ -16,6 +16,7 @@
 #include "cli/plan_options.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
+#include "cli/put_out.hpp"
 #include "cli/summary.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -114,7 +115,7 @@ std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
   if (shape.stages > layer_count(job.model))
     warnings.push_back(fmt::format("{} stages for {} layers: some stages compute nothing", shape.stages,
                                    layer_count(job.model)));
-  const int micro_batches = job.training.global_batch / job.training.micro_batch;
+  const int micro_batches = micro_batch_count(job.training);
   if (shape.replicas > micro_batches)
     warnings.push_back(fmt::format("{} pipelines for {} micro-batches: some pipelines compute nothing",
                                    shape.replicas, micro_batches));
@@ -140,15 +141,9 @@ void check_output(const PlanOptions& options) {
     throw Error(*options.output, "cannot write: it exists and is not a plan");
 }
 
-/// The plan file first: it must be there even if nobody reads stdout.
 void put_out(const PlanOptions& options, const PlanSummary& summary) {
-  const std::string json = plan_json(summary.topology, summary.job, summary.plan, summary.record);
-  if (options.output) {
-    const InterruptHold hold(must_be_whole(std::array{*options.output}));
-    write_whole_file(*options.output, json);
-  }
-  if (options.output && is_stdout(*options.output)) return;
-  print_result(options.format == OutputFormat::json ? json : summary_text(summary));
+  put_out(options.output, options.format,
+          plan_json(summary.topology, summary.job, summary.plan, summary.record), summary_text(summary));
 }
 
 PlanRecord::CommCostEstimate estimate_of(const CommCost& cost) {
@@ -268,7 +263,7 @@ int list_strategies() {
 
 /// Strategies but the default one search by the paper's cost.
 std::string objective_of(const PlanOptions& options) {
-  const bool by_cost = options.strategy != default_strategy || options.prove;
+  const bool by_cost = strategy_named(options.strategy).name != default_strategy || options.prove;
   if (by_cost && !options.objective_given) return "comm-cost";
   if (by_cost && options.objective != "comm-cost")
     throw Error(options.prove ? "--prove" : "--strategy",

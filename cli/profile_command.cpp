@@ -17,6 +17,7 @@
 #include "cli/profile_options.hpp"
 #include "cli/profile_summary.hpp"
 #include "cli/progress.hpp"
+#include "cli/put_out.hpp"
 #include "planner/core/roofline.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/gpu_catalogue.hpp"
@@ -129,13 +130,7 @@ LayerProfile estimated(const ProfileOptions& options, const Job& job, std::span<
 
 /// The profile file first: it must be there even if nobody reads stdout.
 void put_out(const ProfileOptions& options, const ProfileSummary& summary) {
-  const std::string json = json_text(profile_json(summary.profile));
-  if (options.output) {
-    const InterruptHold hold(must_be_whole(std::array{*options.output}));
-    write_whole_file(*options.output, json);
-    if (is_stdout(*options.output)) return;
-  }
-  print_result(options.format == OutputFormat::json ? json : summary_text(summary));
+  put_out(options.output, options.format, json_text(profile_json(summary.profile)), summary_text(summary));
 }
 
 void list_gpus(const ProfileOptions& options, std::span<const Gpu> catalogue) {

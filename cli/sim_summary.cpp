@@ -248,11 +248,8 @@ class Writer {
 
 std::string summary_text(const SimSummary& summary) {
   const Writer writer(summary);
-  std::string text;
-  for (const std::string& block : {writer.title() + writer.overfull(), writer.results(), writer.devices(),
-                                   writer.critical_path(), writer.links(), writer.events()})
-    if (!block.empty()) text += (text.empty() ? "" : "\n") + block;
-  return text;
+  return joined_blocks({writer.title() + writer.overfull(), writer.results(), writer.devices(),
+                        writer.critical_path(), writer.links(), writer.events()});
 }
 
 }  // namespace dtfm

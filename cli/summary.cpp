@@ -190,11 +190,8 @@ class Writer {
 
 std::string summary_text(const PlanSummary& summary) {
   const Writer writer(summary);
-  std::string text;
-  for (const std::string& block : {writer.title() + writer.warnings(), writer.costs(), writer.groups(),
-                                   writer.hops(), writer.pipelines(), writer.slowest()})
-    if (!block.empty()) text += (text.empty() ? "" : "\n") + block;
-  return text;
+  return joined_blocks({writer.title() + writer.warnings(), writer.costs(), writer.groups(), writer.hops(),
+                        writer.pipelines(), writer.slowest()});
 }
 
 }  // namespace dtfm

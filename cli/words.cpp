@@ -65,4 +65,11 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::string joined_blocks(std::initializer_list<std::string> blocks) {
+  std::string text;
+  for (const std::string& block : blocks)
+    if (!block.empty()) text += fmt::format("{}{}", text.empty() ? "" : "\n", block);
+  return text;
+}
+
 }  // namespace dtfm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,5 +24,8 @@ double relative_gap(double cost, double bound);
 /// Columns as wide as their widest cell, two blanks apart; the first row is the head. Lines are cut at 110
 /// characters.
 std::string table(const std::vector<std::vector<std::string>>& rows);
+
+/// Those that are not empty, with an empty line between them.
+std::string joined_blocks(std::initializer_list<std::string> blocks);
 
 }  // namespace dtfm

@@ -11,7 +11,7 @@ namespace {
 
 /// Sequences of the pipeline with the most micro-batches: a hop waits for the fullest.
 double most_sequences(const Training& training, int replicas) {
-  const int micro_batches = training.global_batch / training.micro_batch;
+  const int micro_batches = micro_batch_count(training);
   const int most = (micro_batches + replicas - 1) / replicas;
   return static_cast<double>(most) * training.micro_batch;
 }

@@ -16,6 +16,11 @@ struct Training {
   std::string precision = "fp16", optimizer = "adam-16", recompute = "none";
 };
 
+/// Of an iteration: those of all pipelines.
+inline int micro_batch_count(const Training& training) {
+  return training.global_batch / training.micro_batch;
+}
+
 struct Parallelism {
   std::optional<int> pipeline, data;  // nothing: auto
   int tensor = 1;

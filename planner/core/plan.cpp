@@ -52,7 +52,7 @@ std::pair<int, int> even_split(int layers, int stages, int stage) {
 }
 
 Plan deployed_plan(const Placement& placement, const Job& job) {
-  const int micro_batches = job.training.global_batch / job.training.micro_batch;
+  const int micro_batches = micro_batch_count(job.training);
   Plan plan{job.parallelism.tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
   for (int replica = 0; replica < placement.replicas(); ++replica) {
     const auto [begin, end] = even_split(micro_batches, placement.replicas(), replica);

@@ -65,7 +65,7 @@ IterationBounds::IterationBounds(const IterationModel& model)
       devices_(known_devices(model)),
       layers_(model.stages.layers()),
       tensor_(model.stages.tensor()),
-      micro_batches_(model.problem.job.training.global_batch / model.problem.job.training.micro_batch),
+      micro_batches_(micro_batch_count(model.problem.job.training)),
       hop_(hop_costs(model, devices_)),
       hop_busy_(hop_occupancies(model, devices_)),
       message_fixed_(spanning(model, devices_,

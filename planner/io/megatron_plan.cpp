@@ -108,7 +108,7 @@ class MegatronReader {
   /// Of each pipeline: Megatron has as many in all.
   int micro_batches_of(int replicas) {
     const Training& training = job_.training;
-    const int all = training.global_batch / training.micro_batch;
+    const int all = micro_batch_count(training);
     if (all % replicas != 0)
       faults_.add(where("--global-batch-size"),
                   fmt::format("global batch {} is no multiple of micro-batch {} × {} pipelines",

@@ -137,7 +137,7 @@ class PlanReader {
 
   void read_micro_batches(const JsonCursor& list, Plan& plan) const {
     const bool given = list.at(0).optional("micro_batches").has_value();
-    const int all = job_.training.global_batch / job_.training.micro_batch;
+    const int all = micro_batch_count(job_.training);
     const int count = static_cast<int>(plan.pipelines.size());
     for (int i = 0; i < count; ++i) {
       const JsonCursor pipeline = list.at(at(i));

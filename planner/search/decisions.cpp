@@ -30,20 +30,22 @@ std::vector<int> micro_batches(const Job& job) {
 /// Of fp16 activations and gradients: as they are, 8 bits, 4 bits.
 constexpr double compressions[] = {1, 0.5, 0.25};
 
-std::vector<int> tensor_degrees(const Topology& topology) {
-  std::map<int, int> devices;  // by host
-  int largest = 1;
-  for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
-  std::vector<int> degrees;
-  for (int degree = 1; degree <= largest; degree *= 2) degrees.push_back(degree);
-  return degrees;
-}
-
 /// Can a transformer's heads and widths be divided so?
 bool divides(const Model& model, int tensor) {
   const auto* transformer = std::get_if<Transformer>(&model);
   if (transformer == nullptr) return tensor == 1;
   return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0;
+}
+
+/// Those divisors of the devices of the largest host that divide the model too.
+std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
+  std::map<int, int> devices;  // by host
+  int largest = 1;
+  for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
+  std::vector<int> degrees;
+  for (int degree = 1; degree <= largest; ++degree)
+    if (largest % degree == 0 && divides(model, degree)) degrees.push_back(degree);
+  return degrees;
 }
 
 }  // namespace
@@ -91,20 +93,22 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     change(other);
     jobs.push_back(std::move(other));
   };
+  // What memory holds depends on these three together.
   const std::vector<int> sizes =
       open.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
   const std::vector<std::string> recomputes = open.recompute
                                                   ? std::vector<std::string>{"none", "selective", "full"}
                                                   : std::vector{job.training.recompute};
-  for (const int size : sizes)
-    for (const std::string& recompute : recomputes)
-      add([&](Job& it) {
-        it.training.micro_batch = size;
-        it.training.recompute = recompute;
-      });
-  if (open.tensor)
-    for (const int tensor : tensor_degrees(problem_.topology))
-      if (divides(job.model, tensor)) add([&](Job& it) { it.parallelism.tensor = tensor; });
+  const std::vector<int> tensors =
+      open.tensor ? tensor_degrees(problem_.topology, job.model) : std::vector{job.parallelism.tensor};
+  for (const int tensor : tensors)
+    for (const int size : sizes)
+      for (const std::string& recompute : recomputes)
+        add([&](Job& it) {
+          it.parallelism.tensor = tensor;
+          it.training.micro_batch = size;
+          it.training.recompute = recompute;
+        });
   if (open.schedule) {
     for (const char* schedule : {"gpipe", "1f1b"})
       add([&](Job& it) {

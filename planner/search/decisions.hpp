@@ -18,8 +18,8 @@ class Decisions {
 
   /// The job with its first choices. Throws Error where no device's times are known.
   std::shared_ptr<const DecidedJob> first();
-  /// Jobs that differ from `job` in one decision that is open, or in micro-batch and recomputation together,
-  /// and can be planned. Tensor degrees: divisors of the devices of the largest host.
+  /// Jobs that differ from `job` in one decision that is open, or in micro-batch, recomputation and tensor
+  /// degree together, and can be planned. Tensor degrees: divisors of the devices of the largest host.
   std::vector<std::shared_ptr<const DecidedJob>> alternatives(const DecidedJob& job);
   bool any_open() const { return !(problem_.job.automatic == Automatic{}); }
   /// Devices that nothing can be put on, each with the reason.

@@ -24,7 +24,6 @@ struct IterationSearchOptions {
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 8;
-  std::vector<PlanCandidate> begin_with;  // plans of jobs that the problem's leaves open
 };
 
 struct IterationSearchResult {

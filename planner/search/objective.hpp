@@ -23,7 +23,6 @@ class PlanScore {
 
   /// Of a second of one device's work; 0 for `iteration_time`.
   double weight(int device) const { return weight_.empty() ? 0 : weight_[static_cast<std::size_t>(device)]; }
-  bool counts_devices() const { return !weight_.empty(); }
   double total_weight(const Plan& plan) const;
   double of(double iteration_s, double total_weight) const {
     return weight_.empty() ? iteration_s : iteration_s * total_weight;

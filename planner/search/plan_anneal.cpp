@@ -11,8 +11,8 @@
 namespace dtfm {
 namespace {
 
-// Shares of moves of the kinds, and how much of the score is that of the mean end, which leads where the
-// slowest pipeline alone says nothing. Chosen by measurement: planner/search/README.md.
+// How much of the score is that of the mean end, which leads where the slowest pipeline alone says nothing.
+// This and the shares of the kinds of moves (make_move) are set by hand and not tuned.
 constexpr double guidance = 0.05;
 constexpr int near = 6;  // units on either side of a neighbour
 
@@ -46,7 +46,7 @@ class PlanAnnealer {
     weight_ = score_.total_weight(plan());
     const IterationModel& model = start.job->model;
     least_layers_ = model.chunks;
-    batch_step_ = model.schedule == PipelineSchedule::interleaved ? stages() : 1;
+    batch_step_ = batch_step(*start.job, stages());
     for (const auto& unit : units_)
       if (plan().pipelines.size() <= most_unlike_pipelines)
         are_unlike_ =
@@ -79,7 +79,7 @@ class PlanAnnealer {
   int below(int bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
   Slot random_slot() { return {below(pipelines()), below(stages())}; }
 
-  /// Plans that do not fit cost as much more as they lack, in the measure of all memory.
+  /// Plans that do not fit cost twice as much, and as much again for every GB that they lack.
   double energy() {
     const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
     const double lacking = timer_.lacking_bytes();

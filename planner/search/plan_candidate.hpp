@@ -22,6 +22,11 @@ struct DecidedJob {
       units;  // devices of a possible stage, in nearness order; their times are known
 };
 
+/// Micro-batches of a pipeline come in multiples of this.
+inline int batch_step(const DecidedJob& job, int stages) {
+  return job.model.schedule == PipelineSchedule::interleaved ? stages : 1;
+}
+
 /// What pipelines are to be like.
 struct Shape {
   int stages = 0, replicas = 0;

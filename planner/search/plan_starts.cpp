@@ -15,13 +15,15 @@ namespace {
 constexpr double most_split_steps =
     1e6;  // stages · layers² of a split that is made optimal, some 0.1 s; else even
 
-int micro_batches_of(const Job& job) {
-  return job.training.global_batch / job.training.micro_batch;
-}
-
-/// Micro-batches of a pipeline come in multiples of this.
-int batch_step(const DecidedJob& job, int stages) {
-  return job.model.schedule == PipelineSchedule::interleaved ? stages : 1;
+/// Micro-batches as even as they can be.
+void deal_evenly(const DecidedJob& job, Plan& plan) {
+  const int pipelines = static_cast<int>(plan.pipelines.size());
+  const int step = batch_step(job, static_cast<int>(plan.pipelines.front().stages.size()));
+  const int steps = micro_batch_count(job.problem.job.training) / step;
+  for (int i = 0; i < pipelines; ++i) {
+    const auto [begin, end] = even_split(steps, pipelines, i);
+    plan.pipelines[at(i)].micro_batches = (end - begin) * step;
+  }
 }
 
 /// Seconds of all layers of a micro-batch on the unit's slowest device.
@@ -77,11 +79,9 @@ std::vector<std::vector<int>> stretches(const DecidedJob& job, int count, int mo
 /// after the other. 1: pipelines near; as many as stages: replicas near.
 Plan laid_out(const DecidedJob& job, const Shape& shape, const std::vector<int>& stretch, int blocks) {
   const Job& of = job.problem.job;
-  const int step = batch_step(job, shape.stages), steps = micro_batches_of(of) / step;
   Plan plan{of.parallelism.tensor, of.parallelism.schedule, of.parallelism.gradient_sync, {}};
   for (int replica = 0; replica < shape.replicas; ++replica) {
-    const auto [begin, end] = even_split(steps, shape.replicas, replica);
-    Pipeline pipeline{(end - begin) * step, {}};
+    Pipeline pipeline;
     for (int stage = 0; stage < shape.stages; ++stage) {
       int block = 0;
       while (even_split(shape.stages, blocks, block).second <= stage) ++block;
@@ -92,6 +92,7 @@ Plan laid_out(const DecidedJob& job, const Shape& shape, const std::vector<int>&
     }
     plan.pipelines.push_back(std::move(pipeline));
   }
+  deal_evenly(job, plan);
   return plan;
 }
 
@@ -104,7 +105,7 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
     return false;
   if (stages > job.model.stages.layers() / job.model.chunks) return false;
   if (replicas > static_cast<int>(job.units.size()) / stages) return false;
-  const int batches = micro_batches_of(job.problem.job), step = batch_step(job, stages);
+  const int batches = micro_batch_count(job.problem.job.training), step = batch_step(job, stages);
   if (batches % step != 0 || replicas > batches / step) return false;
   return job.model.flush % step == 0 || job.model.flush >= batches;  // every round is of whole steps
 }
@@ -113,7 +114,8 @@ std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& lim
   const int units = static_cast<int>(job.units.size());
   std::vector<Shape> shapes;
   for (int stages = 1; stages <= std::min(units, job.model.stages.layers()); ++stages) {
-    const int most = std::min(units / stages, micro_batches_of(job.problem.job) / batch_step(job, stages));
+    const int most =
+        std::min(units / stages, micro_batch_count(job.problem.job.training) / batch_step(job, stages));
     for (int replicas = 1; replicas <= most;) {
       if (is_possible(job, {stages, replicas}, limits)) shapes.push_back({stages, replicas});
       const int next =
@@ -226,6 +228,25 @@ PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
     offer(with_split_layers(*job, begin, false));
   offer(with_balanced_batches(*job, best));
   return best;
+}
+
+std::optional<PlanCandidate> transplanted_plan(const std::shared_ptr<const DecidedJob>& job,
+                                               const PlanCandidate& from, const ShapeLimits& limits,
+                                               const PlanScore& score) {
+  const Job &now = job->problem.job, &then = from.job->problem.job;
+  if (now.parallelism.tensor != then.parallelism.tensor || !is_possible(*job, from.shape(), limits))
+    return std::nullopt;
+  Plan plan = from.plan;
+  plan.schedule = now.parallelism.schedule;
+  plan.gradient_sync = now.parallelism.gradient_sync;
+  const bool in_rounds = job->model.schedule == PipelineSchedule::interleaved;
+  if (now.training.micro_batch != then.training.micro_batch || in_rounds) deal_evenly(*job, plan);
+  if (in_rounds)  // every stage needs a layer for each of its chunks
+    for (Pipeline& pipeline : plan.pipelines)
+      for (int stage = 0; stage < from.shape().stages; ++stage)
+        pipeline.stages[at(stage)].layers =
+            even_split(job->model.stages.layers(), from.shape().stages, stage);
+  return fitted_plan(job, std::move(plan), score);
 }
 
 }  // namespace dtfm

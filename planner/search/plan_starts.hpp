@@ -37,4 +37,11 @@ PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
 PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
                           const PlanScore& score);
 
+/// The devices of `from` under another job; its layers and micro-batches too, where the job's schedule and
+/// micro-batches allow it, else even ones. Then fitted. Nothing where stages have another number of devices,
+/// or the shape is not possible.
+std::optional<PlanCandidate> transplanted_plan(const std::shared_ptr<const DecidedJob>& job,
+                                               const PlanCandidate& from, const ShapeLimits& limits,
+                                               const PlanScore& score);
+
 }  // namespace dtfm

@@ -24,6 +24,8 @@ constexpr std::array table{
     Strategy{"megatron", "file order, stage by stage, as Megatron-LM numbers its ranks", run_megatron},
 };
 
+}  // namespace
+
 const Strategy& strategy_named(std::string_view name) {
   const auto* found =
       std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.name == name; });
@@ -32,8 +34,6 @@ const Strategy& strategy_named(std::string_view name) {
   for (const Strategy& row : table) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   throw Error("--strategy", fmt::format("unknown strategy `{}`; known: {}", name, known));
 }
-
-}  // namespace
 
 std::string_view name_of(Stopped stopped) {
   switch (stopped) {

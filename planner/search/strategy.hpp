@@ -67,6 +67,8 @@ struct Strategy {
 inline constexpr std::string_view default_strategy = "evolutionary";
 
 std::span<const Strategy> strategies();
+/// Throws Error for an unknown name.
+const Strategy& strategy_named(std::string_view name);
 /// Runs the strategy of that name, then bounds its result from below. Throws Error for an unknown name.
 /// `stopped` says what ended the search or, where that came first, the work on the bound.
 SearchResult search(const CommCostModel& model, std::string_view strategy, const SearchOptions& options);

@@ -10,13 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
+#include "planner/io/csv_table.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/named_file.hpp"
 #include "planner/io/plan_json.hpp"
 #include "planner/io/plan_reader.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
-#include "planner/io/csv_table.hpp"
 #include "simulator/lowering/iteration_graph.hpp"
 
 namespace dtfm {
@@ -191,7 +191,7 @@ class RunsReader {
     if (training.global_batch % training.micro_batch != 0)
       throw table_.error(place, fmt::format("micro-batches of {} do not divide a batch of {}",
                                             training.micro_batch, training.global_batch));
-    const int micro_batches = training.global_batch / training.micro_batch;
+    const int micro_batches = micro_batch_count(training);
     if (micro_batches < pipelines)
       throw table_.error(place, fmt::format("a batch of {} has {} micro-batches; there are {} pipelines",
                                             training.global_batch, micro_batches, pipelines));

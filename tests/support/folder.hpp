@@ -15,7 +15,8 @@ namespace dtfm {
 class Folder {
  public:
   Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "dtfm-test-XXXXXX").string();  // mkdtemp's
+    std::string name = (std::filesystem::temp_directory_path() / "dtfm-test-").string();
+    name += std::string(6, 'X');  // which mkdtemp replaces
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder can be made");
     path_ = name;
   }

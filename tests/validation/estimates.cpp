@@ -22,7 +22,7 @@ struct Times {
 
 Plan random_plan(const Problem& problem, Rng& rng) {
   const Job& job = problem.job;
-  const int micro_batches = job.training.global_batch / job.training.micro_batch;
+  const int micro_batches = micro_batch_count(job.training);
   const int devices = problem.topology.size();
   const int chunks = job.parallelism.schedule == "interleaved" ? job.parallelism.chunks.value_or(1) : 1;
   const int most_stages = std::min(devices, layer_count(job.model) / chunks);

@@ -1,0 +1,22 @@
+#include "cli/put_out.hpp"
+
+#include <array>
+
+#include "cli/interrupt.hpp"
+#include "cli/output_check.hpp"
+#include "cli/print_result.hpp"
+#include "planner/io/atomic_file.hpp"
+
+namespace dtfm {
+
+void put_out(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
+             const std::string& text) {
+  if (output) {
+    const InterruptHold hold(must_be_whole(std::array{*output}));
+    write_whole_file(*output, json);
+    if (is_stdout(*output)) return;
+  }
+  print_result(format == OutputFormat::json ? json : text);
+}
+
+}  // namespace dtfm
