@@ -132,7 +132,7 @@ bool is_empty_or_json(const std::filesystem::path& path) {
 void check_output(const PlanOptions& options) {
   if (!options.output) return;
   check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
-                           options.ranks.value_or("")},
+                           options.ranks.value_or(""), options.calibration.value_or("")},
                 std::array{*options.output});
   if (is_stdout(*options.output)) return;
   std::error_code code;
@@ -279,6 +279,10 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
                          : options.robust           ? "--robust"
                                                     : nullptr;
   if (of_judge) throw Error(of_judge, "is not for --objective comm-cost, which simulates nothing");
+  if (options.advise)
+    throw Error("--advise", "is not for --objective comm-cost; without --score it searches");
+  if (options.calibration)
+    throw Error("--calibration", "is not for --objective comm-cost, which knows no machines");
   if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
   return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
 }
@@ -297,11 +301,13 @@ int run_plan_command(const PlanOptions& given) {
   check_output(options);
   if (options.objective == "comm-cost")
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
-  Problem problem{topology, job, built_in_calibration(), built_in_roofline()};
-  if (!given_plan) return plan_by_iteration_time(options, std::move(problem), watch);
+  const auto [constants, spread] = options.calibration ? read_calibration(*options.calibration)
+                                                       : FittedCalibration{built_in_calibration()};
+  const Problem problem{topology, job, constants, built_in_roofline()};
+  if (!given_plan) return plan_by_iteration_time(options, problem, spread, watch);
   const auto [plan, notes] = read_any_plan(*given_plan, topology, job, options.job.has_value());
   check_shape(options, plan);
-  return score_by_iteration_time(options, std::move(problem), plan, notes, watch);
+  return score_by_iteration_time(options, problem, spread, plan, notes, watch);
 }
 
 }  // namespace dtfm

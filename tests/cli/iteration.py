@@ -139,6 +139,52 @@ def test_score():
         check(done.stderr.startswith(f"dtfm-plan: {option}: {words}"), option, done.stderr)
 
 
+def test_advice():
+    """Beside a score: what the planner finds by itself, in the words of its own summary, and by how much it is better."""
+    plan, _ = planned()
+    best_s = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    slow, _ = planned("--pipeline", 8, "--data", 1)
+    slow_s = slow["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    check(slow_s > best_s * 1.1, "the slow plan is not slow", slow_s, best_s)
+    done = run("sites.yaml", "--score", "made.json", "--advise", "-o", "scored.json", program=PLAN)
+    advice = read("scored.json")["advice"]
+    check(close(advice["plan"]["simulated"]["nominal"]["mean_s"], best_s), "the advice is not the plan", advice, best_s)
+    check(close(advice["gain"], 1 - best_s / slow_s), "its gain", advice["gain"])
+    check(f"\nThe planner would take {advice['plan']['pipeline']} stage" in done.stdout, done.stdout)
+    check(f"{100 * advice['gain']:.1f} % less time\n" in done.stdout, done.stdout)
+    check(read("scored.json")["pipelines"] == slow["pipelines"], "the plan is another one")
+    planned()
+    run("sites.yaml", "--score", "made.json", "--advise", "-o", "scored.json", program=PLAN)
+    check(abs(read("scored.json")["advice"]["gain"]) < 1e-9, "the planner's own plan is bettered")
+    refused("--advise: is about the plan to --score, and there is none", "sites.yaml", "--advise")
+
+
+def test_calibration():
+    """Other constants, other times; where it is known how well they are known, an interval that dtfm-sim says too."""
+    Path("slower.yaml").write_text("version: 1\ncompute_scale: 2\nmessage_overhead: 1 ms\nnetwork_efficiency: 0.9\n"
+                                   "iteration_overhead: 1 s\n", encoding="utf-8")
+    plan, _ = planned("--calibration", "slower.yaml")
+    check("iteration_time_interval_s" not in plan["estimate"], "an interval that nobody knows")
+    report = json.loads(run("sites.yaml", "made.json", "--calibration", "slower.yaml", "--format", "json").stdout)
+    time_s = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    check(close(report["iteration_time_s"]["mean"], time_s), "dtfm-sim and the judge differ", time_s)
+    constants = {"compute_scale": 2, "message_overhead": "1 ms", "network_efficiency": 0.9, "iteration_overhead": "1 s",
+                 "micro_batch_overhead": "0 s", "sync_efficiency": 1}
+    covariance = {name: [0.01 if name == other == "compute_scale" else 0 for other in constants] for name in constants}
+    spread = {"residual": 0.05, "degrees_of_freedom": 8, "covariance": covariance}
+    write("known.json", json.dumps({"schema": "dtfm-calibration/1", **constants, "spread": spread}))
+    plan, printed = planned("--calibration", "known.json")
+    report = json.loads(run("sites.yaml", "made.json", "--calibration", "known.json", "--format", "json").stdout)
+    interval, other = plan["estimate"]["iteration_time_interval_s"], report["iteration_time_interval_s"]
+    check(all(close(interval[key], other[key]) for key in ("low", "high", "level")), interval, other)
+    check(interval["low"] < time_s < interval["high"], interval, time_s)
+    check(f"({interval['low']:.4g} … {interval['high']:.4g}, 95 %)" in printed, printed)
+    run("sites.yaml", "--score", "made.json", "--calibration", "known.json", "-o", "scored.json", program=PLAN)
+    check(read("scored.json")["estimate"] == plan["estimate"], "the score has other intervals")
+    refused("--calibration: is not for --objective comm-cost, which knows no machines",
+            "sites.yaml", "--calibration", "known.json", "--objective", "comm-cost")
+
+
 def test_drains_are_kept():
     """Where memory makes a pipeline drain often, the plan says so: its score and its simulation drain too."""
     write("small.yaml", TOPOLOGY.replace("16 GB", "1 GB"))
