@@ -139,6 +139,26 @@ def test_score():
         check(done.stderr.startswith(f"dtfm-plan: {option}: {words}"), option, done.stderr)
 
 
+def test_a_fast_machine_far_away():
+    """It stays out, and does not hide what the others do best together."""
+    far = "  - {site: far, count: 1, gpu: A100-40GB, host_uplink: 1 Gbps}\n"
+    devices = "devices:\n" + far + "  - {site: near, hosts: 2, gpus_per_host: 8, gpu: T4}\n"
+    links = """\
+links:
+  - {within: host, latency: 5 us, bandwidth: 300 Gbps}
+  - {within: "*", latency: 5 ms, bandwidth: 10 Gbps}
+  - {between: [far, near], latency: 20 ms, bandwidth: 0.01 Gbps, capacity: 1 Gbps}
+"""
+    write("chain.yaml", "version: 1\nname: chain\nmodel: {preset: vgg-16}\n"
+          "training: {global_batch: 31, micro_batch: 1, precision: fp32}\nparallelism: {gradient_sync: tree}\n")
+    times = []
+    for name, text in (("one.yaml", devices + links), ("two.yaml", devices + far + links)):
+        write(name, f"version: 1\nname: {name}\n{text}")
+        plan, _ = planned(*SHORT, topology=name, job="chain.yaml")
+        times.append(plan["finalists"][0]["simulated"]["nominal"]["mean_s"])
+    check(times[1] <= 1.01 * times[0], "a second fast machine far away makes it slower", times)
+
+
 def test_advice():
     """Beside a score: what the planner finds by itself, in the words of its own summary, and by how much it is better."""
     plan, _ = planned()
