@@ -16,6 +16,7 @@
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
+#include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
@@ -40,8 +41,9 @@ std::vector<JudgedScenario> scenarios_of(const PlanOptions& options, const Topol
   return scenarios;
 }
 
-IterationSearchOptions search_options(const PlanOptions& options, const Job& job, ProgressPrinter& printer,
-                                      const InterruptWatch& watch) {
+IterationSearchOptions search_options(const PlanOptions& options, const Problem& problem,
+                                      ProgressPrinter& printer, const InterruptWatch& watch) {
+  const Job& job = problem.job;
   IterationSearchOptions result;
   result.common.seed = options.seed;
   result.common.threads = options.threads;
@@ -57,6 +59,7 @@ IterationSearchOptions search_options(const PlanOptions& options, const Job& job
                            : options.data_auto ? std::nullopt
                                                : job.parallelism.data;
   result.objective = *objective_named(options.objective);
+  result.warm = warm_start_of(options, problem);
   if (options.finalists) result.finalists = *options.finalists;
   return result;
 }
@@ -112,7 +115,8 @@ std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
     const double seconds = judgements[i].seconds;
-    return std::isfinite(seconds) ? score.of(seconds, score.total_weight(candidates[i].plan)) : seconds;
+    if (!std::isfinite(seconds)) return seconds;
+    return score.of(seconds, score.total_weight(candidates[i].plan), candidates[i].moving_s);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
@@ -215,21 +219,30 @@ void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, 
   record.lower_bound = PlanRecord::Bound{bound.value, "s", relative_gap(seconds, bound.value), bound.method};
 }
 
+IterationSearchResult searched(const PlanOptions& options, const Problem& problem,
+                               const IterationSearchOptions& search) {
+  try {
+    return search_iteration(problem, search);
+  } catch (const NoSuchShape& error) {
+    throw Error(source_of_limits(options, problem.job),
+                fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
+  }
+}
+
+/// What the judge goes by: the search has found how long moving takes.
+PlanScore score_of(const IterationSearchOptions& search, const Topology& topology) {
+  if (!search.warm) return {search.objective, topology};
+  return {search.objective, topology, nullptr, search.warm->horizon_s};
+}
+
 }  // namespace
 
 int plan_by_iteration_time(const PlanOptions& options, Problem problem, InterruptWatch& watch) {
   const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
-  watch.keep_result();
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  const IterationSearchOptions search = search_options(options, problem.job, printer, watch);
-  IterationSearchResult result = [&] {
-    try {
-      return search_iteration(problem, search);
-    } catch (const NoSuchShape& error) {
-      throw Error(source_of_limits(options, problem.job),
-                  fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
-    }
-  }();
+  const IterationSearchOptions search = search_options(options, problem, printer, watch);
+  watch.keep_result();
+  const IterationSearchResult result = searched(options, problem, search);
   const bool fits = result.finalists.front().lacking <= 0;
   std::vector<Judgement> judgements(result.finalists.size());
   std::string simulator_says;
@@ -244,7 +257,7 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
   const bool is_judged = fits && !watch.interrupted() && !is_refused;
   if (!is_judged) judgements.assign(1, {});  // runs that were cut short say nothing
   const std::vector<std::size_t> order =
-      is_judged ? ranked(result.finalists, judgements, PlanScore(search.objective, problem.topology))
+      is_judged ? ranked(result.finalists, judgements, score_of(search, problem.topology))
                 : std::vector<std::size_t>{0};
   const PlanCandidate& best = result.finalists[order.front()];
   PlanRecord record = record_of(options, best);
@@ -264,7 +277,9 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
   for (const std::size_t i : order) {
     record.finalists.push_back(finalist_of(result.finalists[i]));
     record.finalists.back().simulated = judgements[i].simulated;
+    if (search.warm) record.finalists.back().moving_s = result.finalists[i].moving_s;
   }
+  if (search.warm) record.warm_start = warm_record(options, result, *search.warm, order.front(), judgements);
   add_notes(idle_notes(record.finalists.front()), record);
   if (fits && !watch.interrupted()) add_bound(best, search, !(problem.job.automatic == Automatic{}), record);
   put_out(options, problem_of(best), best.plan, record);

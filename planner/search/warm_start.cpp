@@ -1,0 +1,223 @@
+#include "planner/search/warm_start.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr int nobody = -1;
+// Set by hand: what is tried is a start for annealing, which tries the rest.
+constexpr std::size_t most_tried = 64;  // unused units for a seat
+constexpr int most_wider = 8;           // numbers of more pipelines
+
+/// The unit that stands on `devices`, in any order; `nobody` where none does.
+class UnitNumbers {
+ public:
+  explicit UnitNumbers(const DecidedJob& job) : units_(job.units) {
+    for (std::size_t unit = 0; unit < units_.size(); ++unit)
+      of_first_[*std::min_element(units_[unit].begin(), units_[unit].end())] = static_cast<int>(unit);
+  }
+  int of(const std::vector<int>& devices) const {
+    const auto found = of_first_.find(*std::min_element(devices.begin(), devices.end()));
+    if (found == of_first_.end()) return nobody;
+    const std::vector<int>& unit = units_[at(found->second)];
+    return std::is_permutation(unit.begin(), unit.end(), devices.begin(), devices.end()) ? found->second
+                                                                                         : nobody;
+  }
+
+ private:
+  const std::vector<std::vector<int>>& units_;
+  std::map<int, int> of_first_;
+};
+
+bool are_equally_deep(const Plan& plan) {
+  return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
+    return it.stages.size() == plan.pipelines.front().stages.size();
+  });
+}
+
+long long micro_batches_of(const Plan& plan) {
+  long long sum = 0;
+  for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
+  return sum;
+}
+
+struct Seat {
+  std::size_t pipeline = 0, stage = 0;
+};
+
+class Repair {
+ public:
+  Repair(Plan plan, const std::shared_ptr<const DecidedJob>& job, const PlanScore& score)
+      : plan_(std::move(plan)), job_(job), score_(score), is_used_(job->units.size()) {
+    plan_.schedule = job->problem.job.parallelism.schedule;
+    plan_.gradient_sync = job->problem.job.parallelism.gradient_sync;
+    const UnitNumbers numbers(*job);
+    for (Pipeline& pipeline : plan_.pipelines)
+      for (Stage& stage : pipeline.stages)
+        if (const int unit = numbers.of(stage.devices); unit != nobody)
+          take(stage, unit);
+        else
+          stage.devices.clear();
+  }
+
+  /// Every seat taken; without any pipeline where there are not enough units for one.
+  Plan filled() {
+    drop_what_cannot_be();
+    std::vector<Seat> seats;
+    std::vector<int> units = unused();
+    for (std::size_t p = 0; p < plan_.pipelines.size(); ++p)
+      for (std::size_t s = 0; s < plan_.pipelines[p].stages.size(); ++s)
+        if (plan_.pipelines[p].stages[s].devices.empty()) {
+          take(plan_.pipelines[p].stages[s], units.back());
+          units.pop_back();
+          seats.push_back({p, s});
+        }
+    if (plan_.pipelines.empty()) return plan_;
+    if (micro_batches_of(plan_) != micro_batch_count(job_->problem.job.training)) deal_evenly(*job_, plan_);
+    for (const Seat& seat : seats) find_best(seat);
+    return plan_;
+  }
+
+  /// With `count` pipelines more, like the first, on unused units as they stand side by side.
+  Plan wider(const Plan& plan, int count) const {
+    Plan result = plan;
+    std::vector<int> units = unused();
+    std::size_t next = 0;
+    for (int i = 0; i < count; ++i) {
+      result.pipelines.push_back(plan.pipelines.front());
+      for (Stage& stage : result.pipelines.back().stages) stage.devices = job_->units[at(units[next++])];
+    }
+    deal_evenly(*job_, result);
+    return result;
+  }
+
+  std::vector<int> unused() const {
+    std::vector<int> units;
+    for (std::size_t unit = 0; unit < is_used_.size(); ++unit)
+      if (!is_used_[unit]) units.push_back(static_cast<int>(unit));
+    return units;
+  }
+
+ private:
+  static int empty_seats(const Pipeline& pipeline) {
+    return static_cast<int>(std::count_if(pipeline.stages.begin(), pipeline.stages.end(),
+                                          [](const Stage& it) { return it.devices.empty(); }));
+  }
+
+  void drop_what_cannot_be() {
+    const UnitNumbers numbers(*job_);
+    while (true) {
+      int lacking = 0;
+      auto worst = plan_.pipelines.end();
+      for (auto it = plan_.pipelines.begin(); it != plan_.pipelines.end(); ++it) {
+        const int empty = empty_seats(*it);
+        lacking += empty;
+        if (empty > 0 && (worst == plan_.pipelines.end() || empty >= empty_seats(*worst))) worst = it;
+      }
+      if (lacking <= static_cast<int>(unused().size())) return;
+      for (const Stage& stage : worst->stages)
+        if (!stage.devices.empty()) is_used_[at(numbers.of(stage.devices))] = false;
+      plan_.pipelines.erase(worst);
+    }
+  }
+
+  void take(Stage& stage, int unit) {
+    stage.devices = job_->units[at(unit)];
+    is_used_[at(unit)] = true;
+  }
+
+  void find_best(Seat seat) {
+    Stage& stage = plan_.pipelines[seat.pipeline].stages[seat.stage];
+    std::vector<int> units = unused();
+    if (units.size() > most_tried) units.resize(most_tried);
+    int chosen = UnitNumbers(*job_).of(stage.devices);
+    is_used_[at(chosen)] = false;
+    PlanCandidate best = priced_plan(job_, plan_, 0, score_);
+    for (const int unit : units) {
+      stage.devices = job_->units[at(unit)];
+      PlanCandidate other = priced_plan(job_, plan_, 0, score_);
+      if (!is_better(other, best)) continue;
+      best = std::move(other);
+      chosen = unit;
+    }
+    take(stage, chosen);
+  }
+
+  Plan plan_;
+  const std::shared_ptr<const DecidedJob>& job_;
+  const PlanScore& score_;
+  std::vector<bool> is_used_;  // of each unit
+};
+
+/// Can the job's schedule run the plan's stages?
+bool has_layers_for_chunks(const Plan& plan, const DecidedJob& job) {
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      if (stage.layers.second - stage.layers.first < job.model.chunks) return false;
+  return true;
+}
+
+}  // namespace
+
+bool stands_on_units(const Plan& plan, const DecidedJob& job) {
+  const UnitNumbers numbers(job);
+  if (!are_equally_deep(plan)) return false;
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      if (const int unit = numbers.of(stage.devices); unit == nobody || job.units[at(unit)] != stage.devices)
+        return false;
+  return true;
+}
+
+std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
+                                            const std::shared_ptr<const DecidedJob>& job,
+                                            const ShapeLimits& limits, const PlanScore& score) {
+  const Job& of = job->problem.job;
+  const int replicas = static_cast<int>(plan.pipelines.size());
+  if (limits.stages.value_or(depth(plan)) != depth(plan) || limits.replicas.value_or(replicas) != replicas)
+    return std::nullopt;
+  if (micro_batches_of(plan) != micro_batch_count(of.training) || !has_layers_for_chunks(plan, *job))
+    return std::nullopt;
+  const int step = batch_step(*job, depth(plan));
+  if (step > 1 && (!are_equally_deep(plan) || !is_possible(*job, {depth(plan), replicas}, limits)))
+    return std::nullopt;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    if (pipeline.micro_batches % step != 0) return std::nullopt;
+    for (const Stage& stage : pipeline.stages) {
+      if (static_cast<int>(stage.devices.size()) != of.parallelism.tensor) return std::nullopt;
+      for (const int device : stage.devices)
+        if (device == no_device || !job->model.stages.unknown(device).empty()) return std::nullopt;
+    }
+  }
+  Plan same = plan;
+  same.schedule = of.parallelism.schedule;
+  same.gradient_sync = of.parallelism.gradient_sync;
+  return priced_plan(job, std::move(same), flush, score);
+}
+
+std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
+                                          const ShapeLimits& limits, const PlanScore& score) {
+  if (!are_equally_deep(plan) || plan.tensor != job->problem.job.parallelism.tensor ||
+      !has_layers_for_chunks(plan, *job))
+    return {};
+  Repair repair(plan, job, score);
+  std::vector<PlanCandidate> result;
+  const auto offer = [&](const Plan& it) {
+    const Shape shape{depth(it), static_cast<int>(it.pipelines.size())};
+    if (is_possible(*job, shape, limits)) result.push_back(fitted_plan(job, it, score));
+  };
+  const Plan filled = repair.filled();
+  if (filled.pipelines.empty()) return {};
+  offer(filled);
+  const int spare = static_cast<int>(repair.unused().size()) / depth(filled);
+  const int step = std::max(1, (spare + most_wider - 1) / most_wider);
+  for (int more = spare; more > 0; more -= step) offer(repair.wider(filled, more));
+  std::stable_sort(result.begin(), result.end(), is_better);
+  return result;
+}
+
+}  // namespace dtfm
