@@ -161,6 +161,36 @@ bool has_layers_for_chunks(const Plan& plan, const DecidedJob& job) {
   return true;
 }
 
+Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
+  Plan result = plan;
+  std::erase_if(result.pipelines, [&](const Pipeline& pipeline) {
+    return std::any_of(pipeline.stages.begin(), pipeline.stages.end(), [&](const Stage& stage) {
+      return std::any_of(stage.devices.begin(), stage.devices.end(),
+                         [&](int device) { return job.problem.topology.devices[at(device)].site == site; });
+    });
+  });
+  if (!result.pipelines.empty()) deal_evenly(job, result);
+  return result;
+}
+
+/// Without the pipelines on a site, and on another one, as long as that is better: what a link that has
+/// become slow asks for, and no exchange of two units leads to.
+Plan narrower(const PlanCandidate& from, const PlanScore& score) {
+  const int sites = static_cast<int>(from.job->problem.topology.sites.size());
+  PlanCandidate best = from;
+  for (std::size_t before = 0; before != best.plan.pipelines.size();) {
+    before = best.plan.pipelines.size();
+    const Plan now = best.plan;
+    for (int site = 0; site < sites; ++site) {
+      Plan other = without_site(now, site, *from.job);
+      if (other.pipelines.empty() || other.pipelines.size() == now.pipelines.size()) continue;
+      PlanCandidate candidate = priced_plan(from.job, std::move(other), from.flush, score);
+      if (is_better(candidate, best)) best = std::move(candidate);
+    }
+  }
+  return best.plan;
+}
+
 }  // namespace
 
 bool stands_on_units(const Plan& plan, const DecidedJob& job) {
@@ -213,6 +243,9 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
   const Plan filled = repair.filled();
   if (filled.pipelines.empty()) return {};
   offer(filled);
+  if (const Plan less = narrower(fitted_plan(job, filled, score), score);
+      less.pipelines.size() < filled.pipelines.size())
+    offer(less);
   const int spare = static_cast<int>(repair.unused().size()) / depth(filled);
   const int step = std::max(1, (spare + most_wider - 1) / most_wider);
   for (int more = spare; more > 0; more -= step) offer(repair.wider(filled, more));

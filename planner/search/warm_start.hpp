@@ -27,9 +27,10 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
 
 /// What `plan` becomes where units are gone or there are new ones: seats of units that are gone are taken by
 /// unused units, each the one with which the plan is best. Where there are not enough, the pipelines that
-/// lack most are dropped, their units are used in others, and their micro-batches dealt out. The same with
-/// more pipelines, on the units that are left; all of them fitted. Best first; none where the plan's
-/// pipelines are not equally deep, or the job has another tensor degree.
+/// lack most are dropped, their units are used in others, and their micro-batches dealt out. The same
+/// without the pipelines on a site, where that is better, and with more pipelines, on the units that are
+/// left; all of them fitted. Best first; none where the plan's pipelines are not equally deep, or the job has
+/// another tensor degree.
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                           const ShapeLimits& limits, const PlanScore& score);
 

@@ -215,3 +215,22 @@ TEST_CASE("a warm search gives the same plans for any number of threads") {
     }
   }
 }
+
+TEST_CASE("a site behind a link that has become slow is left out") {
+  // Three sites with a pipeline each; to and from the third, messages take 100 times as long as before.
+  Problem problem = small_problem({2, 2, 2}, 4, 12);
+  problem.job.compression.gradients = 1;
+  const Plan plan = plan_of(problem.job, 2, 3, 4);
+  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  rules.links.push_back(link_of(0.1, 0.25));
+  for (int site = 0; site < 2; ++site) rules.table(site, 2) = rules.table(2, site) = 2;
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  const auto decided = std::make_shared<DecidedJob>(problem, problem.job, network);
+  for (int device = 0; device < problem.topology.size(); ++device) decided->units.push_back({device});
+  const PlanScore score(Objective::iteration_time, problem.topology,
+                        std::make_shared<const MovingCost>(problem, network, plan, 1), 1e4);
+  const auto repaired = repaired_plans(plan, decided, {}, score);
+  CHECK(!devices_of(repaired.front().plan).contains(4));
+  CHECK(!devices_of(repaired.front().plan).contains(5));
+  CHECK(repaired.front().score < 0.1 * unchanged_plan(plan, 0, decided, {}, score)->score);
+}
