@@ -23,7 +23,7 @@ std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& p
 
 MovingCost::MovingCost(const Problem& problem, std::shared_ptr<const NetworkCost> network, const Plan& before,
                        int chunks)
-    : network_(std::move(network)), before_bytes_{0} {
+    : network_(std::move(network)), runs_of_(at(problem.topology.size())), before_bytes_{0} {
   const std::vector<Layer> chain = layer_chain(problem.job);
   const double saved = parameter_bytes(problem.job.training).saved;
   for (std::size_t layer = 0; layer < chain.size(); ++layer) {
@@ -41,15 +41,23 @@ MovingCost::MovingCost(const Problem& problem, std::shared_ptr<const NetworkCost
       for (std::size_t rank = 0; rank < pipeline.stages[stage].devices.size(); ++rank) {
         const int device = pipeline.stages[stage].devices[rank];
         if (device == no_device) continue;
+        runs_of_[at(device)].first = runs_.size();
         for (const Layers& run : layers[stage]) {
           runs_.push_back(
               {device, run, share_of(pipeline.stages[stage], rank), first_tied(run) < run.second});
           boundaries_.insert(boundaries_.end(), {run.first, run.second});
         }
+        runs_of_[at(device)].second = runs_.size();
       }
   }
   std::sort(boundaries_.begin(), boundaries_.end());
   boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
+  holders_.resize(boundaries_.size());
+  for (const Run& run : runs_) {
+    if (run.has_tied) tied_holders_.push_back(run);
+    for (std::size_t i = boundary_at(run.layers.first); boundaries_[i] < run.layers.second; ++i)
+      holders_[i].push_back(run);
+  }
 }
 
 MovingCost::Share MovingCost::share_of(const Stage& stage, std::size_t rank) {
@@ -67,9 +75,21 @@ int MovingCost::first_tied(Layers layers) const {
   return found == tied_layers_.end() ? layers.second : std::min(*found, layers.second);
 }
 
+std::size_t MovingCost::boundary_at(int layer) const {
+  const auto after = std::upper_bound(boundaries_.begin(), boundaries_.end(), layer);
+  return static_cast<std::size_t>(after - boundaries_.begin()) - 1;
+}
+
 int MovingCost::next_boundary(int layer) const {
   const auto found = std::upper_bound(boundaries_.begin(), boundaries_.end(), layer);
   return found == boundaries_.end() ? std::numeric_limits<int>::max() : *found;
+}
+
+/// Nobody where all devices of the plan are gone.
+std::span<const MovingCost::Run> MovingCost::holders(const Piece& piece) const {
+  if (piece.is_tied) return tied_holders_;
+  if (boundaries_.empty() || piece.layers.first < boundaries_.front()) return {};
+  return holders_[boundary_at(piece.layers.first)];
 }
 
 Moving MovingCost::of(const Plan& plan, int chunks) const {
@@ -104,9 +124,10 @@ void MovingCost::add_parts(int to, Share share, const std::vector<Layers>& layer
 /// Without the share that `to` has of it.
 void MovingCost::add_piece(int to, Share share, const Piece& piece, std::vector<MovedPart>& parts) const {
   if (piece.bytes <= 0) return;
-  const auto own = std::find_if(runs_.begin(), runs_.end(),
-                                [&](const Run& run) { return run.device == to && holds(run, piece); });
-  if (own == runs_.end()) return add_share(to, share, piece, parts);
+  const auto [first, last] = runs_of_[at(to)];
+  const std::span<const Run> runs = std::span(runs_).subspan(first, last - first);
+  const auto own = std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return holds(run, piece); });
+  if (own == runs.end()) return add_share(to, share, piece, parts);
   add_share(to, {share.begin, std::min(share.end, own->share.begin)}, piece, parts);
   add_share(to, {std::max(share.begin, own->share.end), share.end}, piece, parts);
 }
@@ -116,8 +137,9 @@ void MovingCost::add_share(int to, Share share, const Piece& piece, std::vector<
   for (double begin = share.begin; begin < share.end;) {
     const Run* source = fastest(to, begin, piece, piece.bytes * (share.end - begin));
     double end = source ? std::min(share.end, source->share.end) : share.end;
-    for (const Run& run : runs_)  // what no device has ends where a device has something
-      if (!source && holds(run, piece) && run.share.begin > begin) end = std::min(end, run.share.begin);
+    if (!source)  // what no device has ends where a device has something
+      for (const Run& run : holders(piece))
+        if (run.share.begin > begin) end = std::min(end, run.share.begin);
     const MovedPart part{to, source ? source->device : no_device, piece.layers, piece.bytes * (end - begin)};
     const auto same = std::find_if(parts.rbegin(), parts.rend(), [&](const MovedPart& it) {
       return it.to != to || (it.from == part.from && it.layers.first <= part.layers.first &&
@@ -137,11 +159,11 @@ const MovingCost::Run* MovingCost::fastest(int to, double at_share, const Piece&
   double least = std::numeric_limits<double>::infinity();
   int alike = 0;
   const auto seconds = [&](const Run& run) {
-    if (!holds(run, piece) || at_share < run.share.begin || at_share >= run.share.end)
+    if (at_share < run.share.begin || at_share >= run.share.end)
       return std::numeric_limits<double>::infinity();
     return network_->message(run.device, to).total_s(bytes);
   };
-  for (const Run& run : runs_) {
+  for (const Run& run : holders(piece)) {
     const double it = seconds(run);
     if (it < least) alike = 0;
     least = std::min(least, it);
@@ -149,7 +171,7 @@ const MovingCost::Run* MovingCost::fastest(int to, double at_share, const Piece&
   }
   if (least == std::numeric_limits<double>::infinity()) return nullptr;
   int number = to % alike;
-  for (const Run& run : runs_)
+  for (const Run& run : holders(piece))
     if (seconds(run) == least && number-- == 0) return &run;
   return nullptr;
 }

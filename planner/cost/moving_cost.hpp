@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,9 @@ class MovingCost {
   /// The first layer of those that shares the tied matrix; `layers.second` where there is none.
   int first_tied(Layers layers) const;
   int next_boundary(int layer) const;
+  /// The last boundary that is not after `layer`.
+  std::size_t boundary_at(int layer) const;
+  std::span<const Run> holders(const Piece& piece) const;
   /// What a device lacks of `layers`.
   void add_parts(int to, Share share, const std::vector<Layers>& layers, std::vector<MovedPart>& parts) const;
   void add_piece(int to, Share share, const Piece& piece, std::vector<MovedPart>& parts) const;
@@ -84,8 +88,11 @@ class MovingCost {
   const Run* fastest(int to, double at_share, const Piece& piece, double bytes) const;
 
   std::shared_ptr<const NetworkCost> network_;
-  std::vector<Run> runs_;             // what devices hold
-  std::vector<int> boundaries_;       // layers at which runs begin or end, ascending
+  std::vector<Run> runs_;                                     // what devices hold, device by device
+  std::vector<std::pair<std::size_t, std::size_t>> runs_of_;  // of each device: first, last + 1
+  std::vector<int> boundaries_;                               // layers at which runs begin or end, ascending
+  std::vector<std::vector<Run>> holders_;                     // from each boundary to the next
+  std::vector<Run> tied_holders_;
   std::vector<double> before_bytes_;  // of the layers before each, without what is tied
   std::vector<int> tied_layers_;      // ascending, the first layer among them
   double tied_bytes_ = 0;

@@ -216,7 +216,7 @@ TEST_CASE("the seconds are the simulator's where nothing competes, and bounded w
     CHECK(it.seconds * 5 + 0.3 >= simulated);
     sum += it.seconds / simulated;
   }
-  CHECK(sum / 30 > 0.9);  // of the bound it is in truth near
+  CHECK(sum / 30 > 0.95);  // as planner/cost/README.md says, it is near
 }
 
 TEST_CASE("a timer that follows changes says what a new one says") {
