@@ -108,7 +108,10 @@ PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::st
     if (record.devices.empty() || record.devices.back().id != id)
       record.devices.push_back({id, {}, 0, 0, {}});
     PlanRecord::Moving::Device& device = record.devices.back();
-    if (std::find(device.layers.begin(), device.layers.end(), part.layers) == device.layers.end())
+    const auto contains = [&](const std::pair<int, int>& it) {  // a tied matrix comes apart from its layer
+      return it.first <= part.layers.first && part.layers.second <= it.second;
+    };
+    if (std::none_of(device.layers.begin(), device.layers.end(), contains))
       device.layers.push_back(part.layers);
     (part.from == no_device ? device.checkpoint_bytes : device.bytes) += part.bytes;
     const std::string from = part.from == no_device ? "a checkpoint" : ids[at(part.from)];

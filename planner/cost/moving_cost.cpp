@@ -107,6 +107,19 @@ Moving MovingCost::of(const Plan& plan, int chunks) const {
   return moving;
 }
 
+double MovingCost::lacking_bytes(const Pipeline& pipeline, int stage, const std::vector<int>& devices,
+                                 int chunks) const {
+  const Layers all = pipeline.stages[at(stage)].layers;
+  const auto layers = chunks > 1 ? layers_of_stages(pipeline, chunks)[at(stage)] : std::vector{all};
+  const Stage there{all, devices};
+  std::vector<MovedPart> parts;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank)
+    add_parts(devices[rank], share_of(there, rank), layers, parts);
+  double bytes = 0;
+  for (const MovedPart& part : parts) bytes += part.bytes;
+  return bytes;
+}
+
 void MovingCost::add_parts(int to, Share share, const std::vector<Layers>& layers,
                            std::vector<MovedPart>& parts) const {
   int tied = -1;

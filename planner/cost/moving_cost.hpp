@@ -52,6 +52,9 @@ class MovingCost {
              int chunks);
 
   Moving of(const Plan& plan, int chunks) const;
+  /// Bytes that `devices` would lack in the place of those of a stage.
+  double lacking_bytes(const Pipeline& pipeline, int stage, const std::vector<int>& devices,
+                       int chunks) const;
 
  private:
   friend class MovingTimer;

@@ -301,6 +301,12 @@ class IterationSearch {
     options_.common.on_progress({evaluations, std::max(budget, evaluations), pool_.front().iteration_s, 0});
   }
 
+  void settle_finalists() {
+    auto& finalists = result_.finalists;
+    finalists = parallel_map(static_cast<int>(finalists.size()), options_.common.threads,
+                             [&](int i) { return settled_plan(finalists[at(i)], score_); });
+  }
+
   /// In front, so that of equally good plans it is the first.
   void put_among_finalists(const PlanCandidate& unchanged) {
     auto& finalists = result_.finalists;
@@ -313,6 +319,7 @@ class IterationSearch {
 
   void finish() {
     result_.finalists = best_unlike(at(options_.finalists));
+    if (options_.warm) settle_finalists();
     if (result_.unchanged) put_among_finalists(*result_.unchanged);
     std::stable_sort(result_.finalists.begin(), result_.finalists.end(), is_better);
     if (result_.finalists.front().lacking > 0)

@@ -153,6 +153,90 @@ class Repair {
   std::vector<bool> is_used_;  // of each unit
 };
 
+class Settler {
+ public:
+  Settler(const PlanCandidate& candidate, const PlanScore& score)
+      : job_(*candidate.job),
+        from_(candidate),
+        score_(score),
+        moving_(*score.moving(), job_.model.chunks),
+        timer_(job_.model, candidate.plan) {
+    timer_.set_flush(candidate.flush);
+    const UnitNumbers numbers(job_);
+    seat_of_.assign(job_.units.size(), std::nullopt);
+    for (std::size_t p = 0; p < plan().pipelines.size(); ++p)
+      for (std::size_t s = 0; s < plan().pipelines[p].stages.size(); ++s) {
+        seats_.push_back({p, s});
+        seat_of_[at(numbers.of(devices({p, s})))] = Seat{p, s};
+      }
+  }
+
+  Plan run() {
+    for (bool is_better = true; is_better;) {
+      is_better = false;
+      for (const Seat& seat : seats_) is_better = settle(seat) || is_better;
+    }
+    return plan();
+  }
+
+ private:
+  const Plan& plan() const { return timer_.plan(); }
+  const std::vector<int>& devices(Seat seat) const {
+    return plan().pipelines[seat.pipeline].stages[seat.stage].devices;
+  }
+  double lacking(Seat seat, const std::vector<int>& devices) const {
+    return score_.moving()->lacking_bytes(plan().pipelines[seat.pipeline], static_cast<int>(seat.stage),
+                                          devices, job_.model.chunks);
+  }
+
+  /// A unit that lacks nothing there takes the seat; the one that had it goes where that one was.
+  bool settle(Seat seat) {
+    const std::vector<int> now = devices(seat);
+    const double lacks = lacking(seat, now);
+    if (lacks <= 0) return false;
+    for (std::size_t unit = 0; unit < job_.units.size(); ++unit) {
+      const std::vector<int>& home = job_.units[unit];
+      if (home == now || lacking(seat, home) > 0) continue;
+      const std::optional<Seat> other = seat_of_[unit];
+      if (other && lacking(*other, now) - lacking(*other, home) >= lacks) continue;
+      if (priced_++ >= most_priced) return false;
+      put(seat, home, other, now);
+      if (is_as_good()) {
+        seat_of_[at(UnitNumbers(job_).of(now))] = other;
+        seat_of_[unit] = seat;
+        return true;
+      }
+      put(seat, now, other, home);
+    }
+    return false;
+  }
+
+  void put(Seat seat, const std::vector<int>& units, const std::optional<Seat>& other,
+           const std::vector<int>& others) {
+    timer_.set_devices(static_cast<int>(seat.pipeline), static_cast<int>(seat.stage), units);
+    if (other) timer_.set_devices(static_cast<int>(other->pipeline), static_cast<int>(other->stage), others);
+  }
+
+  /// But for rounding, which is not the same where equal devices change places.
+  bool is_as_good() {
+    constexpr double rounding = 1e-9;
+    const double score =
+        score_.of(timer_.iteration_s(), score_.total_weight(plan()), moving_.seconds(plan()));
+    return score <= from_.score * (1 + rounding) && timer_.lacking_bytes() <= from_.lacking;
+  }
+
+  static constexpr int most_priced = 5000;  // set by hand: some seconds with 1,024 units
+
+  const DecidedJob& job_;
+  const PlanCandidate& from_;
+  const PlanScore& score_;
+  MovingTimer moving_;
+  IterationTimer timer_;
+  std::vector<Seat> seats_;
+  std::vector<std::optional<Seat>> seat_of_;  // of each unit
+  int priced_ = 0;
+};
+
 /// Can the job's schedule run the plan's stages?
 bool has_layers_for_chunks(const Plan& plan, const DecidedJob& job) {
   for (const Pipeline& pipeline : plan.pipelines)
@@ -227,6 +311,10 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   same.schedule = of.parallelism.schedule;
   same.gradient_sync = of.parallelism.gradient_sync;
   return priced_plan(job, std::move(same), flush, score);
+}
+
+PlanCandidate settled_plan(const PlanCandidate& candidate, const PlanScore& score) {
+  return priced_plan(candidate.job, Settler(candidate, score).run(), candidate.flush, score);
 }
 
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,

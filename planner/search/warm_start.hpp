@@ -34,6 +34,11 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                           const ShapeLimits& limits, const PlanScore& score);
 
+/// The plan with as many units as possible where they lack nothing, as long as that makes its score no worse:
+/// of many equally good plans, annealing finds any, and their slowest transfer says little of all others. The
+/// score must know what moves.
+PlanCandidate settled_plan(const PlanCandidate& candidate, const PlanScore& score);
+
 /// Can the search change the plan: are its pipelines equally deep, and do its stages stand on units, device
 /// by device?
 bool stands_on_units(const Plan& plan, const DecidedJob& job);
