@@ -8,9 +8,6 @@
 #include "planner/cost/iteration_time.hpp"
 
 namespace dtfm {
-namespace {
-
-/// Of each device of a pipeline's stages: the layers that it computes.
 std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& pipeline, int chunks) {
   const auto computed = computed_layers(pipeline, chunks);
   std::vector<std::vector<std::pair<int, int>>> result(pipeline.stages.size());
@@ -18,8 +15,6 @@ std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& p
     if (computed[i].first < computed[i].second) result[i % result.size()].push_back(computed[i]);
   return result;
 }
-
-}  // namespace
 
 MovingCost::MovingCost(const Problem& problem, std::shared_ptr<const NetworkCost> network, const Plan& before,
                        int chunks)
@@ -94,12 +89,14 @@ std::span<const MovingCost::Run> MovingCost::holders(const Piece& piece) const {
 
 Moving MovingCost::of(const Plan& plan, int chunks) const {
   Moving moving;
-  for (const Pipeline& pipeline : plan.pipelines) {
+  for (int p = 0; at(p) < plan.pipelines.size(); ++p) {
+    const Pipeline& pipeline = plan.pipelines[at(p)];
     const auto layers = layers_of_stages(pipeline, chunks);
-    for (std::size_t stage = 0; stage < layers.size(); ++stage)
-      for (std::size_t rank = 0; rank < pipeline.stages[stage].devices.size(); ++rank)
-        add_parts(pipeline.stages[stage].devices[rank], share_of(pipeline.stages[stage], rank), layers[stage],
-                  moving.parts);
+    for (std::size_t s = 0; s < layers.size(); ++s) {
+      const Stage& stage = pipeline.stages[s];
+      for (std::size_t rank = 0; rank < stage.devices.size(); ++rank)
+        add_parts({stage.devices[rank], p, share_of(stage, rank)}, layers[s], moving.parts);
+    }
   }
   for (const MovedPart& part : moving.parts)
     (part.from == no_device ? moving.checkpoint_bytes : moving.bytes) += part.bytes;
@@ -107,58 +104,57 @@ Moving MovingCost::of(const Plan& plan, int chunks) const {
   return moving;
 }
 
-double MovingCost::lacking_bytes(const Pipeline& pipeline, int stage, const std::vector<int>& devices,
-                                 int chunks) const {
-  const Layers all = pipeline.stages[at(stage)].layers;
-  const auto layers = chunks > 1 ? layers_of_stages(pipeline, chunks)[at(stage)] : std::vector{all};
-  const Stage there{all, devices};
+double MovingCost::lacking_bytes(const std::vector<int>& devices, const std::vector<Layers>& layers) const {
+  const Stage stage{{}, devices};
   std::vector<MovedPart> parts;
   for (std::size_t rank = 0; rank < devices.size(); ++rank)
-    add_parts(devices[rank], share_of(there, rank), layers, parts);
+    add_parts({devices[rank], 0, share_of(stage, rank)}, layers, parts);
   double bytes = 0;
   for (const MovedPart& part : parts) bytes += part.bytes;
   return bytes;
 }
 
-void MovingCost::add_parts(int to, Share share, const std::vector<Layers>& layers,
+void MovingCost::add_parts(const Receiver& to, const std::vector<Layers>& layers,
                            std::vector<MovedPart>& parts) const {
   int tied = -1;
   for (const auto& [begin, end] : layers) {
     if (const int layer = first_tied({begin, end}); tied < 0 && layer < end) tied = layer;
     for (int first = begin; first < end;) {
       const int last = std::min(end, next_boundary(first));
-      add_piece(to, share, {{first, last}, before_bytes_[at(last)] - before_bytes_[at(first)], false}, parts);
+      add_piece(to, {{first, last}, before_bytes_[at(last)] - before_bytes_[at(first)], false}, parts);
       first = last;
     }
   }
-  if (tied >= 0) add_piece(to, share, {{tied, tied + 1}, tied_bytes_, true}, parts);
+  if (tied >= 0) add_piece(to, {{tied, tied + 1}, tied_bytes_, true}, parts);
 }
 
 /// Without the share that `to` has of it.
-void MovingCost::add_piece(int to, Share share, const Piece& piece, std::vector<MovedPart>& parts) const {
+void MovingCost::add_piece(const Receiver& to, const Piece& piece, std::vector<MovedPart>& parts) const {
   if (piece.bytes <= 0) return;
-  const auto [first, last] = runs_of_[at(to)];
+  const auto [first, last] = runs_of_[at(to.device)];
   const std::span<const Run> runs = std::span(runs_).subspan(first, last - first);
   const auto own = std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return holds(run, piece); });
-  if (own == runs.end()) return add_share(to, share, piece, parts);
-  add_share(to, {share.begin, std::min(share.end, own->share.begin)}, piece, parts);
-  add_share(to, {std::max(share.begin, own->share.end), share.end}, piece, parts);
+  if (own == runs.end()) return add_share(to, to.share, piece, parts);
+  add_share(to, {to.share.begin, std::min(to.share.end, own->share.begin)}, piece, parts);
+  add_share(to, {std::max(to.share.begin, own->share.end), to.share.end}, piece, parts);
 }
 
 /// From as many holders as it takes, each of which gives all that it has from where the last one ended.
-void MovingCost::add_share(int to, Share share, const Piece& piece, std::vector<MovedPart>& parts) const {
+void MovingCost::add_share(const Receiver& to, Share share, const Piece& piece,
+                           std::vector<MovedPart>& parts) const {
   for (double begin = share.begin; begin < share.end;) {
     const Run* source = fastest(to, begin, piece, piece.bytes * (share.end - begin));
     double end = source ? std::min(share.end, source->share.end) : share.end;
     if (!source)  // what no device has ends where a device has something
       for (const Run& run : holders(piece))
         if (run.share.begin > begin) end = std::min(end, run.share.begin);
-    const MovedPart part{to, source ? source->device : no_device, piece.layers, piece.bytes * (end - begin)};
+    const MovedPart part{to.device, source ? source->device : no_device, piece.layers,
+                         piece.bytes * (end - begin)};
     const auto same = std::find_if(parts.rbegin(), parts.rend(), [&](const MovedPart& it) {
-      return it.to != to || (it.from == part.from && it.layers.first <= part.layers.first &&
-                             part.layers.first <= it.layers.second);
+      return it.to != to.device || (it.from == part.from && it.layers.first <= part.layers.first &&
+                                    part.layers.first <= it.layers.second);
     });
-    if (same != parts.rend() && same->to == to) {
+    if (same != parts.rend() && same->to == to.device) {
       same->layers.second = std::max(same->layers.second, part.layers.second);
       same->bytes += part.bytes;
     } else {
@@ -168,13 +164,14 @@ void MovingCost::add_share(int to, Share share, const Piece& piece, std::vector<
   }
 }
 
-const MovingCost::Run* MovingCost::fastest(int to, double at_share, const Piece& piece, double bytes) const {
+const MovingCost::Run* MovingCost::fastest(const Receiver& to, double at_share, const Piece& piece,
+                                           double bytes) const {
   double least = std::numeric_limits<double>::infinity();
   int alike = 0;
   const auto seconds = [&](const Run& run) {
     if (at_share < run.share.begin || at_share >= run.share.end)
       return std::numeric_limits<double>::infinity();
-    return network_->message(run.device, to).total_s(bytes);
+    return network_->message(run.device, to.device).total_s(bytes);
   };
   for (const Run& run : holders(piece)) {
     const double it = seconds(run);
@@ -183,7 +180,7 @@ const MovingCost::Run* MovingCost::fastest(int to, double at_share, const Piece&
     if (it == least) ++alike;
   }
   if (least == std::numeric_limits<double>::infinity()) return nullptr;
-  int number = to % alike;
+  int number = to.pipeline % alike;
   for (const Run& run : holders(piece))
     if (seconds(run) == least && number-- == 0) return &run;
   return nullptr;
@@ -232,16 +229,16 @@ void MovingTimer::refresh(const Plan& plan) {
       if (has_same_layers && known.devices == stage.devices) continue;
       known.devices = stage.devices;
       known.layers = chunks_ > 1 ? layers[s] : std::vector{stage.layers};
-      find_messages(stage, known);
+      find_messages(stage, static_cast<int>(p), known);
     }
   }
 }
 
-void MovingTimer::find_messages(const Stage& stage, Known& known) {
+void MovingTimer::find_messages(const Stage& stage, int pipeline, Known& known) {
   known.messages.clear();
   std::vector<MovedPart> parts;
   for (std::size_t rank = 0; rank < stage.devices.size(); ++rank)
-    cost_.add_parts(stage.devices[rank], MovingCost::share_of(stage, rank), known.layers, parts);
+    cost_.add_parts({stage.devices[rank], pipeline, MovingCost::share_of(stage, rank)}, known.layers, parts);
   for (const MovedPart& part : parts) {
     if (part.from == no_device) continue;
     const auto same = std::find_if(known.messages.begin(), known.messages.end(), [&](const Message& it) {

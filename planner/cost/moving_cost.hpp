@@ -31,6 +31,9 @@ struct Moving {
   double seconds = 0;
 };
 
+/// Of each stage: the layers that its devices compute, in as many pieces as they have chunks.
+std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& pipeline, int chunks);
+
 /// The state that the devices hold when the plan `before` stops: what a trainer needs to go on with the same
 /// weights.
 ///
@@ -41,7 +44,7 @@ struct Moving {
 /// whoever has one of them.
 ///
 /// A device fetches what it lacks from the one that would send it that fastest if nothing competed; of
-/// equally fast ones, receivers take different ones, by their numbers.
+/// equally fast ones, pipelines take them in turn.
 class MovingCost {
  public:
   /// `before` stands on devices of the problem's topology, or on `no_device`; its pipelines need not be
@@ -52,15 +55,18 @@ class MovingCost {
              int chunks);
 
   Moving of(const Plan& plan, int chunks) const;
-  /// Bytes that `devices` would lack in the place of those of a stage.
-  double lacking_bytes(const Pipeline& pipeline, int stage, const std::vector<int>& devices,
-                       int chunks) const;
+  /// Bytes that the devices of a stage with these layers lack.
+  double lacking_bytes(const std::vector<int>& devices, const std::vector<std::pair<int, int>>& layers) const;
 
  private:
   friend class MovingTimer;
   using Layers = std::pair<int, int>;
   struct Share {
     double begin = 0, end = 1;  // of every layer
+  };
+  struct Receiver {
+    int device = 0, pipeline = 0;
+    Share share;
   };
   struct Run {
     int device = 0;
@@ -85,10 +91,10 @@ class MovingCost {
   std::size_t boundary_at(int layer) const;
   std::span<const Run> holders(const Piece& piece) const;
   /// What a device lacks of `layers`.
-  void add_parts(int to, Share share, const std::vector<Layers>& layers, std::vector<MovedPart>& parts) const;
-  void add_piece(int to, Share share, const Piece& piece, std::vector<MovedPart>& parts) const;
-  void add_share(int to, Share share, const Piece& piece, std::vector<MovedPart>& parts) const;
-  const Run* fastest(int to, double at_share, const Piece& piece, double bytes) const;
+  void add_parts(const Receiver& to, const std::vector<Layers>& layers, std::vector<MovedPart>& parts) const;
+  void add_piece(const Receiver& to, const Piece& piece, std::vector<MovedPart>& parts) const;
+  void add_share(const Receiver& to, Share share, const Piece& piece, std::vector<MovedPart>& parts) const;
+  const Run* fastest(const Receiver& to, double at_share, const Piece& piece, double bytes) const;
 
   std::shared_ptr<const NetworkCost> network_;
   std::vector<Run> runs_;                                     // what devices hold, device by device
@@ -128,7 +134,7 @@ class MovingTimer {
     std::vector<Message> messages;
   };
   void refresh(const Plan& plan);
-  void find_messages(const Stage& stage, Known& known);
+  void find_messages(const Stage& stage, int pipeline, Known& known);
   double moving_s(const Message& message) const;
 
   const MovingCost& cost_;

@@ -160,68 +160,79 @@ class Settler {
         from_(candidate),
         score_(score),
         moving_(*score.moving(), job_.model.chunks),
-        timer_(job_.model, candidate.plan) {
+        timer_(job_.model, candidate.plan),
+        seat_of_(job_.units.size(), nobody) {
     timer_.set_flush(candidate.flush);
     const UnitNumbers numbers(job_);
-    seat_of_.assign(job_.units.size(), std::nullopt);
-    for (std::size_t p = 0; p < plan().pipelines.size(); ++p)
-      for (std::size_t s = 0; s < plan().pipelines[p].stages.size(); ++s) {
-        seats_.push_back({p, s});
-        seat_of_[at(numbers.of(devices({p, s})))] = Seat{p, s};
+    for (int p = 0; at(p) < candidate.plan.pipelines.size(); ++p) {
+      const Pipeline& pipeline = candidate.plan.pipelines[at(p)];
+      const auto layers = layers_of_stages(pipeline, job_.model.chunks);
+      for (int s = 0; at(s) < pipeline.stages.size(); ++s) {
+        const int unit = numbers.of(pipeline.stages[at(s)].devices);
+        seat_of_[at(unit)] = static_cast<int>(seats_.size());
+        auto& lacking = lacking_[layers[at(s)]];
+        if (lacking.empty())
+          for (const std::vector<int>& devices : job_.units)
+            lacking.push_back(score.moving()->lacking_bytes(devices, layers[at(s)]));
+        seats_.push_back({p, s, unit, &lacking});
       }
+    }
   }
 
   Plan run() {
     for (bool is_better = true; is_better;) {
       is_better = false;
-      for (const Seat& seat : seats_) is_better = settle(seat) || is_better;
+      for (int seat = 0; at(seat) < seats_.size(); ++seat) is_better = settle(seat) || is_better;
     }
-    return plan();
+    return timer_.plan();
   }
 
  private:
-  const Plan& plan() const { return timer_.plan(); }
-  const std::vector<int>& devices(Seat seat) const {
-    return plan().pipelines[seat.pipeline].stages[seat.stage].devices;
-  }
-  double lacking(Seat seat, const std::vector<int>& devices) const {
-    return score_.moving()->lacking_bytes(plan().pipelines[seat.pipeline], static_cast<int>(seat.stage),
-                                          devices, job_.model.chunks);
-  }
+  struct Taken {  // a seat
+    int pipeline = 0, stage = 0, unit = 0;
+    const std::vector<double>* lacking;  // bytes, of each unit in this seat
+  };
 
   /// A unit that lacks nothing there takes the seat; the one that had it goes where that one was.
-  bool settle(Seat seat) {
-    const std::vector<int> now = devices(seat);
-    const double lacks = lacking(seat, now);
+  bool settle(int seat) {
+    const Taken& taken = seats_[at(seat)];
+    const int now = taken.unit;
+    const double lacks = (*taken.lacking)[at(now)];
     if (lacks <= 0) return false;
-    for (std::size_t unit = 0; unit < job_.units.size(); ++unit) {
-      const std::vector<int>& home = job_.units[unit];
-      if (home == now || lacking(seat, home) > 0) continue;
-      const std::optional<Seat> other = seat_of_[unit];
-      if (other && lacking(*other, now) - lacking(*other, home) >= lacks) continue;
-      if (priced_++ >= most_priced) return false;
-      put(seat, home, other, now);
-      if (is_as_good()) {
-        seat_of_[at(UnitNumbers(job_).of(now))] = other;
-        seat_of_[unit] = seat;
-        return true;
+    for (int home = 0; at(home) < job_.units.size(); ++home) {
+      if ((*taken.lacking)[at(home)] > 0) continue;
+      if (const int other = seat_of_[at(home)]; other != nobody) {
+        const std::vector<double>& there = *seats_[at(other)].lacking;
+        if (there[at(now)] - there[at(home)] >= lacks) continue;
       }
-      put(seat, now, other, home);
+      if (priced_++ >= most_priced) return false;
+      exchange(seat, home);
+      if (is_as_good()) return true;
+      exchange(seat, now);
     }
     return false;
   }
 
-  void put(Seat seat, const std::vector<int>& units, const std::optional<Seat>& other,
-           const std::vector<int>& others) {
-    timer_.set_devices(static_cast<int>(seat.pipeline), static_cast<int>(seat.stage), units);
-    if (other) timer_.set_devices(static_cast<int>(other->pipeline), static_cast<int>(other->stage), others);
+  /// `unit` takes the seat; the one that had it goes to the seat of `unit`, if that has one.
+  void exchange(int seat, int unit) {
+    const int before = seats_[at(seat)].unit, other = seat_of_[at(unit)];
+    put(seat, unit);
+    seat_of_[at(before)] = other;
+    if (other != nobody) put(other, before);
+  }
+
+  void put(int seat, int unit) {
+    Taken& taken = seats_[at(seat)];
+    taken.unit = unit;
+    seat_of_[at(unit)] = seat;
+    timer_.set_devices(taken.pipeline, taken.stage, job_.units[at(unit)]);
   }
 
   /// But for rounding, which is not the same where equal devices change places.
   bool is_as_good() {
     constexpr double rounding = 1e-9;
-    const double score =
-        score_.of(timer_.iteration_s(), score_.total_weight(plan()), moving_.seconds(plan()));
+    const Plan& plan = timer_.plan();
+    const double score = score_.of(timer_.iteration_s(), score_.total_weight(plan), moving_.seconds(plan));
     return score <= from_.score * (1 + rounding) && timer_.lacking_bytes() <= from_.lacking;
   }
 
@@ -232,8 +243,9 @@ class Settler {
   const PlanScore& score_;
   MovingTimer moving_;
   IterationTimer timer_;
-  std::vector<Seat> seats_;
-  std::vector<std::optional<Seat>> seat_of_;  // of each unit
+  std::map<std::vector<std::pair<int, int>>, std::vector<double>> lacking_;  // by layers, of each unit
+  std::vector<Taken> seats_;
+  std::vector<int> seat_of_;  // of each unit
   int priced_ = 0;
 };
 
