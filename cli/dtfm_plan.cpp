@@ -9,6 +9,7 @@
 
 #include "cli/command_line.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/plan_diff.hpp"
 #include "cli/plan_formats.hpp"
 #include "cli/plan_options.hpp"
 #include "cli/whole_number.hpp"
@@ -32,6 +33,8 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
   dtfm-plan worldwide.yaml --score plan-from-elsewhere.json --advise
   dtfm-plan worldwide.yaml --job my-job.yaml --score table.csv
+  dtfm-plan worldwide-now.yaml --warm-start plan.json --horizon 6h -o next.json
+  dtfm-plan worldwide-now.yaml --diff plan.json next.json
   dtfm-plan worldwide.yaml --job my-job.yaml --score train.sh --ranks rankfile
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no plan fits the memory of the devices,
@@ -46,6 +49,15 @@ double seconds_above_zero(const std::string& option, const std::string& text) {
   }
   throw Error(option, fmt::format("expected a number of seconds above zero, at most {}; found {}", most,
                                   in_quotes(text)));
+}
+
+double horizon_s(const std::string& text) {
+  try {
+    if (const double seconds = parse_seconds(text).value(); seconds > 0) return seconds;
+  } catch (const Error& error) {
+    throw Error("--horizon", error.what());
+  }
+  throw Error("--horizon", fmt::format("expected a time above zero; found {}", in_quotes(text)));
 }
 
 void set_objective(const std::string& name, PlanOptions& options) {
@@ -99,6 +111,22 @@ void add_what(CLI::App& app, PlanOptions& options) {
 void add_score(CLI::App& app, PlanOptions& options) {
   add_option(app, "--score", "PLAN", "no search: check and score this plan, in any of the formats below",
              [&](const std::string& text) { options.score = text; });
+  add_option(
+      app, "--warm-start", "PLAN",
+      "goes on from this plan of dtfm-plan, made for these machines or those that were: what moves counts",
+      [&](const std::string& text) { options.warm_start = text; });
+  add_option(app, "--horizon", "DURATION",
+             "with --warm-start: how long the plan will be used, as in 30min (2h)",
+             [&](const std::string& text) { options.horizon = horizon_s(text); });
+  app.add_option_function<std::vector<std::string>>(
+         "--diff",
+         [&](const std::vector<std::string>& files) {
+           options.diff = {files[0], files[1]};
+         },
+         "no search: what two plans of dtfm-plan differ in, and what moves from the first to the second; "
+         "with TOPOLOGY, in how long")
+      ->type_name("PLAN PLAN")
+      ->expected(2);
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
   app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");
@@ -157,6 +185,14 @@ void refuse_search_options(const CLI::App& app) {
       throw Error(name, "is of the search, and --score does not search (unless it is to --advise)");
 }
 
+/// Two plans are compared as they are.
+void refuse_options_beside_diff(const CLI::App& app) {
+  for (const char* name : {"--job", "--batch", "--objective", "--pipeline", "--data", "--tensor", "--score",
+                           "--ranks", "--warm-start", "--horizon", "--scenario", "--finalists", "--robust",
+                           "--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--explain"})
+    if (app.count(name) > 0) throw Error(name, "is of a search or a score, and --diff compares two plans");
+}
+
 PlanOptions default_options() {
   PlanOptions options;
   options.threads = all_threads();
@@ -174,11 +210,19 @@ int run(int argc, char** argv) {
   add_how(app, options);
   add_output(app, options);
   if (const auto code = parse_command_line(app, argc, argv)) return *code;
+  if (options.diff) {
+    refuse_options_beside_diff(app);
+    return run_plan_diff(options);
+  }
   if (options.topology.empty() && !options.list_strategies)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
   if (options.score && !options.advise) refuse_search_options(app);
   if (options.advise && !options.score)
     throw Error("--advise", "is about the plan to --score, and there is none");
+  if (options.score && options.warm_start)
+    throw Error("--warm-start", "is of the search, and --score does not search");
+  if (options.horizon && !options.warm_start)
+    throw Error("--horizon", "is of the plan to --warm-start from, and there is none");
   if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
   return run_plan_command(options);
 }

@@ -17,6 +17,7 @@
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
+#include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
@@ -42,8 +43,9 @@ std::vector<JudgedScenario> scenarios_of(const PlanOptions& options, const Topol
   return scenarios;
 }
 
-IterationSearchOptions search_options(const PlanOptions& options, const Job& job, ProgressPrinter& printer,
-                                      const InterruptWatch& watch) {
+IterationSearchOptions search_options(const PlanOptions& options, const Problem& problem,
+                                      ProgressPrinter& printer, const InterruptWatch& watch) {
+  const Job& job = problem.job;
   IterationSearchOptions result;
   result.common.seed = options.seed;
   result.common.threads = options.threads;
@@ -59,6 +61,7 @@ IterationSearchOptions search_options(const PlanOptions& options, const Job& job
                            : options.data_auto ? std::nullopt
                                                : job.parallelism.data;
   result.objective = *objective_named(options.objective);
+  result.warm = warm_start_of(options, problem);
   if (options.finalists) result.finalists = *options.finalists;
   return result;
 }
@@ -188,8 +191,6 @@ void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, 
   record.lower_bound = PlanRecord::Bound{bound.value, "s", relative_gap(seconds, bound.value), bound.method};
 }
 
-}  // namespace
-
 /// Words for shapes that cannot be, by who asked for them.
 JudgedSearch search_for(const PlanOptions& options, const Problem& problem,
                         const IterationSearchOptions& search, const std::vector<JudgedScenario>& scenarios,
@@ -226,12 +227,14 @@ std::vector<PlanRecord::Finalist> finalists_of(const JudgedSearch& search) {
   return finalists;
 }
 
+}  // namespace
+
 int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
                            const std::optional<CalibrationSpread>& spread, InterruptWatch& watch) {
   const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
-  watch.keep_result();
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  const IterationSearchOptions search_for_it = search_options(options, problem.job, printer, watch);
+  const IterationSearchOptions search_for_it = search_options(options, problem, printer, watch);
+  watch.keep_result();
   const JudgedSearch search = search_for(options, problem, search_for_it, scenarios, watch);
   const PlanCandidate& best = search.best();
   PlanRecord record = record_of(options, best);
@@ -239,6 +242,11 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (!search.fits()) add_notes(lack_notes(problem, search_for_it, search), record);
   record.search = search_record(options, search.found);
   record.finalists = finalists_of(search);
+  if (search_for_it.warm) {
+    for (std::size_t i = 0; i < search.plans.size(); ++i)
+      record.finalists[i].moving_s = search.plans[i].moving_s;
+    record.warm_start = warm_record(options, search, *search_for_it.warm);
+  }
   add_notes(idle_notes(record.finalists.front()), record);
   if (search.fits() && !watch.interrupted()) {
     add_bound(best, search_for_it, !(problem.job.automatic == Automatic{}), record);
@@ -289,7 +297,7 @@ std::optional<PlanRecord::Advice> advice_on(const PlanOptions& options, const Pr
                                             const PlanScore& score, double value, InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   const JudgedSearch search =
-      search_for(options, problem, search_options(options, problem.job, printer, watch), scenarios, watch);
+      search_for(options, problem, search_options(options, problem, printer, watch), scenarios, watch);
   if (search.judgements.empty()) return std::nullopt;
   const double best = value_of(score, search.best(), search.judgements.front());
   if (!std::isfinite(best)) return std::nullopt;

@@ -10,6 +10,7 @@
 
 #include "cli/explanation.hpp"
 #include "cli/plan_words.hpp"
+#include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/units.hpp"
@@ -92,6 +93,7 @@ class Writer {
     Rows rows = {{"finalist", "stages × replicas", "devices", "estimated s"}};
     for (const auto& it : s_.record.finalists.front().simulated)
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
+    if (s_.record.warm_start) rows.front().push_back("moving s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& it = s_.record.finalists[i];
       std::string shape = fmt::format("{} × {}", it.pipeline, it.data);
@@ -100,8 +102,13 @@ class Writer {
           {fmt::format("{}", i), shape, fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
       for (const auto& run : it.simulated)
         rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : never);
+      if (it.moving_s) rows.back().push_back(short_seconds(*it.moving_s));
     }
     return table(rows);
+  }
+
+  std::string warm_start() const {
+    return s_.record.warm_start ? warm_start_text(*s_.record.warm_start) : "";
   }
 
   std::string explanation() const {
@@ -184,9 +191,9 @@ class Writer {
 
 std::string summary_text(const IterationSummary& summary) {
   const Writer writer(summary);
-  return joined_blocks({writer.title() + writer.warnings(), writer.times(), writer.stages(),
-                        writer.pipelines() + writer.unused(), writer.finalists(), writer.advice(),
-                        writer.explanation()});
+  return joined_blocks({writer.title() + writer.warnings(), writer.times(), writer.warm_start(),
+                        writer.stages(), writer.pipelines() + writer.unused(), writer.finalists(),
+                        writer.advice(), writer.explanation()});
 }
 
 }  // namespace dtfm

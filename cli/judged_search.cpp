@@ -19,11 +19,18 @@ std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
     const double seconds = judgements[i].seconds;
-    return std::isfinite(seconds) ? score.of(seconds, score.total_weight(candidates[i].plan)) : seconds;
+    if (!std::isfinite(seconds)) return seconds;
+    return score.of(seconds, score.total_weight(candidates[i].plan), candidates[i].moving_s);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
   return order;
+}
+
+/// What the judge goes by: the search has found how long moving takes.
+PlanScore score_of(const IterationSearchOptions& options, const Topology& topology) {
+  if (!options.warm) return {options.objective, topology};
+  return {options.objective, topology, nullptr, options.warm->horizon_s};
 }
 
 std::vector<std::string> notes_of(const IterationSearchResult& result, const Topology& topology) {
@@ -72,7 +79,7 @@ JudgedSearch judged_search(const Problem& problem, const IterationSearchOptions&
     judgements = judged(finalists, scenarios, robust, options.common.threads, watch.stop());
   if (!is_judged(search, judgements, watch)) return search;
   search.plans.clear();
-  for (const std::size_t i : ranked(finalists, judgements, PlanScore(options.objective, problem.topology))) {
+  for (const std::size_t i : ranked(finalists, judgements, score_of(options, problem.topology))) {
     search.plans.push_back(finalists[i]);
     search.judgements.push_back(judgements[i]);
   }

@@ -132,7 +132,8 @@ bool is_empty_or_json(const std::filesystem::path& path) {
 void check_output(const PlanOptions& options) {
   if (!options.output) return;
   check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
-                           options.ranks.value_or(""), options.calibration.value_or("")},
+                           options.ranks.value_or(""), options.calibration.value_or(""),
+                           options.warm_start.value_or("")},
                 std::array{*options.output});
   if (is_stdout(*options.output)) return;
   std::error_code code;
@@ -283,6 +284,9 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
     throw Error("--advise", "is not for --objective comm-cost; without --score it searches");
   if (options.calibration)
     throw Error("--calibration", "is not for --objective comm-cost, which knows no machines");
+  if (options.warm_start)
+    throw Error("--warm-start",
+                "is not for --objective comm-cost, which does not know how long iterations take");
   if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
   return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
 }

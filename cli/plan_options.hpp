@@ -1,6 +1,7 @@
 // What the user asked dtfm-plan for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,9 +33,12 @@ struct PlanOptions {
   std::optional<long long> evaluations;
   std::optional<double> time_limit;  // s
   bool prove = false;
-  std::optional<std::string> score;  // file: a plan to score instead of a search
-  std::optional<std::string> ranks;  // file: the devices of the ranks of a Megatron plan
-  bool advise = false;               // beside a score: what the planner would do
+  std::optional<std::string> score;                // file: a plan to score instead of a search
+  std::optional<std::string> ranks;                // file: the devices of the ranks of a Megatron plan
+  std::optional<std::string> warm_start;           // file: the plan that runs
+  std::optional<double> horizon;                   // s
+  std::optional<std::array<std::string, 2>> diff;  // files: two plans to compare instead of a search
+  bool advise = false;                             // beside a score: what the planner would do
   bool explain = false;
   std::optional<std::string> output;  // file
   OutputFormat format = OutputFormat::text;

@@ -11,6 +11,12 @@
 
 namespace dtfm {
 
+int stage_chunks(const Job& job) {
+  return pipeline_schedule(job.parallelism.schedule) == PipelineSchedule::interleaved
+             ? job.parallelism.chunks.value_or(1)
+             : 1;
+}
+
 std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks) {
   std::vector<std::pair<int, int>> computed;
   int next = pipeline.stages.front().layers.first;
@@ -38,7 +44,7 @@ IterationModel::IterationModel(const Problem& of, int tensor, std::shared_ptr<co
       network(*shared_network),
       schedule(pipeline_schedule(of.job.parallelism.schedule)),
       sync(gradient_sync(of.job.parallelism.gradient_sync)),
-      chunks(schedule == PipelineSchedule::interleaved ? of.job.parallelism.chunks.value_or(1) : 1),
+      chunks(stage_chunks(of.job)),
       flush(of.job.parallelism.flush.value_or(0)) {}
 
 IterationTimer::IterationTimer(const IterationModel& model, Plan plan)

@@ -49,6 +49,9 @@ struct DeviceMemory {
   double needed = 0, capacity = 0;  // bytes
 };
 
+/// Stages of a device under the job's schedule.
+int stage_chunks(const Job& job);
+
 /// Of a pipeline, in the order in which micro-batches pass: with chunks, the parts of each stage in turn.
 /// Throws Error where a stage has too few layers for them.
 std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks);

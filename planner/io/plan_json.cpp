@@ -94,12 +94,14 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
     simulated[it.scenario] = {{"mean_s", finite_or_null(it.mean_s)},
                               {"p95_s", finite_or_null(it.p95_s)},
                               {"max_s", finite_or_null(it.max_s)}};
-  return {{"pipeline", finalist.pipeline},
-          {"data", finalist.data},
-          {"tensor", finalist.tensor},
-          {"devices", finalist.devices},
-          {"iteration_time_s", finalist.iteration_time_s},
-          {"simulated", std::move(simulated)}};
+  ordered_json json = {{"pipeline", finalist.pipeline},
+                       {"data", finalist.data},
+                       {"tensor", finalist.tensor},
+                       {"devices", finalist.devices},
+                       {"iteration_time_s", finalist.iteration_time_s}};
+  if (finalist.moving_s) json["moving_s"] = *finalist.moving_s;
+  json["simulated"] = std::move(simulated);
+  return json;
 }
 
 ordered_json advice_json(const PlanRecord::Advice& advice) {
@@ -193,7 +195,34 @@ ordered_json explanation_json(const PlanRecord::Explanation& explanation, const 
   return json;
 }
 
+ordered_json warm_start_json(const PlanRecord::WarmStart& warm) {
+  ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"stays", warm.stays}};
+  if (!warm.cannot_stay.empty()) json["cannot_stay"] = warm.cannot_stay;
+  json["unchanged_iteration_time_s"] = number_or_null(warm.unchanged_iteration_time_s);
+  json["gain_s"] = number_or_null(warm.gain_s);
+  json["paid_after_iterations"] = number_or_null(warm.paid_after);
+  json["moving"] = moving_json(warm.moving);
+  return json;
+}
+
 }  // namespace
+
+ordered_json moving_json(const PlanRecord::Moving& moving) {
+  ordered_json json = {{"bytes", std::ceil(moving.bytes)},
+                       {"checkpoint_bytes", std::ceil(moving.checkpoint_bytes)}};
+  if (moving.seconds) json["seconds"] = *moving.seconds;
+  json["devices"] = ordered_json::array();
+  for (const auto& it : moving.devices) {
+    ordered_json layers = ordered_json::array();
+    for (const auto& [first, last] : it.layers) layers.push_back({first, last});
+    json["devices"].push_back({{"device", it.id},
+                               {"layers", std::move(layers)},
+                               {"bytes", std::ceil(it.bytes)},
+                               {"checkpoint_bytes", std::ceil(it.checkpoint_bytes)},
+                               {"from", it.from}});
+  }
+  return json;
+}
 
 std::string plan_json(const Topology& topology, const Job& job, const Plan& plan, const PlanRecord& record) {
   const PlanWriter writer(topology, plan);
@@ -209,6 +238,7 @@ std::string plan_json(const Topology& topology, const Job& job, const Plan& plan
                        {"estimate", estimate_json(record, topology)}};
   if (record.lower_bound) json["lower_bound"] = bound_json(*record.lower_bound);
   if (record.explanation) json["explanation"] = explanation_json(*record.explanation, topology);
+  if (record.warm_start) json["warm_start"] = warm_start_json(*record.warm_start);
   json["finalists"] = ordered_json::array();
   for (const PlanRecord::Finalist& finalist : record.finalists)
     json["finalists"].push_back(finalist_json(finalist));

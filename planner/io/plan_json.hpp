@@ -41,6 +41,7 @@ struct PlanRecord {
       double mean_s = 0, p95_s = 0, max_s = 0;
     };
     std::vector<Simulated> simulated;  // an iteration under each scenario; infinite where none was completed
+    std::optional<double> moving_s = {};  // before the first one; nothing: it goes on from no other plan
   };
   struct Bound {
     double value = 0;  // in the unit of the objective
@@ -97,6 +98,28 @@ struct PlanRecord {
     std::string decisions;  // in words
     double gain = 0;        // of what is minimised, as a share; not above 0: nothing better was found
   };
+  /// What devices fetch before they can go on from another plan. Ids, for a device may be of either topology.
+  struct Moving {
+    struct Device {
+      std::string id;
+      std::vector<std::pair<int, int>> layers;  // of which it lacks something
+      double bytes = 0, checkpoint_bytes = 0;
+      std::vector<std::string> from;
+    };
+    double bytes = 0, checkpoint_bytes = 0;
+    std::optional<double> seconds;  // without the checkpoint; nothing: the network is not known
+    std::vector<Device> devices;
+  };
+  /// Of a plan that goes on from another one.
+  struct WarmStart {
+    std::string plan;  // the file
+    double horizon_s = 0;
+    bool stays = false;
+    std::string cannot_stay;  // why; empty: the old plan could go on
+    std::optional<double> unchanged_iteration_time_s, gain_s;
+    std::optional<double> paid_after;  // iterations; nothing: the plan gains nothing by the objective
+    Moving moving;
+  };
 
   std::string objective;
   std::optional<CommCostEstimate> comm_cost;
@@ -107,12 +130,15 @@ struct PlanRecord {
   std::optional<Explanation> explanation;
   std::vector<Finalist> finalists;  // the plan's own first
   std::optional<Advice> advice;
+  std::optional<WarmStart> warm_start;
   std::vector<std::string> warnings;
   std::string version;
 };
 
 /// The text of a plan file. Same arguments, same bytes.
 std::string plan_json(const Topology& topology, const Job& job, const Plan& plan, const PlanRecord& record);
+
+nlohmann::ordered_json moving_json(const PlanRecord::Moving& moving);
 
 /// The job in the words of a job file: as YAML, which JSON is, it reads back as the same job.
 nlohmann::ordered_json job_json(const Job& job);

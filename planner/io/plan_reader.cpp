@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/io/fleet_reader.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/json_reader.hpp"
 #include "planner/io/suggest.hpp"
@@ -34,8 +36,12 @@ class PlanReader {
   }
 
   Plan plan(const JsonCursor& file) {
-    check_schema(file);
     check_topology(file);
+    return plan_of_any_topology(file);
+  }
+
+  Plan plan_of_any_topology(const JsonCursor& file) {
+    check_schema(file);
     Plan plan{1, job_.parallelism.schedule, job_.parallelism.gradient_sync, {}};
     const JsonCursor list = file.required("pipelines");
     const std::size_t count = list.array_size("pipelines");
@@ -272,7 +278,48 @@ void check_agrees(const JsonCursor& parallelism, const char* key, const std::str
                             in_quotes(of_job)));
 }
 
+/// As many devices as the plan names, which have nothing but their names.
+class DeviceNames {
+ public:
+  explicit DeviceNames(const JsonCursor& file) {
+    topology_.name = "of the plan";
+    const JsonCursor pipelines = file.required("pipelines");
+    for (std::size_t p = 0; p < pipelines.array_size("pipelines"); ++p) {
+      const JsonCursor stages = pipelines.at(p).required("stages");
+      for (std::size_t s = 0; s < stages.array_size("stages"); ++s) add(stages.at(s).required("devices"));
+    }
+    if (const auto unused = file.optional("unused")) add(*unused);
+  }
+  const Topology& topology() const { return topology_; }
+  std::vector<std::string> ids() const {
+    std::vector<std::string> ids;
+    for (const Device& device : topology_.devices) ids.push_back(device.id);
+    return ids;
+  }
+
+ private:
+  void add(const JsonCursor& list) {
+    for (std::size_t i = 0; i < list.array_size("devices"); ++i) {
+      const std::string& id = list.at(i).as_string();
+      if (!known_.insert(id).second) continue;  // whether it may be there twice is for others to say
+      if (topology_.size() == most_devices)
+        list.fail(fmt::format("more than {} devices in all", most_devices));
+      topology_.devices.emplace_back().id = id;
+    }
+  }
+
+  Topology topology_;
+  std::set<std::string> known_;
+};
+
 }  // namespace
+
+NamedPlan parse_named_plan(std::string_view text, const std::string& file, const Job& job) {
+  const nlohmann::json json = parse_json(text, file);
+  const JsonCursor cursor(json, file);
+  const DeviceNames names(cursor);
+  return {PlanReader(names.topology(), job).plan_of_any_topology(cursor), names.ids()};
+}
 
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
   const nlohmann::json json = parse_json(text, file);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
@@ -22,6 +23,16 @@ std::string read_plan_text(const std::filesystem::path& file);
 /// not JSON, else the JSON pointer to a device that is unknown or there twice, to layers that are not covered
 /// exactly once, to a pipeline without stages, to a fingerprint of another topology.
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
+
+/// A plan by itself, whatever topology it was made for.
+struct NamedPlan {
+  Plan plan;                     // devices are indices into `ids`
+  std::vector<std::string> ids;  // of devices in use, then of those that the file says are not
+};
+
+/// The same for a plan whose topology is not there, or is another one now: devices are what the plan calls
+/// so, as many at most as a topology may have, and the fingerprint is not looked at.
+NamedPlan parse_named_plan(std::string_view text, const std::string& file, const Job& job);
 
 /// The job that a plan file says it is for (`job`); nothing where it does not. Throws Error at
 /// file:line:column, and where `parallelism` has another schedule or gradient sync than the job.

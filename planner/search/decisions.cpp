@@ -84,6 +84,27 @@ std::shared_ptr<const DecidedJob> Decisions::decided(Job job) {
   return place->second;
 }
 
+std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Job& other) {
+  Job job = of.problem.job;
+  const Automatic& open = problem_.job.automatic;
+  const auto has = [](const auto& list, const auto& value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  if (open.tensor && has(tensor_degrees(problem_.topology, job.model), other.parallelism.tensor))
+    job.parallelism.tensor = other.parallelism.tensor;
+  if (open.micro_batch && has(micro_batches(job), other.training.micro_batch))
+    job.training.micro_batch = other.training.micro_batch;
+  if (open.recompute) job.training.recompute = other.training.recompute;
+  if (open.schedule) {
+    job.parallelism.schedule = other.parallelism.schedule;
+    job.parallelism.chunks = other.parallelism.chunks;
+  }
+  if (open.gradient_sync) job.parallelism.gradient_sync = other.parallelism.gradient_sync;
+  if (open.activations) job.compression.activations = other.compression.activations;
+  if (open.gradients) job.compression.gradients = other.compression.gradients;
+  return decided(std::move(job));
+}
+
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const DecidedJob& of) {
   const Job& job = of.problem.job;
   const Automatic& open = problem_.job.automatic;

@@ -18,9 +18,13 @@ class Decisions {
 
   /// The job with its first choices. Throws Error where no device's times are known.
   std::shared_ptr<const DecidedJob> first();
+  /// `job`, decided as `other` is, which has the same model, as far as that is open and possible; nothing
+  /// where no host has enough devices for a stage.
+  std::shared_ptr<const DecidedJob> like(const DecidedJob& job, const Job& other);
   /// Jobs that differ from `job` in one decision that is open, or in micro-batch, recomputation and tensor
   /// degree together, and can be planned. Tensor degrees: divisors of the devices of the largest host.
   std::vector<std::shared_ptr<const DecidedJob>> alternatives(const DecidedJob& job);
+  const std::shared_ptr<const NetworkCost>& network() const { return network_; }
   bool any_open() const { return !(problem_.job.automatic == Automatic{}); }
   /// Devices that nothing can be put on, each with the reason.
   const std::vector<std::pair<int, std::string>>& unusable() const { return unusable_; }

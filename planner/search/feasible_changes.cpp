@@ -15,6 +15,7 @@ std::optional<Shape> fitting_shape(const Problem& problem, IterationSearchOption
   options.common.evaluations = 1;     // starts alone
   options.common.time_limit.reset();  // the answer must not depend on it
   options.common.on_progress = {};
+  options.warm.reset();  // whether it fits is no matter of where it comes from
   options.finalists = 1;
   try {
     const IterationSearchResult result = search_iteration(problem, options);

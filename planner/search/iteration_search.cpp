@@ -57,13 +57,14 @@ class IterationSearch {
  public:
   IterationSearch(const Problem& problem, const IterationSearchOptions& options)
       : options_(options),
-        score_(options.objective, problem.topology),
         decisions_(problem),
+        score_(score_of(problem)),
         begin_(options.common.begin.value_or(Clock::now())) {}
 
   IterationSearchResult run() {
     const DecidedJobPtr first = decisions_.first();
     result_.unusable = decisions_.unusable();
+    if (options_.warm) offer_warm(*options_.warm, *first);
     screen(first);
     if (pool_.empty()) throw NoSuchShape(what_there_is(*first));
     if (decisions_.any_open()) decide();
@@ -74,6 +75,27 @@ class IterationSearch {
   }
 
  private:
+  PlanScore score_of(const Problem& problem) const {
+    if (!options_.warm) return {options_.objective, problem.topology};
+    const auto& [plan, job, horizon_s] = *options_.warm;
+    return {options_.objective, problem.topology,
+            std::make_shared<const MovingCost>(problem, decisions_.network(), plan, stage_chunks(job)),
+            horizon_s};
+  }
+
+  /// The first of all candidates, so that others have to be better.
+  void offer_warm(const WarmStart& warm, const DecidedJob& first) {
+    const DecidedJobPtr job = decisions_.like(first, warm.job);
+    if (!job) return;
+    const int flush = job->model.flush > 0 ? 0 : warm.job.parallelism.flush.value_or(0);
+    result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score_);
+    if (result_.unchanged && stands_on_units(warm.plan, *job)) keep(*result_.unchanged);
+    std::vector<PlanCandidate> repaired = repaired_plans(warm.plan, job, options_.limits, score_);
+    result_.evaluations += static_cast<long long>(repaired.size()) + (result_.unchanged ? 1 : 0);
+    for (PlanCandidate& candidate : repaired) keep(std::move(candidate));
+    note();
+  }
+
   bool must_stop() const {
     if (options_.common.interrupted && *options_.common.interrupted) return true;
     const auto limit = options_.common.time_limit;
@@ -279,8 +301,26 @@ class IterationSearch {
     options_.common.on_progress({evaluations, std::max(budget, evaluations), pool_.front().iteration_s, 0});
   }
 
+  void settle_finalists() {
+    auto& finalists = result_.finalists;
+    finalists = parallel_map(static_cast<int>(finalists.size()), options_.common.threads,
+                             [&](int i) { return settled_plan(finalists[at(i)], score_); });
+  }
+
+  /// In front, so that of equally good plans it is the first.
+  void put_among_finalists(const PlanCandidate& unchanged) {
+    auto& finalists = result_.finalists;
+    std::erase_if(finalists, [&](const PlanCandidate& it) {
+      return it.job == unchanged.job && it.plan == unchanged.plan && it.flush == unchanged.flush;
+    });
+    finalists.insert(finalists.begin(), unchanged);
+    if (static_cast<int>(finalists.size()) > std::max(2, options_.finalists)) finalists.pop_back();
+  }
+
   void finish() {
     result_.finalists = best_unlike(at(options_.finalists));
+    if (options_.warm) settle_finalists();
+    if (result_.unchanged) put_among_finalists(*result_.unchanged);
     std::stable_sort(result_.finalists.begin(), result_.finalists.end(), is_better);
     if (result_.finalists.front().lacking > 0)
       result_.finalists.resize(1);
@@ -293,8 +333,8 @@ class IterationSearch {
   }
 
   const IterationSearchOptions& options_;
-  PlanScore score_;
   Decisions decisions_;
+  PlanScore score_;
   Clock::time_point begin_;
   std::vector<PlanCandidate> pool_;  // best first
   std::mutex progress_mutex_;

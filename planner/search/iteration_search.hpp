@@ -2,6 +2,7 @@
 // leaves open: numbers of stages and replicas, devices, layers, micro-batches, and what the job calls `auto`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 
 #include "planner/search/plan_starts.hpp"
 #include "planner/search/strategy.hpp"
+#include "planner/search/warm_start.hpp"
 
 namespace dtfm {
 
@@ -24,17 +26,22 @@ struct IterationSearchOptions {
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 8;
+  std::optional<WarmStart> warm = {};  // the plan that runs: what follows has to be moved to
 };
 
 struct IterationSearchResult {
   std::vector<PlanCandidate>
       finalists;  // best first; no two alike in shape and decisions, while there are others
+  std::optional<PlanCandidate>
+      unchanged;  // the plan that runs, where it can go on: also a finalist if it fits
   long long evaluations = 0;
   Stopped stopped = Stopped::evaluations;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
   std::vector<std::pair<int, std::string>> unusable;  // devices on which nothing can be put, and why
 };
 
+/// 0. Where a plan runs: it as it is, and repaired (planner/search/warm_start). All scores are of the time
+/// that is left after moving.
 /// 1. Screen: every shape of a coarse grid, laid out in a few ways; then all shapes near the best of them, in
 /// all ways.
 /// 2. Decide: what is open, one decision after the other, by the best plans; with each new one, screen again.

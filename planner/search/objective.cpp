@@ -1,5 +1,7 @@
 #include "planner/search/objective.hpp"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
@@ -14,7 +16,9 @@ std::optional<Objective> objective_named(std::string_view name) {
   return std::nullopt;
 }
 
-PlanScore::PlanScore(Objective objective, const Topology& topology) {
+PlanScore::PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const MovingCost> moving,
+                     double horizon_s)
+    : moving_(std::move(moving)), horizon_s_(horizon_s) {
   if (objective == Objective::iteration_time) return;
   for (int device = 0; device < topology.size(); ++device) {
     const auto price = price_of(topology, device);
@@ -25,6 +29,15 @@ PlanScore::PlanScore(Objective objective, const Topology& topology) {
                               topology.devices[at(device)].id));
     weight_.push_back(objective == Objective::cost_per_token ? price->value() : 1);
   }
+}
+
+/// Where nearly all of the horizon, or more, is for moving, finite all the same, so that less of it is
+/// better: but longer than any other plan's.
+double PlanScore::longer_by_moving(double moving_s) const {
+  constexpr double longest = 1e12;
+  if (moving_s <= 0) return 1;
+  const double share = moving_s / horizon_s_;
+  return share < 1 - 1 / longest ? 1 / (1 - share) : longest * (1 + share);
 }
 
 double PlanScore::total_weight(const Plan& plan) const {

@@ -1,12 +1,15 @@
 // What is minimised, beside comm-cost.
 #pragma once
 
+#include <limits>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
+#include "planner/cost/moving_cost.hpp"
 
 namespace dtfm {
 
@@ -16,19 +19,31 @@ std::optional<Objective> objective_named(std::string_view name);
 
 /// Every iteration trains the same tokens, so what is minimised is seconds of an iteration times what one of
 /// them costs: 1; dollars of all devices that are used; their number.
+///
+/// Where a plan goes on from another one, the devices are busy for so many seconds of `horizon_s` with moving
+/// what they hold; what is left is for iterations. Seconds over the horizon ÷ iterations in it are
+/// iteration · horizon ÷ (horizon − moving).
 class PlanScore {
  public:
   /// Throws Error where a device has no price, and neither has its GPU, if prices are needed.
-  PlanScore(Objective objective, const Topology& topology);
+  /// `moving`: what it takes to go on from the plan that runs; nothing where none does.
+  PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const MovingCost> moving = nullptr,
+            double horizon_s = std::numeric_limits<double>::infinity());
 
   /// Of a second of one device's work; 0 for `iteration_time`.
   double weight(int device) const { return weight_.empty() ? 0 : weight_[static_cast<std::size_t>(device)]; }
   double total_weight(const Plan& plan) const;
-  double of(double iteration_s, double total_weight) const {
-    return weight_.empty() ? iteration_s : iteration_s * total_weight;
+  double of(double iteration_s, double total_weight, double moving_s = 0) const {
+    const double felt_s = iteration_s * longer_by_moving(moving_s);
+    return weight_.empty() ? felt_s : felt_s * total_weight;
   }
+  const MovingCost* moving() const { return moving_.get(); }
 
  private:
+  double longer_by_moving(double moving_s) const;
+
+  std::shared_ptr<const MovingCost> moving_;
+  double horizon_s_;
   std::vector<double> weight_;  // of each device; empty for `iteration_time`
 };
 

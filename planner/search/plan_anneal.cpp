@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "planner/core/index.hpp"
@@ -28,6 +29,7 @@ class PlanAnnealer {
         rng_(rng),
         units_(start.job->units),
         timer_(start.job->model, start.plan) {
+    if (score.moving()) moving_.emplace(*score.moving(), start.job->model.chunks);
     timer_.set_flush(start.flush);
     std::map<int, int> unit_of;  // by its first device
     for (std::size_t unit = 0; unit < units_.size(); ++unit)
@@ -79,17 +81,19 @@ class PlanAnnealer {
   int below(int bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
   Slot random_slot() { return {below(pipelines()), below(stages())}; }
 
+  double moving_s() { return moving_ ? moving_->seconds(plan()) : 0; }
+
   /// Plans that do not fit cost twice as much, and as much again for every GB that they lack.
   double energy() {
     const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
     const double lacking = timer_.lacking_bytes();
-    return score_.of(seconds, weight_) * (lacking > 0 ? 2 + lacking / 1e9 : 1);
+    return score_.of(seconds, weight_, moving_s()) * (lacking > 0 ? 2 + lacking / 1e9 : 1);
   }
 
   void keep_if_best() {
     const double lacking = timer_.lacking_bytes();
-    PlanCandidate now{best_.job, {}, best_.flush, timer_.iteration_s(), lacking, 0};
-    now.score = score_.of(now.iteration_s, weight_);
+    PlanCandidate now{best_.job, {}, best_.flush, timer_.iteration_s(), lacking, moving_s()};
+    now.score = score_.of(now.iteration_s, weight_, now.moving_s);
     if (!is_better(now, best_)) return;
     now.plan = plan();
     best_ = std::move(now);
@@ -245,6 +249,7 @@ class PlanAnnealer {
   Rng& rng_;
   const std::vector<std::vector<int>>& units_;
   IterationTimer timer_;
+  std::optional<MovingTimer> moving_;      // where there is a plan to go on from
   std::vector<std::vector<int>> unit_at_;  // [pipeline][stage]
   std::vector<Slot> slot_of_;              // of each unit
   std::vector<int> unused_;

@@ -43,6 +43,7 @@ struct PlanCandidate {
   int flush = 0;           // 0: the pipelines drain once an iteration
   double iteration_s = 0;  // estimated
   double lacking = 0;      // bytes that do not fit
+  double moving_s = 0;     // before its first iteration, where there is a plan to go on from
   double score = 0;        // what is minimised, among those that fit
 
   Shape shape() const {

@@ -16,17 +16,6 @@ namespace {
 constexpr double most_split_steps =
     1e6;  // stages · layers² of a split that is made optimal, some 0.1 s; else even
 
-/// Micro-batches as even as they can be.
-void deal_evenly(const DecidedJob& job, Plan& plan) {
-  const int pipelines = static_cast<int>(plan.pipelines.size());
-  const int step = batch_step(job, static_cast<int>(plan.pipelines.front().stages.size()));
-  const int steps = micro_batch_count(job.problem.job.training) / step;
-  for (int i = 0; i < pipelines; ++i) {
-    const auto [begin, end] = even_split(steps, pipelines, i);
-    plan.pipelines[at(i)].micro_batches = (end - begin) * step;
-  }
-}
-
 /// Seconds of all layers of a micro-batch on the unit's slowest device.
 double seconds_of(const DecidedJob& job, const std::vector<int>& unit) {
   double slowest = 0;
@@ -112,6 +101,16 @@ Plan laid_out(const DecidedJob& job, const Shape& shape, const std::vector<int>&
 
 }  // namespace
 
+void deal_evenly(const DecidedJob& job, Plan& plan) {
+  const int pipelines = static_cast<int>(plan.pipelines.size());
+  const int step = batch_step(job, static_cast<int>(plan.pipelines.front().stages.size()));
+  const int steps = micro_batch_count(job.problem.job.training) / step;
+  for (int i = 0; i < pipelines; ++i) {
+    const auto [begin, end] = even_split(steps, pipelines, i);
+    plan.pipelines[at(i)].micro_batches = (end - begin) * step;
+  }
+}
+
 bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& limits) {
   const auto [stages, replicas] = shape;
   if (stages < 1 || replicas < 1) return false;
@@ -163,8 +162,10 @@ PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
                           const PlanScore& score) {
   IterationTimer timer(job->model, std::move(plan));
   if (flush > 0) timer.set_flush(flush);
-  PlanCandidate candidate{job, timer.plan(), timer.flush(), timer.iteration_s(), timer.lacking_bytes(), 0};
-  candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan));
+  PlanCandidate candidate{job, timer.plan(), timer.flush(), timer.iteration_s(), timer.lacking_bytes()};
+  if (score.moving())
+    candidate.moving_s = MovingTimer(*score.moving(), job->model.chunks).seconds(candidate.plan);
+  candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan), candidate.moving_s);
   return candidate;
 }
 

@@ -22,6 +22,9 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
 /// ascending order.
 std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio);
 
+/// Micro-batches as even as they can be.
+void deal_evenly(const DecidedJob& job, Plan& plan);
+
 /// Of the layouts tried, the best few, best first: for stretches of units from several places in the nearness
 /// order, and the fastest ones; with each pipeline's stages near each other, each stage's replicas, or blocks
 /// between the two. Layers and micro-batches are fitted to the devices. `thorough`: from everywhere, and all

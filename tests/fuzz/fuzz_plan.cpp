@@ -17,5 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     dtfm::balanced_placement(plan, topology, "plan.json");
   } catch (const dtfm::Error&) {
   }
+  try {
+    dtfm::parse_named_plan(dtfm::checked_text(text, "plan.json"), "plan.json", job);
+  } catch (const dtfm::Error&) {
+  }
   return 0;
 }

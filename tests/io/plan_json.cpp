@@ -201,6 +201,27 @@ TEST_CASE("only pipelines are needed; micro-batches are dealt out evenly") {
   CHECK(plan.pipelines[1].micro_batches == 4);
 }
 
+TEST_CASE("a plan is read without its topology, devices by name") {
+  const std::string stages =
+      R"("stages": [{"layers": [0, 2], "devices": ["x", "b/1"]}, {"layers": [2, 5], "devices": )";
+  const auto named = [&](const std::string& rest) {
+    return parse_named_plan(
+        R"({"topology": {"name": "gone", "fingerprint": "0"}, "pipelines": [{)" + stages + rest, "plan.json",
+        small_job());
+  };
+  const NamedPlan plan = named(R"(["y", "a/0"]}]}], "unused": ["z"]})");
+  CHECK(plan.ids == std::vector<std::string>{"x", "b/1", "y", "a/0", "z"});
+  REQUIRE(plan.plan.pipelines.size() == 1);
+  CHECK(plan.plan.pipelines[0].stages[1] == Stage{{2, 5}, {2, 3}});
+  CHECK(plan.plan.tensor == 2);
+  CHECK(error_of([&] { named(R"(["y", "x"]}]}]})"); }) ==
+        "plan.json: /pipelines/0/stages/1/devices/1: device x is used twice, first at "
+        "/pipelines/0/stages/0/devices/0");
+  CHECK(error_of([&] { named(R"(["y", "z"]}]}], "unused": ["z"]})"); }) ==
+        "plan.json: /unused/0: device z is used at /pipelines/0/stages/1/devices/1");
+  CHECK(error_of([&] { named(R"(7}]}]})"); }) != "no error");
+}
+
 TEST_CASE("what is not JSON is told with its line and column") {
   CHECK(
       error_in("{\n \"a\": tru\n}") ==

@@ -1,0 +1,195 @@
+#include "cli/warm_start.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/plan_words.hpp"
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/foreign_plan.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/units.hpp"
+
+namespace dtfm {
+namespace {
+
+std::string row(std::string_view name, const std::string& text) {
+  return fmt::format("  {:<24}{}\n", name, text);
+}
+
+std::string cannot_stay(const WarmStart& warm, const IterationSearchResult& result) {
+  if (result.unchanged)
+    return result.unchanged->lacking > 0 ? "it does not fit the memory of its devices" : "";
+  const std::vector<int> devices = pipeline_major(warm.plan);
+  if (const auto gone = std::count(devices.begin(), devices.end(), no_device); gone > 0)
+    return fmt::format("{} of its {} {} gone", gone,
+                       counted(static_cast<long long>(devices.size()), "device"), gone == 1 ? "is" : "are");
+  return "the job, the limits or the devices' times do not allow it";
+}
+
+bool is_same(const PlanCandidate& a, const PlanCandidate& b) {
+  return a.job == b.job && a.plan == b.plan && a.flush == b.flush;
+}
+
+std::vector<std::string> ids_of(const Topology& topology) {
+  std::vector<std::string> ids;
+  for (const Device& device : topology.devices) ids.push_back(device.id);
+  return ids;
+}
+
+std::string bytes_in_words(double bytes) {
+  return format_bytes(Bytes(bytes));
+}
+
+}  // namespace
+
+RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
+  const PlanSource source = read_plan_source(file, std::nullopt);
+  if (source.format != PlanFormat::json)
+    throw Error(file, "is no plan of dtfm-plan; expected JSON as dtfm-plan -o writes it");
+  Job job = job_of(source).value_or(fallback);
+  NamedPlan named = parse_named_plan(source.file.text, file, job);
+  return {file, std::move(named), std::move(job)};
+}
+
+std::string model_difference(const Job& from, const Job& to) {
+  const std::vector<Layer> before = layer_chain(from), after = layer_chain(to);
+  if (before.size() != after.size()) return fmt::format("{} layers, not {}", before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i].parameters != after[i].parameters)
+      return fmt::format("layer {} of {} parameters, not {}", i, before[i].parameters, after[i].parameters);
+    if (before[i].tied_parameters != after[i].tied_parameters)
+      return fmt::format("layer {} with {} tied parameters, not {}", i, before[i].tied_parameters,
+                         after[i].tied_parameters);
+  }
+  return "";
+}
+
+WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s) {
+  if (const std::string other = model_difference(running.job, problem.job); !other.empty())
+    throw Error(running.file, fmt::format("trains another model than job {}: it has {}, so nothing of it "
+                                          "could go on (--job FILE says what is trained)",
+                                          in_quotes(problem.job.name), other));
+  std::map<std::string, int> device_of;
+  for (int device = 0; device < problem.topology.size(); ++device)
+    device_of[problem.topology.devices[at(device)].id] = device;
+  WarmStart warm{running.named.plan, running.job, horizon_s};
+  for (Pipeline& pipeline : warm.plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      for (int& device : stage.devices) {
+        const auto now = device_of.find(running.named.ids[at(device)]);
+        device = now == device_of.end() ? no_device : now->second;
+      }
+  return warm;
+}
+
+std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem& problem) {
+  if (!options.warm_start) return std::nullopt;
+  const RunningPlan running = read_running_plan(*options.warm_start, problem.job);
+  if (!options.job && running.job.name != problem.job.name)
+    throw Error(running.file, fmt::format("is for job {}, and no job is given, which means the built-in {}; "
+                                          "--job FILE says what is trained",
+                                          in_quotes(running.job.name), problem.job.name));
+  try {
+    return warm_start(running, problem, options.horizon.value_or(default_horizon_s));
+  } catch (const Error& error) {
+    throw error.where().empty() ? Error(running.file, error.what()) : error;
+  }
+}
+
+PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::string>& ids) {
+  PlanRecord::Moving record{moving.bytes, moving.checkpoint_bytes, moving.seconds, {}};
+  for (const MovedPart& part : moving.parts) {
+    const std::string& id = ids[at(part.to)];
+    if (record.devices.empty() || record.devices.back().id != id)
+      record.devices.push_back({id, {}, 0, 0, {}});
+    PlanRecord::Moving::Device& device = record.devices.back();
+    const auto contains = [&](const std::pair<int, int>& it) {  // a tied matrix comes apart from its layer
+      return it.first <= part.layers.first && part.layers.second <= it.second;
+    };
+    if (std::none_of(device.layers.begin(), device.layers.end(), contains))
+      device.layers.push_back(part.layers);
+    (part.from == no_device ? device.checkpoint_bytes : device.bytes) += part.bytes;
+    const std::string from = part.from == no_device ? "a checkpoint" : ids[at(part.from)];
+    if (std::find(device.from.begin(), device.from.end(), from) == device.from.end())
+      device.from.push_back(from);
+  }
+  return record;
+}
+
+PlanRecord::WarmStart warm_record(const PlanOptions& options, const JudgedSearch& search,
+                                  const WarmStart& warm) {
+  const PlanCandidate& best = search.best();
+  const IterationSearchResult& result = search.found;
+  PlanRecord::WarmStart record;
+  record.plan = options.warm_start.value();
+  record.horizon_s = warm.horizon_s;
+  record.stays = result.unchanged && is_same(*result.unchanged, best);
+  record.cannot_stay = cannot_stay(warm, result);
+  const Problem& problem = best.job->problem;
+  const MovingCost cost(problem, best.job->model.shared_network, warm.plan, stage_chunks(warm.job));
+  record.moving = moving_record(cost.of(best.plan, best.job->model.chunks), ids_of(problem.topology));
+  if (!record.cannot_stay.empty()) return record;
+  const auto seconds = [&](const PlanCandidate& candidate) {
+    for (std::size_t i = 0; i < search.judgements.size(); ++i)
+      if (is_same(search.plans[i], candidate)) return search.judgements[i].seconds;
+    return candidate.iteration_s;
+  };
+  const double before_s = seconds(*result.unchanged), after_s = seconds(best);
+  if (!std::isfinite(before_s) || !std::isfinite(after_s)) return record;
+  record.unchanged_iteration_time_s = before_s;
+  record.gain_s = before_s - after_s;
+  const PlanScore score(*objective_named(options.objective), problem.topology);
+  const auto price = [&](double spent_s, const Plan& plan) {
+    return score.of(spent_s, score.total_weight(plan));
+  };
+  const double gain = price(before_s, result.unchanged->plan) - price(after_s, best.plan);
+  if (gain > 0) record.paid_after = std::ceil(price(best.moving_s, best.plan) / gain);
+  return record;
+}
+
+std::string warm_start_text(const PlanRecord::WarmStart& warm) {
+  const std::string horizon = format_seconds(Seconds(warm.horizon_s));
+  std::string text = fmt::format("Going on from {}, for {}\n", warm.plan, horizon);
+  if (warm.stays) return text + row("stays", "the plan as it is: no other is worth what would have to move");
+  const PlanRecord::Moving& moving = warm.moving;
+  const auto devices = std::count_if(moving.devices.begin(), moving.devices.end(),
+                                     [](const auto& it) { return it.bytes > 0; });
+  if (moving.bytes > 0)
+    text += row("moves", fmt::format("{} to {}, in {}", bytes_in_words(moving.bytes),
+                                     counted(devices, "device"), format_seconds(Seconds(*moving.seconds))));
+  else
+    text += row("moves", "nothing between devices");
+  if (moving.checkpoint_bytes > 0)
+    text += row("from a checkpoint", bytes_in_words(moving.checkpoint_bytes) +
+                                         ", which no device holds any more; its time is not counted");
+  if (!warm.cannot_stay.empty()) text += row("the old plan", "cannot go on: " + warm.cannot_stay);
+  if (warm.gain_s)
+    text += row("gain", fmt::format("{:.4f} s an iteration; the old plan would take {:.4f} s{}", *warm.gain_s,
+                                    *warm.unchanged_iteration_time_s,
+                                    warm.paid_after && *warm.paid_after > 0
+                                        ? fmt::format("; paid after {}",
+                                                      counted(std::llround(*warm.paid_after), "iteration"))
+                                        : ""));
+  return text + moving_text(moving);
+}
+
+std::string moving_text(const PlanRecord::Moving& moving) {
+  if (moving.devices.empty()) return "";
+  Rows rows = {{"device", "lacks of layers", "bytes", "from"}};
+  for (const auto& it : moving.devices) {
+    if (rows.size() > most_rows) break;
+    std::vector<std::string> layers;
+    for (const auto& range : it.layers) layers.push_back(layers_in_words(range));
+    rows.push_back({it.id, fmt::format("{}", fmt::join(layers, " ")),
+                    bytes_in_words(it.bytes + it.checkpoint_bytes),
+                    fmt::format("{}", fmt::join(it.from, " "))});
+  }
+  return short_table(rows, moving.devices.size(), "devices");
+}
+
+}  // namespace dtfm

@@ -1,0 +1,51 @@
+// A plan that runs, as the command line names it: reading it, and what is said of going on from it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/judged_search.hpp"
+#include "cli/plan_options.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/io/plan_json.hpp"
+#include "planner/io/plan_reader.hpp"
+
+namespace dtfm {
+
+/// Nobody knows when the network changes next. Prices and loads of shared machines change from hour to hour
+/// in published traces, so what pays within two hours is likely to pay at all; who knows better says so
+/// (--horizon).
+inline constexpr double default_horizon_s = 2 * 3600;
+
+struct RunningPlan {
+  std::string file;
+  NamedPlan named;
+  Job job;  // that it is for
+};
+
+/// A plan that dtfm-plan wrote. `fallback`: the job, where the file has none. Throws Error.
+RunningPlan read_running_plan(const std::string& file, const Job& fallback);
+
+/// "" or what tells the models of two jobs apart, layer by layer: "24 layers, not 32".
+std::string model_difference(const Job& from, const Job& to);
+
+/// On the devices of the problem's topology, by their ids. Throws Error where the model is another one.
+WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s);
+/// The plan of the options, if there is one, for `problem`; `running` gets what it is made of. Throws Error
+/// also where no job is given and the plan is not for the built-in one.
+std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem& problem);
+
+/// The devices of `to` for all of which `ids` has a name.
+PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::string>& ids);
+
+/// What there is to say of going on with the best plan; estimates say how long iterations take where none
+/// were simulated.
+PlanRecord::WarmStart warm_record(const PlanOptions& options, const JudgedSearch& search,
+                                  const WarmStart& warm);
+
+std::string warm_start_text(const PlanRecord::WarmStart& warm);
+/// The devices and what they fetch, as a table; empty where nothing moves.
+std::string moving_text(const PlanRecord::Moving& moving);
+
+}  // namespace dtfm

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""dtfm-plan --warm-start and --diff from outside: what moves, what it is worth, and what is refused.
+
+usage: warm_start.py DTFM-PLAN DTFM-SIM
+"""
+import json
+import sys
+from pathlib import Path
+
+from iteration import FREE, TOPOLOGY, read, simulated, used, write
+from simulate import PLAN, check, close, main, run
+
+QUICK = ("--evaluations", 3000, "--quiet")
+FEWER = TOPOLOGY.replace("site: ohio, count: 4", "site: ohio, count: 3")
+SLOWER = TOPOLOGY.replace("50 ms, bandwidth: 0.5 Gbps", "50 ms, bandwidth: 0.02 Gbps")
+
+
+def planned(name, *more, topology="sites.yaml", job="free.yaml"):
+    """What is written to the file and what is printed."""
+    for file, text in (("sites.yaml", TOPOLOGY), ("fewer.yaml", FEWER), ("slower.yaml", SLOWER), ("free.yaml", FREE)):
+        write(file, text)
+    done = run(topology, "--job", job, "-o", name, *QUICK, *more, program=PLAN)
+    return read(name), done.stdout
+
+
+def refused(message, *arguments):
+    Path("never.json").unlink(missing_ok=True)
+    done = run(*arguments, "-o", "never.json", program=PLAN, status=2)
+    check(done.stderr == f"dtfm-plan: {message}\n", arguments, "says", repr(done.stderr), "instead of", repr(message))
+    check(done.stdout == "" and not Path("never.json").exists(), arguments, "gives a plan")
+
+
+def felt(plan):
+    """Seconds of an iteration when what is left of the horizon after moving is for iterations."""
+    warm, seconds = plan["warm_start"], plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    return seconds * warm["horizon_s"] / (warm["horizon_s"] - warm["moving"]["seconds"])
+
+
+def check_moving(moving):
+    devices = moving["devices"]
+    check(abs(sum(it["bytes"] for it in devices) - moving["bytes"]) <= len(devices), "bytes of", moving)
+    check(all(it["bytes"] + it["checkpoint_bytes"] > 0 and it["layers"] and it["from"] for it in devices), devices)
+
+
+def test_same_network():
+    old, _ = planned("old.json")
+    for horizon in ("1 s", "1 min", "2 h", "300 h"):
+        plan, text = planned("next.json", "--warm-start", "old.json", "--horizon", horizon)
+        warm = plan["warm_start"]
+        check_moving(warm["moving"])
+        before = simulated("old.json")["iteration_time_s"]["mean"]
+        check(close(warm["unchanged_iteration_time_s"], before), "the old plan takes", warm, before)
+        check(felt(plan) <= before * (1 + 1e-12), "worse than staying", felt(plan), before)
+        check(warm["stays"] == (plan["pipelines"] == old["pipelines"]), "stays", warm)
+        if warm["stays"]:
+            check("stays" in text and warm["moving"]["bytes"] == 0 and warm["gain_s"] == 0, text, warm)
+    plan, text = planned("next.json", "--warm-start", "old.json")
+    check(plan["warm_start"]["horizon_s"] == 7200 and "Going on from old.json, for 2 h" in text, text)
+    check("Going on" not in planned("cold.json")[1] and "warm_start" not in read("cold.json"), "a cold plan is warm")
+
+
+def test_removed_host():
+    planned("old.json", "--pipeline", 2, "--data", 4)
+    plan, text = planned("next.json", "--warm-start", "old.json", topology="fewer.yaml")
+    warm = plan["warm_start"]
+    check("ohio/3" not in used(plan) and sum(it["micro_batches"] for it in plan["pipelines"]) == 24, plan["pipelines"])
+    check(warm["cannot_stay"] == "1 of its 8 devices is gone" and warm["gain_s"] is None, warm)
+    check("cannot go on: 1 of its 8 devices is gone" in text, text)
+    check_moving(warm["moving"])
+    run("fewer.yaml", "next.json")
+    # Within a millisecond nothing can move: what is left of the old plan goes on.
+    brief, _ = planned("brief.json", "--warm-start", "old.json", "--horizon", "1 ms", topology="fewer.yaml")
+    check(brief["warm_start"]["moving"]["bytes"] == 0, brief["warm_start"])
+
+
+def test_changed_link():
+    planned("old.json", "--pipeline", 4, "--data", 2)
+    slow = ("--warm-start", "old.json", "--horizon")
+    cold, _ = planned("cold.json", topology="slower.yaml")
+    brief, text = planned("brief.json", *slow, "1 ms", topology="slower.yaml")
+    check(brief["warm_start"]["stays"] and "stays" in text, brief["warm_start"])
+    long, text = planned("long.json", *slow, "1000 h", topology="slower.yaml")
+    best = cold["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    seconds = long["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    check(seconds <= 1.01 * best, "a long horizon ends at", seconds, "not at", best)
+    warm = long["warm_start"]
+    gain = warm["unchanged_iteration_time_s"] - seconds
+    check(close(warm["gain_s"], gain) and gain > 0, "gain", warm)
+    paid = warm["paid_after_iterations"]
+    check((paid - 1) * gain < warm["moving"]["seconds"] <= paid * gain, "paid after", warm)
+    check(f"paid after {int(paid):,} iteration" in text, text)
+    check(close(long["finalists"][0]["moving_s"], warm["moving"]["seconds"]), "finalists", long["finalists"][0])
+    money, _ = planned("devices.json", *slow, "1000 h", "--objective", "device-efficiency", topology="slower.yaml")
+    check(len(used(money)) <= len(used(long)), "devices", len(used(money)), len(used(long)))
+
+
+def test_threads():
+    planned("old.json", "--pipeline", 2, "--data", 4)
+    texts = set()
+    for threads in (1, 2, 3):
+        planned("next.json", "--warm-start", "old.json", "--threads", threads, topology="fewer.yaml")
+        texts.add(Path("next.json").read_text(encoding="utf-8"))
+    check(len(texts) == 1, "threads change the plan")
+
+
+def test_refusals():
+    planned("old.json")
+    warm = ("sites.yaml", "--job", "free.yaml", "--warm-start")
+    refused("--horizon: is of the plan to --warm-start from, and there is none", "sites.yaml", "--horizon", "1 h")
+    refused("--horizon: expected a time above zero; found `0 s`", *warm, "old.json", "--horizon", "0 s")
+    done = run(*warm, "old.json", "--horizon", "5", program=PLAN, status=2)
+    check("--horizon" in done.stderr and "unit" in done.stderr, done.stderr)
+    refused("--warm-start: is not for --objective comm-cost, which does not know how long iterations take",
+            *warm, "old.json", "--objective", "comm-cost")
+    refused("--warm-start: is of the search, and --score does not search", *warm, "old.json", "--score", "old.json")
+    refused("old.json: is for job `small`, and no job is given, which means the built-in gpt3-xl; --job FILE says what is "
+            "trained", "sites.yaml", "--warm-start", "old.json")
+    write("deeper.yaml", FREE.replace("layers: 12", "layers: 14").replace("name: small", "name: deeper"))
+    refused("old.json: trains another model than job `deeper`: it has 12 layers, not 14, so nothing of it could go on "
+            "(--job FILE says what is trained)", "sites.yaml", "--job", "deeper.yaml", "--warm-start", "old.json")
+    write("table.csv", "device,pipeline,stage,first_layer,last_layer\noregon/0,0,0,0,11\n")
+    refused("table.csv: is no plan of dtfm-plan; expected JSON as dtfm-plan -o writes it", *warm, "table.csv")
+    write("broken.json", '{"pipelines": [{"stages": [}')
+    done = run(*warm, "broken.json", program=PLAN, status=2)
+    check(done.stderr.startswith("dtfm-plan: broken.json:1:28: "), done.stderr)
+    plan = read("old.json")
+    del plan["groups"], plan["ranks"], plan["parallelism"], plan["unused"]
+    stage = plan["pipelines"][0]["stages"][0]
+    stage["devices"] *= 2
+    write("twice.json", json.dumps(plan))
+    refused(f"twice.json: /pipelines/0/stages/0/devices/1: device {stage['devices'][0]} is used twice, first at "
+            "/pipelines/0/stages/0/devices/0", *warm, "twice.json")
+    stage["devices"] = [f"host/{i}" for i in range(9000)]
+    write("many.json", json.dumps(plan))
+    refused("many.json: /pipelines/0/stages/0/devices: more than 8192 devices in all", *warm, "many.json")
+    refused("--seed: is of a search or a score, and --diff compares two plans", "--diff", "old.json", "old.json", "--seed", 1)
+    check(not Path("sites.yaml").read_text(encoding="utf-8") == "", "an input is gone")
+    done = run("sites.yaml", "--warm-start", "old.json", "--job", "free.yaml", "-o", "old.json", program=PLAN, status=2)
+    check("old.json" in done.stderr, done.stderr)
+
+
+def difference(*arguments):
+    return json.loads(run(*arguments, "--format", "json", program=PLAN).stdout)
+
+
+def test_diff():
+    old, _ = planned("old.json", "--pipeline", 2, "--data", 4)
+    done = run("--diff", "old.json", "old.json", program=PLAN)
+    check(done.stdout == "old.json and old.json are the same plan\n" and done.stderr == "", done.stdout, done.stderr)
+    # Pipelines in another order are the same plan.
+    other = {key: old[key] for key in ("schema", "topology", "job")} | {"pipelines": old["pipelines"][::-1]}
+    write("other.json", json.dumps(other))
+    same = difference("--diff", "old.json", "other.json")
+    check(same["same"] and same["moving"]["bytes"] == 0 and "seconds" not in same["moving"], same)
+    plan, _ = planned("next.json", "--warm-start", "old.json", "--pipeline", 1, "--data", 7, topology="fewer.yaml")
+    diff = difference("--diff", "old.json", "next.json")
+    check(not diff["same"] and diff["decisions"]["stages"] == ["2", "1"], diff["decisions"])
+    check(diff["leave"] == ["ohio/3"] and diff["enter"] == [] and len(diff["changes"]) == 7, diff)
+    check(diff["moving"]["bytes"] == plan["warm_start"]["moving"]["bytes"], "moves", diff["moving"], plan["warm_start"])
+    timed = difference("fewer.yaml", "--diff", "old.json", "next.json")
+    check(timed["moving"] == plan["warm_start"]["moving"], "with times", timed["moving"], plan["warm_start"])
+    text = run("fewer.yaml", "--diff", "old.json", "next.json", program=PLAN).stdout
+    for words in ("stages", "Leave: 1 device (ohio/3)", "Moves: ", "lacks of layers", "stage 1, layers"):
+        check(words in text, "the summary lacks", words, "in", text)
+    refused("old.json: /pipelines/{}/stages/{}/devices/0: topology two-sites has no device ohio/3; only the first plan may "
+            "be for machines that are gone".format(*next((p, s) for p, pipeline in enumerate(old["pipelines"])
+                                                          for s, stage in enumerate(pipeline["stages"])
+                                                          if "ohio/3" in stage["devices"])),
+            "fewer.yaml", "--diff", "next.json", "old.json")
+    write("deeper.yaml", FREE.replace("layers: 12", "layers: 14"))
+    planned("deeper.json", job="deeper.yaml")
+    check("no_moving" in difference("--diff", "old.json", "deeper.json"), "another model moves")
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

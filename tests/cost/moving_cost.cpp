@@ -1,0 +1,239 @@
+#include "planner/cost/moving_cost.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "planner/cost/stage_cost.hpp"
+#include "simulator/graph/graph_replay.hpp"
+#include "simulator/lowering/graph_builder.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/random_problem.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Devices of two sites; 100 bytes/s and 0.01 s inside, 25 bytes/s and 0.1 s between. A layer has 10
+/// parameters, of which adam-16 saves 12 bytes each: 120 bytes a layer.
+Problem small_problem(const std::vector<int>& per_site, int layers) {
+  return {flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}, {}};
+}
+
+Plan plan_with(std::vector<std::vector<Stage>> pipelines) {
+  Plan plan{1, "gpipe", "sharded-ps", {}};
+  for (auto& stages : pipelines) plan.pipelines.push_back({1, std::move(stages)});
+  for (const Pipeline& pipeline : plan.pipelines)
+    plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.front().devices.size()));
+  return plan;
+}
+
+Moving moving(const Problem& problem, const Plan& before, const Plan& after) {
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  return MovingCost(problem, network, before, 1).of(after, 1);
+}
+
+/// All messages at once over the network, those of a pair as one.
+double simulated_s(const Problem& problem, const Moving& moving) {
+  std::map<std::pair<int, int>, double> bytes;
+  for (const MovedPart& part : moving.parts)
+    if (part.from != no_device) bytes[{part.from, part.to}] += part.bytes;
+  GraphBuilder builder(problem.topology, problem.constants);
+  for (const auto& [pair, size] : bytes) {
+    TaskLabel label;
+    label.activity = Activity::fetch;
+    builder.send(builder.channel(pair.first, pair.second, Activity::fetch), size, {}, label);
+  }
+  return makespan_of(builder.take());
+}
+
+/// Pipelines of random cuts over devices in random order.
+Plan random_plan(Rng& rng, int devices, int layers, int stages) {
+  std::vector<int> order(at(devices));
+  for (int i = 0; i < devices; ++i) order[at(i)] = i;
+  for (int i = devices - 1; i > 0; --i)
+    std::swap(order[at(i)], order[rng.below(static_cast<std::uint32_t>(i + 1))]);
+  std::vector<std::vector<Stage>> pipelines;
+  for (int p = 0; (p + 1) * stages <= devices; ++p) {
+    pipelines.emplace_back();
+    int first = 0;
+    for (int s = 0; s < stages; ++s) {
+      const int room = layers - first - (stages - s - 1);
+      const int last = s + 1 == stages
+                           ? layers
+                           : first + 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(room)));
+      pipelines.back().push_back({{first, last}, {order[at(p * stages + s)]}});
+      first = last;
+    }
+  }
+  return plan_with(std::move(pipelines));
+}
+
+}  // namespace
+
+TEST_CASE("nothing moves where the plan stays") {
+  const Problem problem = small_problem({4}, 4);
+  const Plan plan = plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}, {{{0, 1}, {2}}, {{1, 4}, {3}}}});
+  const Moving none = moving(problem, plan, plan);
+  CHECK(none.parts.empty());
+  CHECK(none.bytes == 0);
+  CHECK(none.checkpoint_bytes == 0);
+  CHECK(none.seconds == 0);
+}
+
+TEST_CASE("a device fetches the layers that it lacks from one that has them") {
+  // Layer 1 goes from device 0 to device 1: 120 bytes at 100 bytes/s, 0.01 s of latency.
+  const Problem problem = small_problem({2}, 4);
+  const Moving one = moving(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}}),
+                            plan_with({{{{0, 1}, {0}}, {{1, 4}, {1}}}}));
+  CHECK(one.parts == std::vector<MovedPart>{{1, 0, {1, 2}, 120}});
+  CHECK(one.bytes == 120);
+  CHECK(one.seconds == Approx(1.21));
+
+  // Exchanged: each fetches two layers, both at once.
+  const Moving both = moving(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}}),
+                             plan_with({{{{0, 2}, {1}}, {{2, 4}, {0}}}}));
+  CHECK(both.parts == std::vector<MovedPart>{{1, 0, {0, 2}, 240}, {0, 1, {2, 4}, 240}});
+  CHECK(both.seconds == Approx(2.41));
+}
+
+TEST_CASE("the holder that sends fastest does, and equal ones share the work") {
+  // Devices 0, 1, 2 of one site and 3 of another hold all; 4 and 5 join. 2 layers are 240 bytes.
+  const Problem problem = small_problem({3, 3}, 2);
+  const Plan before = plan_with({{{{0, 2}, {0}}}, {{{0, 2}, {1}}}, {{{0, 2}, {3}}}});
+  const auto with = [](int device) { return plan_with({{{{0, 2}, {device}}}}); };
+  CHECK(moving(problem, before, with(4)).parts == std::vector<MovedPart>{{4, 3, {0, 2}, 240}});
+  CHECK(moving(problem, before, with(2)).parts == std::vector<MovedPart>{{2, 0, {0, 2}, 240}});
+  const Plan far = plan_with({{{{0, 2}, {0}}}, {{{0, 2}, {1}}}});
+  const Moving both = moving(problem, far, plan_with({{{{0, 2}, {4}}}, {{{0, 2}, {5}}}}));
+  CHECK(both.parts == std::vector<MovedPart>{{4, 0, {0, 2}, 240}, {5, 1, {0, 2}, 240}});
+  CHECK(moving(problem, far, with(5)).seconds == Approx(240 / 25.0 + 0.1));
+}
+
+TEST_CASE("layers that no device holds any more come from a checkpoint, and are counted apart") {
+  // The one holder of layers 2 and 3 is gone; device 1 takes its place and has layer 1 to fetch from 0.
+  const Problem problem = small_problem({2}, 4);
+  const Moving it = moving(problem, plan_with({{{{0, 2}, {0}}, {{2, 4}, {no_device}}}}),
+                           plan_with({{{{0, 1}, {0}}, {{1, 4}, {1}}}}));
+  CHECK(it.parts == std::vector<MovedPart>{{1, 0, {1, 2}, 120}, {1, no_device, {2, 4}, 240}});
+  CHECK(it.bytes == 120);
+  CHECK(it.checkpoint_bytes == 240);
+  CHECK(it.seconds == Approx(1.21));
+}
+
+TEST_CASE("tied weights move once") {
+  // Layer 0 has 30 parameters, of which the last layer has a copy of 20 among its 25.
+  Problem problem = small_problem({2}, 4);
+  auto& chain = std::get<LayerChain>(problem.job.model).layers;
+  chain.front().parameters = 30;
+  chain.back().parameters = 25;
+  chain.back().tied_parameters = 20;
+  const Plan before = plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}});
+  // Device 0 has the matrix already: it lacks layer 2 and the rest of layer 3, 10 + 5 parameters of 12 bytes.
+  CHECK(moving(problem, before, plan_with({{{{0, 4}, {0}}}})).bytes == Approx(180));
+  // Device 1 has it from the last layer: 10 of layer 0 and 10 of layer 1.
+  CHECK(moving(problem, before, plan_with({{{{0, 4}, {1}}}})).bytes == Approx(240));
+  // To a new device all comes once: 30 + 10 + 10 + 5.
+  problem.topology = small_problem({3}, 4).topology;
+  const Moving all = moving(problem, before, plan_with({{{{0, 4}, {2}}}}));
+  CHECK(all.bytes == Approx(55 * 12));
+  // Layers 0 and 1 with the matrix from 0, or the matrix from 1: of equally fast ones, the first pipeline
+  // takes the first.
+  CHECK(all.parts == std::vector<MovedPart>{{2, 0, {0, 2}, 480}, {2, 1, {2, 4}, 180}});
+}
+
+TEST_CASE("of another tensor degree, what shares do not overlap moves") {
+  const Problem problem = small_problem({4}, 4);  // 480 bytes
+  const Plan halves = plan_with({{{{0, 4}, {0, 1}}}}), quarters = plan_with({{{{0, 4}, {0, 1, 2, 3}}}});
+  // 0 keeps its first quarter; 1 gets the second from 0, and 2 and 3 get theirs from 1.
+  CHECK(moving(problem, halves, quarters).parts ==
+        std::vector<MovedPart>{{1, 0, {0, 4}, 120}, {2, 1, {0, 4}, 120}, {3, 1, {0, 4}, 120}});
+  // Back: 0 lacks the second quarter, which 1 has; 1 lacks the third and the fourth.
+  CHECK(moving(problem, quarters, halves).parts ==
+        std::vector<MovedPart>{{0, 1, {0, 4}, 120}, {1, 2, {0, 4}, 120}, {1, 3, {0, 4}, 120}});
+  // From thirds to halves: 0 gets the rest up to a half, a sixth; 1 has [1/3, 2/3), lacks the last third.
+  const Moving third = moving(problem, plan_with({{{{0, 4}, {0, 1, 2}}}}), halves);
+  REQUIRE(third.parts.size() == 2);
+  CHECK(third.parts[0].from == 1);
+  CHECK(third.parts[0].bytes == Approx(80));
+  CHECK(third.parts[1].from == 2);
+  CHECK(third.parts[1].bytes == Approx(160));
+  // The second quarter is gone: a quarter comes from a checkpoint, between what is there.
+  const Moving gone =
+      moving(problem, plan_with({{{{0, 4}, {0, no_device, 2, 3}}}}), plan_with({{{{0, 4}, {1}}}}));
+  CHECK(gone.checkpoint_bytes == Approx(120));
+  CHECK(gone.bytes == Approx(360));
+}
+
+TEST_CASE("with chunks, a device holds its part of every turn") {
+  // 4 layers on 2 devices in 2 chunks: 0 computes layers 0 and 2, 1 layers 1 and 3.
+  const Problem problem = small_problem({2}, 4);
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  const Plan plan = plan_with({{{{0, 2}, {0}}, {{2, 4}, {1}}}});
+  const Moving to_even = MovingCost(problem, network, plan, 2).of(plan, 1);
+  CHECK(to_even.parts == std::vector<MovedPart>{{0, 1, {1, 2}, 120}, {1, 0, {2, 3}, 120}});
+  CHECK(MovingCost(problem, network, plan, 2).of(plan, 2).bytes == 0);
+}
+
+TEST_CASE("to devices that hold nothing goes what a recovering device fetches") {
+  Rng rng = Rng::for_task(3, 0);
+  Problem problem{random_topology(rng, 8, false), {}, {}, {}};
+  problem.job.model = Transformer{.layers = 8, .hidden = 64, .heads = 4, .sequence = 32, .vocabulary = 100};
+  problem.job.training.global_batch = 8;
+  problem.job.efficiency = 0.5;
+  for (const char* optimizer : {"adam-16", "adam-20", "sgd-12"}) {
+    problem.job.training.optimizer = optimizer;
+    const StageCosts costs(problem, 1);
+    const Plan plan = random_plan(rng, 8, 8, 4);
+    double expected = 0;
+    for (const Pipeline& pipeline : plan.pipelines)
+      for (const Stage& stage : pipeline.stages) expected += costs.saved_bytes(stage.layers);
+    const Plan gone = plan_with({{{{0, 8}, {no_device}}}});
+    CHECK(moving(problem, gone, plan).checkpoint_bytes == Approx(expected));
+  }
+}
+
+TEST_CASE("the seconds are the simulator's where nothing competes, and bounded where it does") {
+  double sum = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const bool shared = seed % 2 == 1;
+    Rng rng = Rng::for_task(seed, 77);
+    const int layers = 6 + static_cast<int>(rng.below(6));
+    Problem problem{random_topology(rng, 12, shared), random_chain_job(rng, layers), {}, {}};
+    problem.constants.network_efficiency = 0.8;
+    problem.constants.message_overhead_s = 0.002;
+    const Moving it = moving(problem, random_plan(rng, 12, layers, 2 + static_cast<int>(rng.below(3))),
+                             random_plan(rng, 12, layers, 1 + static_cast<int>(rng.below(4))));
+    const double simulated = simulated_s(problem, it);
+    REQUIRE(simulated > 0);
+    if (!shared) {
+      CHECK(it.seconds == Approx(simulated).epsilon(1e-6));
+      continue;
+    }
+    // Links have at most 0.3 s of latency, by which alone the estimate may be above; up to four kinds of
+    // capacity on a way here (sender, pair of sites, site's uplink, device's downlink) and the flow's own.
+    CHECK(it.seconds <= simulated * (1 + 1e-6) + 0.3);
+    CHECK(it.seconds * 5 + 0.3 >= simulated);
+    sum += it.seconds / simulated;
+  }
+  CHECK(sum / 30 > 0.95);  // as planner/cost/README.md says, it is near
+}
+
+TEST_CASE("a timer that follows changes says what a new one says") {
+  Rng rng = Rng::for_task(5, 5);
+  const Problem problem{random_topology(rng, 12, true), random_chain_job(rng, 9), {}, {}};
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  const MovingCost cost(problem, network, random_plan(rng, 12, 9, 3), 1);
+  MovingTimer timer(cost, 1);
+  Plan plan = random_plan(rng, 12, 9, 3);
+  for (int step = 0; step < 50; ++step) {
+    const auto pipelines = static_cast<std::uint32_t>(plan.pipelines.size());
+    Stage &a = plan.pipelines[rng.below(pipelines)].stages[rng.below(3)],
+          &b = plan.pipelines[rng.below(pipelines)].stages[rng.below(3)];
+    std::swap(a.devices, b.devices);
+    if (step % 5 == 0) plan.pipelines[rng.below(pipelines)] = random_plan(rng, 12, 9, 3).pipelines.front();
+    CHECK(timer.seconds(plan) == MovingTimer(cost, 1).seconds(plan));
+    CHECK(timer.seconds(plan) == cost.of(plan, 1).seconds);
+  }
+}
