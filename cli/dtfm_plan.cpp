@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -118,15 +119,15 @@ void add_score(CLI::App& app, PlanOptions& options) {
   add_option(app, "--horizon", "DURATION",
              "with --warm-start: how long the plan will be used, as in 30min (2h)",
              [&](const std::string& text) { options.horizon = horizon_s(text); });
-  app.add_option_function<std::vector<std::string>>(
+  using TwoFiles = std::pair<std::string, std::string>;
+  app.add_option_function<TwoFiles>(
          "--diff",
-         [&](const std::vector<std::string>& files) {
-           options.diff = {files[0], files[1]};
+         [&](const TwoFiles& files) {
+           options.diff = {files.first, files.second};
          },
          "no search: what two plans of dtfm-plan differ in, and what moves from the first to the second; "
-         "with TOPOLOGY, in how long")
-      ->type_name("PLAN PLAN")
-      ->expected(2);
+         "with TOPOLOGY, from where and in how long")
+      ->type_name("PLAN PLAN");
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
   app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");

@@ -171,7 +171,9 @@ PlanDiff diff_of(const RunningPlan& first, const RunningPlan& second,
     return diff;
   }
   diff.moving = moving(first, second, topology ? *topology : bare_topology(first, second));
-  if (!topology) diff.moving.seconds.reset();
+  if (topology) return diff;
+  diff.moving.seconds.reset();
+  for (auto& device : diff.moving.devices) device.from.clear();  // from whom it is fast, nobody knows
   return diff;
 }
 

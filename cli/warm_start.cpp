@@ -74,6 +74,12 @@ WarmStart warm_start(const RunningPlan& running, const Problem& problem, double 
     throw Error(running.file, fmt::format("trains another model than job {}: it has {}, so nothing of it "
                                           "could go on (--job FILE says what is trained)",
                                           in_quotes(problem.job.name), other));
+  try {
+    for (const Pipeline& pipeline : running.named.plan.pipelines)
+      layers_of_stages(pipeline, stage_chunks(running.job));
+  } catch (const Error& error) {
+    throw Error(running.file, error.what());
+  }
   std::map<std::string, int> device_of;
   for (int device = 0; device < problem.topology.size(); ++device)
     device_of[problem.topology.devices[at(device)].id] = device;
@@ -94,11 +100,7 @@ std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem
     throw Error(running.file, fmt::format("is for job {}, and no job is given, which means the built-in {}; "
                                           "--job FILE says what is trained",
                                           in_quotes(running.job.name), problem.job.name));
-  try {
-    return warm_start(running, problem, options.horizon.value_or(default_horizon_s));
-  } catch (const Error& error) {
-    throw error.where().empty() ? Error(running.file, error.what()) : error;
-  }
+  return warm_start(running, problem, options.horizon.value_or(default_horizon_s));
 }
 
 PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::string>& ids) {
@@ -180,14 +182,17 @@ std::string warm_start_text(const PlanRecord::WarmStart& warm) {
 
 std::string moving_text(const PlanRecord::Moving& moving) {
   if (moving.devices.empty()) return "";
-  Rows rows = {{"device", "lacks of layers", "bytes", "from"}};
+  const bool is_known = std::any_of(moving.devices.begin(), moving.devices.end(),
+                                    [](const auto& it) { return !it.from.empty(); });
+  Rows rows = {{"device", "lacks of layers", "bytes"}};
+  if (is_known) rows.front().push_back("from");
   for (const auto& it : moving.devices) {
     if (rows.size() > most_rows) break;
     std::vector<std::string> layers;
     for (const auto& range : it.layers) layers.push_back(layers_in_words(range));
-    rows.push_back({it.id, fmt::format("{}", fmt::join(layers, " ")),
-                    bytes_in_words(it.bytes + it.checkpoint_bytes),
-                    fmt::format("{}", fmt::join(it.from, " "))});
+    rows.push_back(
+        {it.id, fmt::format("{}", fmt::join(layers, " ")), bytes_in_words(it.bytes + it.checkpoint_bytes)});
+    if (is_known) rows.back().push_back(fmt::format("{}", fmt::join(it.from, " ")));
   }
   return short_table(rows, moving.devices.size(), "devices");
 }

@@ -30,7 +30,8 @@ RunningPlan read_running_plan(const std::string& file, const Job& fallback);
 /// "" or what tells the models of two jobs apart, layer by layer: "24 layers, not 32".
 std::string model_difference(const Job& from, const Job& to);
 
-/// On the devices of the problem's topology, by their ids. Throws Error where the model is another one.
+/// On the devices of the problem's topology, by their ids. Throws Error where the model is another one,
+/// or the plan's schedule cannot run it.
 WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s);
 /// The plan of the options, if there is one, for `problem`; `running` gets what it is made of. Throws Error
 /// also where no job is given and the plan is not for the built-in one.

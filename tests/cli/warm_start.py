@@ -124,6 +124,13 @@ def test_refusals():
     done = run(*warm, "broken.json", program=PLAN, status=2)
     check(done.stderr.startswith("dtfm-plan: broken.json:1:28: "), done.stderr)
     plan = read("old.json")
+    plan["job"]["parallelism"] |= {"schedule": "interleaved", "chunks": 13}
+    plan["parallelism"]["schedule"] = "interleaved"
+    write("chunks.json", json.dumps(plan))
+    for arguments in ((*warm, "chunks.json"), ("--diff", "chunks.json", "old.json")):
+        done = run(*arguments, program=PLAN, status=2)
+        check(done.stderr.startswith("dtfm-plan: chunks.json: schedule interleaved: "), done.stderr)
+    plan = read("old.json")
     del plan["groups"], plan["ranks"], plan["parallelism"], plan["unused"]
     stage = plan["pipelines"][0]["stages"][0]
     stage["devices"] *= 2
