@@ -19,6 +19,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/cost/iteration_bound.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/search/feasible_changes.hpp"
@@ -188,7 +189,7 @@ PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
   record.version = DTFM_VERSION;
   const Job& job = best.job->problem.job;
   for (const std::string& note :
-       LayerTimes(job, best.job->problem.topology, best.job->problem.roofline, {job.parallelism.tensor})
+       LayerTimes(job, best.job->problem.topology, best.job->problem.roofline, tensor_degrees(best.plan))
            .notes(pipeline_major(best.plan)))
     record.warnings.push_back(note);
   if (options.explain) record.explanation = explanation_of(best, options.threads);

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/explanation.hpp"
 #include "cli/plan_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/io/units.hpp"
 
 namespace dtfm {
@@ -122,7 +124,8 @@ class Writer {
     const Job& job = s_.problem.job;
     std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", s_.plan.schedule,
                                    s_.plan.gradient_sync, job.training.micro_batch, job.training.recompute);
-    if (s_.plan.tensor > 1) text += fmt::format(", {} tensor-parallel devices a stage", s_.plan.tensor);
+    if (s_.plan.tensor > 1)
+      text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(s_.plan), " or "));
     if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
     if (job.parallelism.flush)
       text += *job.parallelism.flush == 1
