@@ -280,10 +280,9 @@ int score_by_iteration_time(const PlanOptions& options, Problem problem, const P
   problem.job.automatic = {};
   problem.job.parallelism.tensor = plan.tensor;
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  const auto job = std::make_shared<const DecidedJob>(problem, problem.job, network);
+  const auto job = std::make_shared<const DecidedJob>(problem, problem.job, tensor_degrees(plan), network);
   for (const int device : pipeline_major(plan))
-    if (const std::string& unknown = job->model.stages.unknown(device); !unknown.empty())
-      throw Error("", unknown);
+    if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
   const PlanScore score(*objective_named(options.objective), problem.topology);
   const PlanCandidate candidate = priced_plan(job, plan, 0, score);
   PlanRecord record = record_of(options, candidate);

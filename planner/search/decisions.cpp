@@ -75,7 +75,7 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
 std::shared_ptr<const DecidedJob> Decisions::decided(Job job) {
   const auto [place, is_new] = known_.emplace(key_of(job), nullptr);
   if (!is_new) return place->second;
-  auto result = std::make_shared<DecidedJob>(problem_, job, network_);
+  auto result = std::make_shared<DecidedJob>(problem_, job, std::vector{job.parallelism.tensor}, network_);
   std::vector<int> usable;
   for (const int device : order_)
     if (result->model.stages.unknown(device).empty()) usable.push_back(device);

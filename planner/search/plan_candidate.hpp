@@ -10,9 +10,10 @@ namespace dtfm {
 
 /// A job in which everything is decided, with all that estimates of it need. Does not change.
 struct DecidedJob {
-  DecidedJob(const Problem& of, const Job& job, std::shared_ptr<const NetworkCost> network)
-      : problem{of.topology, job, of.constants, of.roofline},
-        model(problem, job.parallelism.tensor, std::move(network)) {}
+  /// `tensors`: the degrees of stages, ascending.
+  DecidedJob(const Problem& of, const Job& job, const std::vector<int>& tensors,
+             std::shared_ptr<const NetworkCost> network)
+      : problem{of.topology, job, of.constants, of.roofline}, model(problem, tensors, std::move(network)) {}
   DecidedJob(const DecidedJob&) = delete;
   DecidedJob& operator=(const DecidedJob&) = delete;
 
