@@ -63,6 +63,15 @@ IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensor
       chunks(schedule == PipelineSchedule::interleaved ? of.job.parallelism.chunks.value_or(1) : 1),
       flush(of.job.parallelism.flush.value_or(0)) {}
 
+std::size_t IterationModel::degree_below(std::size_t degree) const {
+  const std::size_t number = number_of_degree[degree];
+  return number > 0 ? static_cast<std::size_t>(by_degree[number - 1].tensor()) : 0;
+}
+
+bool IterationModel::has_degree(std::size_t degree) const {
+  return degree < number_of_degree.size() && static_cast<std::size_t>(stages_of(degree).tensor()) == degree;
+}
+
 const std::string& IterationModel::unknown(int device) const {
   for (const StageCosts& costs : by_degree)
     if (!costs.unknown(device).empty()) return costs.unknown(device);

@@ -31,6 +31,9 @@ struct IterationModel {
 
   /// Of a stage of so many devices.
   const StageCosts& stages_of(std::size_t devices) const { return by_degree[number_of_degree[devices]]; }
+  /// The largest degree below this one; 0: none.
+  std::size_t degree_below(std::size_t degree) const;
+  bool has_degree(std::size_t degree) const;
   /// Of a message or a gradient in so many parts (planner/core/shards.hpp), one of them.
   const StageCosts& parts_of(int parts) const { return stages_of(static_cast<std::size_t>(parts)); }
   /// Is there a degree at which nothing is known of a device? The reason, else empty.

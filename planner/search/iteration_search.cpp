@@ -196,6 +196,9 @@ class IterationSearch {
       if (done.insert(best.get()).second) screen(best);
       note();
     }
+    const DecidedJobPtr best = pool_.front().job;
+    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*best))
+      if (!must_stop()) screen(job);
   }
 
   /// The best of the pool, of every shape and job the best one first.
