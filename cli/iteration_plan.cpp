@@ -21,6 +21,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/cost/iteration_bound.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/search/feasible_changes.hpp"
@@ -157,7 +158,7 @@ PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
   record.version = DTFM_VERSION;
   const Job& job = best.job->problem.job;
   for (const std::string& note :
-       LayerTimes(job, best.job->problem.topology, best.job->problem.roofline, {job.parallelism.tensor})
+       LayerTimes(job, best.job->problem.topology, best.job->problem.roofline, tensor_degrees(best.plan))
            .notes(pipeline_major(best.plan)))
     record.warnings.push_back(note);
   if (options.explain) record.explanation = explanation_of(best, options.threads);
@@ -302,7 +303,7 @@ std::optional<PlanRecord::Advice> advice_on(const PlanOptions& options, const Pr
   const double best = value_of(score, search.best(), search.judgements.front());
   if (!std::isfinite(best)) return std::nullopt;
   return PlanRecord::Advice{finalists_of(search).front(),
-                            decisions_in_words(problem_of(search.best()).job, search.best().plan.tensor),
+                            decisions_in_words(problem_of(search.best()).job, search.best().plan),
                             std::isfinite(value) ? 1 - best / value : 1};
 }
 
@@ -317,10 +318,9 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   problem.job.automatic = {};
   problem.job.parallelism.tensor = plan.tensor;
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  const auto job = std::make_shared<const DecidedJob>(problem, problem.job, network);
+  const auto job = std::make_shared<const DecidedJob>(problem, problem.job, tensor_degrees(plan), network);
   for (const int device : pipeline_major(plan))
-    if (const std::string& unknown = job->model.stages.unknown(device); !unknown.empty())
-      throw Error("", unknown);
+    if (const std::string& unknown = job->model.unknown(device); !unknown.empty()) throw Error("", unknown);
   const PlanScore score(*objective_named(options.objective), problem.topology);
   const PlanCandidate candidate = priced_plan(job, plan, 0, score);
   PlanRecord record = record_of(options, candidate);

@@ -31,7 +31,7 @@ class Writer {
         counted(static_cast<long long>(topology_.sites.size()), "site"), s_.problem.job.name,
         counted(depth(s_.plan), "stage"), counted(static_cast<long long>(pipelines.size()), "replica"),
         counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
-        decisions_in_words(s_.problem.job, s_.plan.tensor));
+        decisions_in_words(s_.problem.job, s_.plan));
     if (!s_.record.search) return text + "; scored as given\n";
     const auto& search = *s_.record.search;
     return text + fmt::format("\nseed {}, {}, stopped by: {}\n", search.seed,

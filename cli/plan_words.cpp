@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 
 namespace dtfm {
 
@@ -27,11 +29,12 @@ std::string layers_in_words(std::pair<int, int> layers) {
   return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}–{}", begin, end - 1);
 }
 
-std::string decisions_in_words(const Job& job, int tensor) {
+std::string decisions_in_words(const Job& job, const Plan& plan) {
   std::string text =
       fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,
                   job.parallelism.gradient_sync, job.training.micro_batch, job.training.recompute);
-  if (tensor > 1) text += fmt::format(", {} tensor-parallel devices a stage", tensor);
+  if (plan.tensor > 1)
+    text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(plan), " or "));
   if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
   if (const auto flush = job.parallelism.flush)
     text += *flush == 1 ? ", drained after every micro-batch"

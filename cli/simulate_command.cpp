@@ -16,6 +16,7 @@
 #include "cli/simulate_options.hpp"
 #include "cli/words.hpp"
 #include "planner/core/layer_times.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/foreign_plan.hpp"
@@ -182,10 +183,10 @@ std::vector<std::string> idle_notes(const SimReport& report, const Scenario& sce
 std::vector<std::string> notes_of(const SimulateOptions& options, const Input& input,
                                   const Outcome& outcome) {
   std::vector<std::string> notes = idle_notes(outcome.report, input.scenario);
-  for (const auto& more :
-       {input.notes, batch_notes(input.plan, input.problem.job),
-        LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline, {input.plan.tensor})
-            .notes(pipeline_major(input.plan))})
+  for (const auto& more : {input.notes, batch_notes(input.plan, input.problem.job),
+                           LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline,
+                                      tensor_degrees(input.plan))
+                               .notes(pipeline_major(input.plan))})
     notes.insert(notes.end(), more.begin(), more.end());
   if (options.samples && !is_random(input.scenario))
     notes.push_back(fmt::format(

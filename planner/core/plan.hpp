@@ -11,7 +11,7 @@ namespace dtfm {
 
 struct Stage {
   std::pair<int, int> layers;  // first … last + 1
-  std::vector<int> devices;    // indices into Topology::devices; as many as the tensor degree
+  std::vector<int> devices;    // indices into Topology::devices; as many as its tensor degree
 
   friend bool operator==(const Stage&, const Stage&) = default;
 };
@@ -24,7 +24,7 @@ struct Pipeline {
 };
 
 struct Plan {
-  int tensor = 1;
+  int tensor = 1;  // the largest degree of all stages (planner/core/shards.hpp: where they differ)
   std::string schedule, gradient_sync;
   std::vector<Pipeline> pipelines;
 

@@ -82,7 +82,10 @@ double ExchangeTime::seconds(int from, int to, double bytes) const {
 
 double ExchangeTime::occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const {
   double moving = bytes * cost.seconds_per_byte;
-  for (const int id : path) moving = std::max(moving, phase_[at(id)] * network_.shared_seconds_per_byte(id));
+  for (const int id : path) {
+    const double bytes_of_all = at_once_.empty() ? phase_[at(id)] : phase_[at(id)] * at_once_[at(id)];
+    moving = std::max(moving, bytes_of_all * network_.shared_seconds_per_byte(id));
+  }
   return cost.overhead_s + moving;
 }
 

@@ -23,6 +23,9 @@ class ExchangeTime {
 
   /// Seconds from its start until each of `devices` (at least two) has the sum of `bytes`.
   std::vector<double> ends(GradientSync sync, const std::vector<int>& devices, double bytes);
+  /// From now on, so many exchanges like it pass each shared capacity at the same time; none said: this
+  /// alone.
+  void set_at_once(std::vector<int> exchanges) { at_once_ = std::move(exchanges); }
   /// Of the last call: bytes over shared capacities, by number; `used` are those that are not 0.
   const std::vector<double>& load() const { return load_; }
   const std::vector<int>& used() const { return used_; }
@@ -64,7 +67,7 @@ class ExchangeTime {
   std::vector<int> devices_;
   std::vector<double> load_;   // of the exchange
   std::vector<double> phase_;  // of messages that move at the same time
-  std::vector<int> used_, used_in_phase_;
+  std::vector<int> used_, used_in_phase_, at_once_;
   std::vector<SharedPath> paths_;  // of the messages counted last
   std::vector<std::pair<int, double>> first_;
   std::vector<Message> all_;  // of sharded_ps: messages, their seconds, and those until they have left

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -17,7 +18,9 @@ constexpr double rounding = 1e-9;
 std::vector<int> known_devices(const IterationModel& model) {
   std::vector<int> devices;
   for (int device = 0; device < model.problem.topology.size(); ++device)
-    if (model.stages.unknown(device).empty()) devices.push_back(device);
+    if (std::any_of(model.by_degree.begin(), model.by_degree.end(),
+                    [&](const StageCosts& costs) { return costs.unknown(device).empty(); }))
+      devices.push_back(device);
   return devices;
 }
 
@@ -54,6 +57,13 @@ SpanningBound hop_occupancies(const IterationModel& model, const std::vector<int
   });
 }
 
+/// Of so many of the first.
+std::vector<double> sums_of(const std::vector<double>& values) {
+  std::vector<double> sums = {0};
+  for (const double value : values) sums.push_back(sums.back() + value);
+  return sums;
+}
+
 double divided_up(int a, int b) {
   return std::ceil(static_cast<double>(a) / b);
 }
@@ -76,7 +86,7 @@ IterationBounds::IterationBounds(const IterationModel& model)
       message_per_byte_(spanning(model, devices_, [](const MessageCost& there, const MessageCost& back) {
         return std::min(there.seconds_per_byte, back.seconds_per_byte);
       })) {
-  if (static_cast<int>(devices_.size()) < tensor_)
+  if (static_cast<int>(devices_.size()) < model.by_degree.front().tensor())
     throw Error("", "there are not enough devices whose times are known for a stage");
   find_links();
   find_layers();
@@ -115,42 +125,77 @@ void IterationBounds::find_layers() {
 
 /// A device computes a layer in no less than its own time and, of several that share a stage, the all-reduces
 /// in between over the best links.
+KindOfDevice IterationBounds::times_of(const StageCosts& costs, int kind) const {
+  KindOfDevice it;
+  const bool reduces = costs.tensor() > 1;
+  for (int layer = 0; layer < layers_; ++layer) {
+    const std::pair<int, int> one{layer, layer + 1};
+    const ComputeTime time = costs.compute(kind, one);
+    const StageCosts::AllReduces there = costs.all_reduces(one, false), back = costs.all_reduces(one, true);
+    it.forward_s.push_back(time.forward_s + (reduces ? message_s(there.messages, there.bytes) : 0));
+    it.backward_s.push_back(time.backward_s + (reduces ? message_s(back.messages, back.bytes) : 0));
+    // As of a stage from the first layer on, which updates what is tied to that once.
+    it.update_s.push_back(costs.compute(kind, {0, layer + 1}).update_s -
+                          costs.compute(kind, {0, layer}).update_s);
+  }
+  return it;
+}
+
+/// At every degree a device is a kind of its own.
 void IterationBounds::find_rates() {
-  const StageCosts& costs = model_.stages;
   std::vector<KindOfDevice> kinds;
-  std::vector<int> kind_of(at(costs.kinds()), -1);
-  for (const int device : devices_) {
-    int& kind = kind_of[at(costs.kind_of(device))];
-    if (kind < 0) {
-      kind = static_cast<int>(kinds.size());
-      KindOfDevice it;
-      for (int layer = 0; layer < layers_; ++layer) {
-        const std::pair<int, int> one{layer, layer + 1};
-        const ComputeTime time = costs.compute(costs.kind_of(device), one);
-        const StageCosts::AllReduces there = costs.all_reduces(one, false),
-                                     back = costs.all_reduces(one, true);
-        const bool reduces = tensor_ > 1;
-        it.forward_s.push_back(time.forward_s + (reduces ? message_s(there.messages, there.bytes) : 0));
-        it.backward_s.push_back(time.backward_s + (reduces ? message_s(back.messages, back.bytes) : 0));
-        // As of a stage from the first layer on, which updates what is tied to that once.
-        it.update_s.push_back(costs.compute(costs.kind_of(device), {0, layer + 1}).update_s -
-                              costs.compute(costs.kind_of(device), {0, layer}).update_s);
+  std::vector<std::vector<int>> kind_at;  // [degree][kind of the costs], −1: not known
+  for (const StageCosts& costs : model_.by_degree) {
+    std::vector<int>& kind_of = kind_at.emplace_back(at(costs.kinds()), -1);
+    for (const int device : devices_) {
+      if (!costs.unknown(device).empty()) continue;
+      int& kind = kind_of[at(costs.kind_of(device))];
+      if (kind < 0) {
+        kind = static_cast<int>(kinds.size());
+        kinds.push_back(times_of(costs, costs.kind_of(device)));
       }
-      kinds.push_back(std::move(it));
+      ++kinds[at(kind)].devices;
     }
-    ++kinds[at(kind)].devices;
   }
   layer_times_ = least_times(kinds);
   balanced_ = balanced_work(kinds);
-  std::vector<double> rates;
-  for (const int device : devices_) rates.push_back(balanced_.rates[at(kind_of[at(costs.kind_of(device))])]);
-  std::sort(rates.begin(), rates.end(), std::greater<>());
-  rate_sums_ = {0};
-  // The slowest device sets the pace of a stage: the i-th best is no faster than the (tensor · i)-th device.
-  for (std::size_t i = at(tensor_); i <= rates.size(); i += at(tensor_)) {
-    rates_.push_back(rates[i - 1]);
-    rate_sums_.push_back(rate_sums_.back() + rates_.back());
+  std::vector<double> rates, shares;  // of the stages that a device is in, and of it: at best
+  least_rate_ = std::numeric_limits<double>::infinity();
+  for (const int device : devices_) {
+    double rate = 0, share = 0;
+    for (std::size_t degree = 0; degree < kind_at.size(); ++degree) {
+      const StageCosts& costs = model_.by_degree[degree];
+      const int kind = kind_at[degree][at(costs.kind_of(device))];
+      if (kind < 0) continue;
+      rate = std::max(rate, balanced_.rates[at(kind)]);
+      share = std::max(share, balanced_.rates[at(kind)] / costs.tensor());
+      least_rate_ = std::min(least_rate_, balanced_.rates[at(kind)]);
+    }
+    rates.push_back(rate);
+    shares.push_back(share);
   }
+  rates_ = most_of_stages(rates, shares);
+  rate_sums_ = sums_of(rates_);
+  if (model_.by_degree.size() == 1) least_rate_ = rates_.back();
+}
+
+/// What each stage has at most, the best first. A stage has no more than the least that one of its devices
+/// has: the i-th best of one degree t no more than the (t · i)-th device; where degrees differ, than the i-th
+/// device, and all stages together no more than the shares of all devices.
+std::vector<double> IterationBounds::most_of_stages(std::vector<double> of_devices,
+                                                    const std::vector<double>& of_shares) const {
+  std::sort(of_devices.begin(), of_devices.end(), std::greater<>());
+  const std::size_t least = at(model_.by_degree.front().tensor());
+  const bool are_alike = model_.by_degree.size() == 1;
+  double rest = std::accumulate(of_shares.begin(), of_shares.end(), 0.0);
+  std::vector<double> most;
+  for (std::size_t i = 1; i * least <= of_devices.size(); ++i) {
+    double of_stage = of_devices[are_alike ? i * least - 1 : i - 1];
+    if (!are_alike && rest < of_stage) of_stage = std::max(0.0, rest);
+    if (std::isfinite(rest)) rest -= of_stage;
+    most.push_back(of_stage);
+  }
+  return most;
 }
 
 void IterationBounds::find_memory() {
@@ -163,16 +208,15 @@ void IterationBounds::find_memory() {
     const double state = costs.needs({0, layer + 1}).state - costs.needs({0, layer}).state;
     largest_layer_ = std::max(largest_layer_, state + costs.needs({layer, layer + 1}).working);
   }
-  std::vector<double> memory;
+  // A stage of fewer devices has less memory; of the largest degree's shares, a device is one.
+  std::vector<double> memory, shares;
   for (const int device : devices_) {
     const int gpu = model_.problem.topology.devices[at(device)].gpu;
     memory.push_back(gpu < 0 ? std::numeric_limits<double>::infinity()
                              : model_.problem.topology.gpus[at(gpu)].memory.value());
+    shares.push_back(memory.back() / tensor_);
   }
-  std::sort(memory.begin(), memory.end(), std::greater<>());
-  memory_sums_ = {0};
-  for (std::size_t i = at(tensor_); i <= memory.size(); i += at(tensor_))
-    memory_sums_.push_back(memory_sums_.back() + memory[i - 1]);
+  memory_sums_ = sums_of(most_of_stages(memory, shares));
 }
 
 int IterationBounds::most_stages() const {
@@ -348,7 +392,7 @@ IterationBounds::Part IterationBounds::worked(int stages, int replicas, Cuts cut
   double work = micro_batches_ * balanced_.both + replicas * balanced_.update;
   const double rates = rate_sums_[at(stages * replicas)];
   if (cuts == Cuts::any || replicas < 2) return {work / rates, "compute and updates at perfect balance"};
-  work += replicas * rates_.back() * exchange_s_per_byte(replicas) * gradient_bytes_;
+  work += replicas * least_rate_ * exchange_s_per_byte(replicas) * gradient_bytes_;
   return {work / rates, "compute, gradients and updates at perfect balance"};
 }
 

@@ -19,7 +19,7 @@ struct IterationBound {
   bool fits = true;    // else the stages do not fit memory, not even that of the largest devices
 };
 
-/// Bounds for all plans of one job on one topology, at the tensor degree of the model: `replicas` pipelines
+/// Bounds for all plans of one job on one topology, at any tensor degrees of the model: `replicas` pipelines
 /// of `stages` stages each, any devices whose times are known, any layers for the stages of each pipeline (at
 /// least one), any shares of the job's micro-batches.
 ///
@@ -31,7 +31,7 @@ class IterationBounds {
   /// known are too few for a stage.
   explicit IterationBounds(const IterationModel& model);
 
-  /// There are stages · replicas · tensor devices whose times are known, and layers for all stages.
+  /// There are devices whose times are known for stages · replicas stages, and layers for all stages.
   IterationBound of_shape(int stages, int replicas, Cuts cuts = Cuts::any) const;
   /// The least of all shapes that may fit memory; fits = false where none does.
   IterationBound of_all(Cuts cuts = Cuts::any) const;
@@ -49,6 +49,9 @@ class IterationBounds {
   void find_links();
   void find_layers();
   void find_rates();
+  KindOfDevice times_of(const StageCosts& costs, int kind) const;
+  std::vector<double> most_of_stages(std::vector<double> of_devices,
+                                     const std::vector<double>& of_shares) const;
   void find_memory();
   int most_stages() const;
   int most_replicas(int stages) const;
@@ -70,15 +73,16 @@ class IterationBounds {
   Part worked(int stages, int replicas, Cuts cuts) const;
 
   const IterationModel& model_;
-  std::vector<int> devices_;  // whose times are known
-  int layers_, tensor_, micro_batches_;
-  std::vector<Line> best_links_;  // no pair of devices is better than all of these
+  std::vector<int> devices_;             // whose times are known
+  int layers_, tensor_, micro_batches_;  // tensor: the most devices of a stage
+  std::vector<Line> best_links_;         // no pair of devices is better than all of these
   SpanningBound hop_, hop_busy_;  // a micro-batch's activations and gradients, of the smallest boundary
   SpanningBound message_fixed_, message_per_byte_;
   double recode_s_ = 0;  // of the smallest boundary
   LayerTimesBound layer_times_;
   BalancedWork balanced_;
   std::vector<double> rates_, rate_sums_;  // of the best stages, and of so many of them
+  double least_rate_ = 0;                  // of a stage
   double gradient_bytes_ = 0, first_gradient_bytes_ = 0, largest_gradient_bytes_ = 0;
   double state_ = 0, of_micro_batch_ = 0, largest_layer_ = 0;  // bytes
   std::vector<double> memory_sums_;                            // of so many stages on the largest devices

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/cost/iteration_time.hpp"
 
 namespace dtfm {
@@ -66,7 +67,8 @@ bool IterationTimer::are_segments_apart() const {
 void IterationTimer::refresh_exchanges() {
   const bool holds_up = (model_.problem.job.parallelism.overlap || model_.chunks > 1) && is_shared();
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (!are_apart_) channels_[i].assign(plan_.pipelines[i].stages.size() * lanes_.size(), {});
+    if (!are_apart_)
+      channels_[i].assign(plan_.pipelines[i].stages.size() * lanes_.size() * at(model_.stages.tensor()), {});
     if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
   }
   for (std::size_t i = segments_.size(); i-- > 0;) {
@@ -84,22 +86,87 @@ void IterationTimer::refresh_exchange(Segment& segment) {
   segment.ends_s.assign(lanes_.size(), 0);
   segment.load.clear();
   segment.first.clear();
+  segment.uses.clear();
+  part_busy_s_.clear();
+  count_parts(segment);
   bool with_first = true;  // all of its devices have the first layer too
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     with_first = with_first &&
                  &devices_of(static_cast<int>(i), segment.stage[i]) == &devices_of(static_cast<int>(i), 0);
-  const double bytes = model_.stages.gradient_bytes(segment.layers, with_first);
-  std::vector<int> devices(lanes_.size());
-  for (int rank = 0; rank < model_.stages.tensor(); ++rank) {
-    for (std::size_t i = 0; i < lanes_.size(); ++i)
-      devices[i] = devices_of(static_cast<int>(i), segment.stage[i])[at(rank)];
-    const std::vector<double> ends = exchange_.ends(model_.sync, devices, bytes);
-    for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
-    for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
-    for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
-    if (rank == 0) segment.uses = exchange_.uses();  // channels of other ranks are like them
-  }
+  const double bytes = model_.parts_of(segment.parts).gradient_bytes(segment.layers, with_first);
+  for (int part = 0; part < segment.parts; ++part) exchange_part(segment, part, bytes);
+  if (segment.parts > 1 && is_shared()) share_links_of_parts(segment, bytes);
   segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
+}
+
+/// As many as the largest of its stages has devices. Where devices of two pipelines hold several, the
+/// messages of these go one after the other.
+void IterationTimer::count_parts(Segment& segment) {
+  std::size_t most = 1, least = devices_of(0, segment.stage.front()).size();
+  int smaller = 0;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const std::size_t degree = devices_of(static_cast<int>(i), segment.stage[i]).size();
+    most = std::max(most, degree);
+    least = std::min(least, degree);
+  }
+  segment.parts = static_cast<int>(most);
+  segment.most_held = static_cast<int>(most / least);
+  for (std::size_t i = 0; most > least && i < lanes_.size(); ++i)
+    if (devices_of(static_cast<int>(i), segment.stage[i]).size() < most) ++smaller;
+  if (smaller > 1) exchange_.ask_for_uses();
+}
+
+/// In each pipeline.
+std::vector<int> IterationTimer::holders(const Segment& segment, int part) const {
+  std::vector<int> devices;
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    devices.push_back(device_of_part(devices_of(static_cast<int>(i), segment.stage[i]), part, segment.parts));
+  return devices;
+}
+
+void IterationTimer::exchange_part(Segment& segment, int part, double bytes) {
+  const std::vector<int> devices = holders(segment, part);
+  const std::vector<double> ends = exchange_.ends(model_.sync, devices, bytes);
+  for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
+  for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
+  const double late = segment.most_held > 1 ? late_part_s(devices) : 0;
+  for (std::size_t i = 0; i < ends.size(); ++i)
+    segment.ends_s[i] = std::max(segment.ends_s[i], ends[i] + late);
+  for (const ExchangeTime::Use& use : exchange_.uses()) {
+    const int channels = parts_between(devices_of(use.from, segment.stage[at(use.from)]),
+                                       devices_of(use.to, segment.stage[at(use.to)]));
+    segment.uses.push_back({use, rank_of_part(part, segment.parts, channels)});
+  }
+}
+
+/// A channel carries the parts of two devices one after the other. The messages of an exchange that begin
+/// together are a phase of it: what one of them is there later than the phase would end, the whole ends
+/// later.
+double IterationTimer::late_part_s(const std::vector<int>& devices) {
+  std::map<double, double> phase_end_s;  // by begin
+  for (const ExchangeTime::Use& use : exchange_.uses()) {
+    double& end = phase_end_s[use.begin_s];
+    end = std::max(end, use.begin_s + use.occupancy_s);
+  }
+  double late = 0;
+  for (const ExchangeTime::Use& use : exchange_.uses()) {
+    double& busy = part_busy_s_[{devices[at(use.from)], devices[at(use.to)]}];
+    busy = std::max(busy, use.begin_s) + use.occupancy_s;
+    late = std::max(late, busy - phase_end_s[use.begin_s]);
+  }
+  return late;
+}
+
+/// All parts are exchanged at the same time, on the same hosts.
+void IterationTimer::share_links_of_parts(Segment& segment, double bytes) {
+  std::vector<int> at_once(at(model_.network.shared_count()));
+  for (const auto& [id, load] : segment.load) ++at_once[at(id)];
+  exchange_.set_at_once(std::move(at_once));
+  for (int part = 0; part < segment.parts; ++part) {
+    const std::vector<double> ends = exchange_.ends(model_.sync, holders(segment, part), bytes);
+    for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
+  }
+  exchange_.set_at_once({});
 }
 
 /// When a device has the gradients of `layer`: with overlap as soon as it has computed that layer's.
@@ -111,7 +178,7 @@ double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
   const std::pair<int, int> later = {lane.layers[at(stage)].first, layer};
   double rest = 0;
   for (const int device : devices)
-    rest = std::max(rest, model_.stages.compute(model_.stages.kind_of(device), later).backward_s);
+    rest = std::max(rest, costs_of(devices).compute(costs_of(devices).kind_of(device), later).backward_s);
   return lane.time.backward_s[at(stage)] + lane.late_s[at(stage)] - rest - all_reduce_s(devices, later, true);
 }
 
@@ -119,8 +186,9 @@ void IterationTimer::start_exchange(Segment& segment) {
   segment.start_s = 0;
   for (int i = 0; i < static_cast<int>(lanes_.size()); ++i)
     segment.start_s = std::max(segment.start_s, ready_s(i, segment.stage[at(i)], segment.layers.first));
-  const double recode = model_.stages.gradient_recode_s(model_.stages.gradient_bytes(segment.layers, false));
-  segment.start_s += recode;
+  const StageCosts& costs = model_.parts_of(segment.parts);
+  const double recode = costs.gradient_recode_s(costs.gradient_bytes(segment.layers, false));
+  segment.start_s += recode * segment.most_held;
   segment.end_s = segment.start_s + segment.last_s + recode;
 }
 
@@ -128,23 +196,27 @@ void IterationTimer::start_exchange(Segment& segment) {
 /// ends so much later. Slow channels decide, and the ends with them.
 void IterationTimer::put_in_turn(Segment& segment) {
   double late = 0;
-  for (const ExchangeTime::Use& use : segment.uses) {
+  const auto stage_of = [&](const ExchangeTime::Use& use) {
+    return segment.stage[at(use.to)] % static_cast<int>(plan_.pipelines[at(use.to)].stages.size());
+  };
+  for (const PartUse& use : segment.uses) {
     const Channel& it = channel(segment, use);
-    const int stage = segment.stage[at(use.to)] % static_cast<int>(plan_.pipelines[at(use.to)].stages.size());
-    if (it.stage == stage) late = std::max(late, it.busy_s - segment.start_s - use.begin_s);
+    if (it.stage == stage_of(use.of)) late = std::max(late, it.busy_s - segment.start_s - use.of.begin_s);
   }
-  for (const ExchangeTime::Use& use : segment.uses) {
+  for (const PartUse& use : segment.uses) {
     Channel& it = channel(segment, use);
-    const int stage = segment.stage[at(use.to)] % static_cast<int>(plan_.pipelines[at(use.to)].stages.size());
-    const double begin = segment.start_s + use.begin_s;
-    it = {stage, (it.stage == stage ? std::max(begin, it.busy_s) : begin) + use.occupancy_s};
+    const int stage = stage_of(use.of);
+    const double begin = segment.start_s + use.of.begin_s;
+    it = {stage, (it.stage == stage ? std::max(begin, it.busy_s) : begin) + use.of.occupancy_s};
   }
   segment.end_s += late;
 }
 
-IterationTimer::Channel& IterationTimer::channel(const Segment& segment, const ExchangeTime::Use& use) {
-  const std::size_t stages = plan_.pipelines[at(use.from)].stages.size();
-  return channels_[at(use.from)][at(segment.stage[at(use.from)]) % stages * lanes_.size() + at(use.to)];
+IterationTimer::Channel& IterationTimer::channel(const Segment& segment, const PartUse& use) {
+  const int from = use.of.from, to = use.of.to;
+  const std::size_t stages = plan_.pipelines[at(from)].stages.size();
+  const std::size_t pair = at(segment.stage[at(from)]) % stages * lanes_.size() + at(to);
+  return channels_[at(from)][pair * at(model_.stages.tensor()) + at(use.channel)];
 }
 
 /// Of stages that begin with a segment: the last gradients that they send to the stage before leave while the
@@ -178,20 +250,23 @@ double IterationTimer::left_to_send_s(const Lane& lane, std::size_t stage) {
 /// have an equal share among those of one exchange at a time, until they are through or the exchanges are.
 double IterationTimer::held_up_s(int pipeline, std::size_t first) const {
   const Lane& lane = lanes_[at(pipeline)];
-  const std::size_t stage = at(segments_[first].stage[at(pipeline)]), ranks = at(model_.stages.tensor());
+  const std::size_t stage = at(segments_[first].stage[at(pipeline)]);
   const std::size_t stages = plan_.pipelines[at(pipeline)].stages.size();
   const HopTime& hop = lane.work.backward_hops[stage - 1];
   if (hop.occupancy_s == 0) return 0;
   const double done_s = lane.time.backward_s[stage] + lane.late_s[stage];
   const double left_s = left_to_send_s(lane, stage);
-  const double bytes_per_s = model_.stages.boundary_bytes(lane.layers[stage].first) / hop.occupancy_s;
+  const int here = static_cast<int>(stage);
+  const double bytes_per_s =
+      boundary_bytes(devices_of(pipeline, here), devices_of(pipeline, here - 1), lane.layers[stage].first) /
+      hop.occupancy_s;
   const double between_s = std::max(lane.work.backward_s[stage], hop.occupancy_s);
   // What was held up before does not come closer together than it can go on.
   const double most_earlier =
       model_.chunks > 1 && lane.late_s[stage] == 0 ? static_cast<double>(stages - 1) : 0;
   double most = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    for (const int id : lane.paths[2 * ((stage - 1) * ranks + rank) + 1]) {
+  for (std::size_t path = lane.first_path[stage - 1] + 1; path < lane.first_path[stage]; path += 2)
+    for (const int id : lane.paths[path]) {
       double at_once = 0, in_all = 0, met_s = 0;  // messages; bytes; seconds' worth of messages that wait
       for (std::size_t i = first; i < segments_.size(); ++i) {
         const Segment& segment = segments_[i];

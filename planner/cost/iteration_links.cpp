@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/cost/iteration_time.hpp"
 
 namespace dtfm {
@@ -18,6 +19,7 @@ void IterationTimer::refresh_load(int pipeline) {
   Lane& lane = lanes_[at(pipeline)];
   lane.load.clear();
   lane.paths.clear();
+  lane.first_path.clear();
   const auto add = [&](int from, int to, double forward, double backward) {
     lane.paths.push_back(from == to ? SharedPath() : model_.network.shared(from, to));
     for (const int id : lane.paths.back()) {
@@ -29,14 +31,18 @@ void IterationTimer::refresh_load(int pipeline) {
     }
   };
   for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i) {
-    const double bytes = model_.stages.boundary_bytes(lane.layers[i].second) * lane.work.micro_batches;
     const std::vector<int>&here = devices_of(pipeline, static_cast<int>(i)),
           &next = devices_of(pipeline, static_cast<int>(i) + 1);
-    for (std::size_t rank = 0; rank < here.size(); ++rank) {
-      add(here[rank], next[rank], bytes, 0);
-      add(next[rank], here[rank], 0, bytes);
+    const double bytes = boundary_bytes(here, next, lane.layers[i].second) * lane.work.micro_batches;
+    const int parts = parts_between(here, next);
+    lane.first_path.push_back(lane.paths.size());
+    for (int part = 0; part < parts; ++part) {
+      const int a = device_of_part(here, part, parts), b = device_of_part(next, part, parts);
+      add(a, b, bytes, 0);
+      add(b, a, 0, bytes);
     }
   }
+  lane.first_path.push_back(lane.paths.size());
   if (model_.schedule != PipelineSchedule::gpipe) refresh_company(pipeline);
 }
 
@@ -54,8 +60,9 @@ void IterationTimer::refresh_company(int pipeline) {
                     (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
   };
   for (int i = 0; i + 1 < computed; ++i) {
-    const double bytes = model_.stages.boundary_bytes(lanes_[at(pipeline)].layers[at(i)].second);
     const int here = i % stages, next = (i + 1) % stages;
+    const double bytes = boundary_bytes(devices_of(pipeline, here), devices_of(pipeline, next),
+                                        lanes_[at(pipeline)].layers[at(i)].second);
     HopTime &there = work.forward_hops[at(i)], &back = work.backward_hops[at(i)];
     there.beside_sent_s = slower(here, next, bytes, here, here - 1);
     there.beside_received_s = slower(here, next, bytes, next + 1, next);
@@ -71,13 +78,18 @@ double IterationTimer::beside_s(const std::vector<int>& from, const std::vector<
   const NetworkCost& network = model_.network;
   const std::vector<int>&sender = devices_of(pipeline, other_from),
         &receiver = devices_of(pipeline, other_to);
+  const int parts = parts_between(from, to), other_parts = parts_between(sender, receiver);
+  const int count = std::max(parts, other_parts);
   double slowest = 0;
-  for (std::size_t rank = 0; rank < from.size(); ++rank) {
-    if (from[rank] == to[rank] || sender[rank] == receiver[rank]) continue;
-    const MessageCost cost = network.message(from[rank], to[rank]),
-                      other = network.message(sender[rank], receiver[rank]);
-    const SharedPath others = network.shared(sender[rank], receiver[rank]);
-    for (const int id : network.shared(from[rank], to[rank])) {
+  for (int i = 0; i < count; ++i) {
+    const int part = rank_of_part(i, count, parts), other_part = rank_of_part(i, count, other_parts);
+    const int here = device_of_part(from, part, parts), there = device_of_part(to, part, parts);
+    const int other_here = device_of_part(sender, other_part, other_parts),
+              other_there = device_of_part(receiver, other_part, other_parts);
+    if (here == there || other_here == other_there) continue;
+    const MessageCost cost = network.message(here, there), other = network.message(other_here, other_there);
+    const SharedPath others = network.shared(other_here, other_there);
+    for (const int id : network.shared(here, there)) {
       if (!passes(others, id)) continue;
       const double alone = network.shared_seconds_per_byte(id);
       const double share = std::max(0.5, 1 - alone / other.seconds_per_byte);
@@ -107,12 +119,12 @@ void IterationTimer::share_links_of(int pipeline) {
   if (work.micro_batches == 0 || lane.layers.size() < 2) return;
   const bool phases = model_.schedule == PipelineSchedule::gpipe;
   for (const Load& load : lane.load) own_load_[at(load.id)] = load.forward + load.backward;
-  const std::size_t ranks = lane.paths.size() / (2 * (lane.layers.size() - 1));
   for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i)
     for (const bool forward : {true, false}) {
       double shared = 0, others = 0;
-      for (std::size_t rank = 0; rank < ranks; ++rank)
-        for (const int id : lane.paths[2 * (i * ranks + rank) + (forward ? 0 : 1)]) {
+      for (std::size_t path = lane.first_path[i] + (forward ? 0 : 1); path < lane.first_path[i + 1];
+           path += 2)
+        for (const int id : lane.paths[path]) {
           const double there = forward_load_[at(id)], back = backward_load_[at(id)];
           const double seconds = model_.network.shared_seconds_per_byte(id) / work.micro_batches;
           shared = std::max(shared, seconds * (phases ? (forward ? there : back) : there + back));

@@ -8,8 +8,26 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 
 namespace dtfm {
+namespace {
+
+std::vector<StageCosts> costs_by_degree(const Problem& problem, const std::vector<int>& tensors) {
+  std::vector<StageCosts> costs;
+  costs.reserve(tensors.size());
+  for (const int tensor : tensors) costs.emplace_back(problem, tensor);
+  return costs;
+}
+
+std::vector<std::size_t> numbers_of(const std::vector<int>& tensors) {
+  DTFM_ASSERT(!tensors.empty());
+  std::vector<std::size_t> numbers(at(tensors.back()) + 1);
+  for (std::size_t i = 0; i < tensors.size(); ++i) numbers[at(tensors[i])] = i;
+  return numbers;
+}
+
+}  // namespace
 
 int stage_chunks(const Job& job) {
   return pipeline_schedule(job.parallelism.schedule) == PipelineSchedule::interleaved
@@ -35,17 +53,36 @@ std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int c
 }
 
 IterationModel::IterationModel(const Problem& of, int tensor)
-    : IterationModel(of, tensor, std::make_shared<const NetworkCost>(of.topology, of.constants)) {}
+    : IterationModel(of, std::vector{tensor},
+                     std::make_shared<const NetworkCost>(of.topology, of.constants)) {}
 
-IterationModel::IterationModel(const Problem& of, int tensor, std::shared_ptr<const NetworkCost> its_network)
+IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensors,
+                               std::shared_ptr<const NetworkCost> its_network)
     : problem(of),
-      stages(of, tensor),
+      by_degree(costs_by_degree(of, tensors)),
+      number_of_degree(numbers_of(tensors)),
+      stages(by_degree.back()),
       shared_network(std::move(its_network)),
       network(*shared_network),
       schedule(pipeline_schedule(of.job.parallelism.schedule)),
       sync(gradient_sync(of.job.parallelism.gradient_sync)),
       chunks(stage_chunks(of.job)),
       flush(of.job.parallelism.flush.value_or(0)) {}
+
+std::size_t IterationModel::degree_below(std::size_t degree) const {
+  const std::size_t number = number_of_degree[degree];
+  return number > 0 ? static_cast<std::size_t>(by_degree[number - 1].tensor()) : 0;
+}
+
+bool IterationModel::has_degree(std::size_t degree) const {
+  return degree < number_of_degree.size() && static_cast<std::size_t>(stages_of(degree).tensor()) == degree;
+}
+
+const std::string& IterationModel::unknown(int device) const {
+  for (const StageCosts& costs : by_degree)
+    if (!costs.unknown(device).empty()) return costs.unknown(device);
+  return stages.unknown(device);
+}
 
 IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
     : model_(model),
@@ -59,11 +96,15 @@ IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
       busy_s_(forward_load_.size()),
       exchange_(model.problem.topology, model.network) {
   DTFM_ASSERT(!plan_.pipelines.empty());
+  if (model.by_degree.size() > 1) check_tensor_degrees(plan_);
 }
 
 void IterationTimer::set_devices(int pipeline, int stage, const std::vector<int>& devices) {
-  plan_.pipelines[at(pipeline)].stages[at(stage)].devices = devices;
-  lanes_[at(pipeline)].is_fresh = is_fresh_ = false;
+  std::vector<int>& now = plan_.pipelines[at(pipeline)].stages[at(stage)].devices;
+  Lane& lane = lanes_[at(pipeline)];
+  if (now.size() != devices.size()) lane.are_layers_fresh = false;  // what a device holds of them
+  now = devices;
+  lane.is_fresh = is_fresh_ = false;
   const int stages = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
   for (Segment& segment : segments_)
     if (segment.stage[at(pipeline)] % stages == stage) segment.is_fresh = false;
@@ -94,7 +135,7 @@ int IterationTimer::fitting_flush() {
   double least = std::numeric_limits<double>::max();
   for (const Pipeline& pipeline : plan_.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const StageNeeds needs = model_.stages.needs(stage.layers);
+      const StageNeeds needs = costs_of(stage.devices).needs(stage.layers);
       for (const int device : stage.devices) {
         const int gpu = model_.problem.topology.devices[at(device)].gpu;
         if (gpu < 0 || needs.of_micro_batch <= 0) continue;
@@ -196,9 +237,10 @@ void IterationTimer::refresh_needs(int pipeline) {
   const int between = flush_ > 0 ? std::min(flush_, micro_batches) : micro_batches;
   lane.needed.resize(at(devices));
   for (int stage = 0; stage < devices; ++stage) {
+    const StageCosts& costs = costs_of(devices_of(pipeline, stage));
     StageNeeds all;
     for (int i = stage; i < computed; i += devices) {
-      const StageNeeds needs = model_.stages.needs(lane.layers[at(i)]);
+      const StageNeeds needs = costs.needs(lane.layers[at(i)]);
       all.state += needs.state;
       all.of_micro_batch = std::max(all.of_micro_batch, needs.of_micro_batch);
       all.working = std::max(all.working, needs.working);
@@ -208,21 +250,46 @@ void IterationTimer::refresh_needs(int pipeline) {
   }
 }
 
+/// Of a message over the boundary before `layer`, each of its parts.
+double IterationTimer::boundary_bytes(const std::vector<int>& from, const std::vector<int>& to,
+                                      int layer) const {
+  return model_.parts_of(parts_between(from, to)).boundary_bytes(layer);
+}
+
+/// The parts of a message are sent at the same time; what several of them pass carries them all.
 HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>& to, double bytes) const {
   HopTime slowest;
-  for (std::size_t rank = 0; rank < from.size(); ++rank) {
-    const MessageCost cost = model_.network.message(from[rank], to[rank]);
-    slowest.occupancy_s = std::max(slowest.occupancy_s, cost.occupancy_s(bytes));
+  const int parts = parts_between(from, to);
+  const double together = parts > 1 && is_shared() ? together_s_per_byte(from, to) : 0;
+  for (int part = 0; part < parts; ++part) {
+    const MessageCost cost =
+        model_.network.message(device_of_part(from, part, parts), device_of_part(to, part, parts));
+    const double occupancy = std::max(cost.occupancy_s(bytes), cost.overhead_s + bytes * together);
+    slowest.occupancy_s = std::max(slowest.occupancy_s, occupancy);
     slowest.overhead_s = std::max(slowest.overhead_s, cost.overhead_s);
     slowest.latency_s = std::max(slowest.latency_s, cost.latency_s);
   }
   return slowest;
 }
 
+/// Of a byte of every part, where most of them meet.
+double IterationTimer::together_s_per_byte(const std::vector<int>& from, const std::vector<int>& to) const {
+  const int parts = parts_between(from, to);
+  std::map<int, double> seconds;  // of shared capacities
+  double most = 0;
+  for (int part = 0; part < parts; ++part) {
+    const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
+    if (sender == receiver) continue;
+    for (const int id : model_.network.shared(sender, receiver))
+      most = std::max(most, seconds[id] += model_.network.shared_seconds_per_byte(id));
+  }
+  return most;
+}
+
 double IterationTimer::all_reduce_s(const std::vector<int>& devices, std::pair<int, int> layers,
                                     bool backward) const {
   if (devices.size() < 2 || layers.first == layers.second) return 0;
-  const auto [messages, bytes] = model_.stages.all_reduces(layers, backward);
+  const auto [messages, bytes] = costs_of(devices).all_reduces(layers, backward);
   double slowest = 0;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const MessageCost cost = model_.network.message(devices[i], devices[(i + 1) % devices.size()]);
@@ -233,7 +300,6 @@ double IterationTimer::all_reduce_s(const std::vector<int>& devices, std::pair<i
 }
 
 void IterationTimer::refresh_work(int pipeline) {
-  const StageCosts& costs = model_.stages;
   Lane& lane = lanes_[at(pipeline)];
   PipelineWork& work = lane.work;
   const std::size_t stages = lane.layers.size();
@@ -247,6 +313,7 @@ void IterationTimer::refresh_work(int pipeline) {
   for (std::size_t i = 0; i < stages; ++i) {
     const auto layers = lane.layers[i];
     const std::vector<int>& devices = devices_of(pipeline, static_cast<int>(i));
+    const StageCosts& costs = costs_of(devices);
     ComputeTime slowest;
     for (const int device : devices) {
       const ComputeTime time = costs.compute(costs.kind_of(device), layers);
@@ -261,7 +328,7 @@ void IterationTimer::refresh_work(int pipeline) {
     work.backward_s[i] = slowest.backward_s + beside + all_reduce_s(devices, layers, true);
     if (i + 1 == stages) break;
     const std::vector<int>& next = devices_of(pipeline, static_cast<int>(i) + 1);
-    const double bytes = costs.boundary_bytes(layers.second);
+    const double bytes = boundary_bytes(devices, next, layers.second);
     work.forward_hops[i] = hop(devices, next, bytes);
     work.backward_hops[i] = hop(next, devices, bytes);
   }
@@ -274,10 +341,12 @@ void IterationTimer::refresh_updates(int pipeline) {
   lane.update_s.assign(lane.layers.size(), 0);
   for (std::size_t stage = 0; stage < devices; ++stage) {
     double most = 0;
-    for (const int device : devices_of(pipeline, static_cast<int>(stage))) {
+    const std::vector<int>& ranks = devices_of(pipeline, static_cast<int>(stage));
+    const StageCosts& costs = costs_of(ranks);
+    for (const int device : ranks) {
       double sum = 0;
       for (std::size_t i = stage; i < lane.layers.size(); i += devices)
-        sum += model_.stages.compute(model_.stages.kind_of(device), lane.layers[i]).update_s;
+        sum += costs.compute(costs.kind_of(device), lane.layers[i]).update_s;
       most = std::max(most, sum);
     }
     for (std::size_t i = stage; i < lane.layers.size(); i += devices) lane.update_s[i] = most;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,12 +20,29 @@ namespace dtfm {
 
 /// What estimates of one job on one topology have in common. Does not change; `problem` must outlive it.
 struct IterationModel {
+  /// Of stages of `tensor` devices.
   explicit IterationModel(const Problem& problem, int tensor = 1);
-  /// With the network of a model of the same topology and calibration.
-  IterationModel(const Problem& problem, int tensor, std::shared_ptr<const NetworkCost> network);
+  /// Of stages of these tensor degrees (each once, ascending), with the network of a model of the same
+  /// topology and calibration.
+  IterationModel(const Problem& problem, const std::vector<int>& tensors,
+                 std::shared_ptr<const NetworkCost> network);
+  IterationModel(const IterationModel&) = delete;
+  IterationModel& operator=(const IterationModel&) = delete;
+
+  /// Of a stage of so many devices.
+  const StageCosts& stages_of(std::size_t devices) const { return by_degree[number_of_degree[devices]]; }
+  /// The largest degree below this one; 0: none.
+  std::size_t degree_below(std::size_t degree) const;
+  bool has_degree(std::size_t degree) const;
+  /// Of a message or a gradient in so many parts (planner/core/shards.hpp), one of them.
+  const StageCosts& parts_of(int parts) const { return stages_of(static_cast<std::size_t>(parts)); }
+  /// Is there a degree at which nothing is known of a device? The reason, else empty.
+  const std::string& unknown(int device) const;
 
   const Problem& problem;
-  StageCosts stages;
+  std::vector<StageCosts> by_degree;
+  std::vector<std::size_t> number_of_degree;  // of each degree
+  const StageCosts& stages;                   // at the largest degree
   std::shared_ptr<const NetworkCost> shared_network;
   const NetworkCost& network;
   PipelineSchedule schedule;
@@ -66,8 +84,8 @@ std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int c
 /// its update, and the iteration's overhead passes.
 class IterationTimer {
  public:
-  /// Stages have `model.stages.tensor()` devices, whose times are known. `model` must outlive this. Throws
-  /// Error for a plan that the schedule cannot run.
+  /// Stages have as many devices as degrees of the model say, whose times are known. `model` must outlive
+  /// this. Throws Error for a plan that the schedule cannot run, or as check_tensor_degrees does.
   IterationTimer(const IterationModel& model, Plan plan);
 
   const Plan& plan() const { return plan_; }
@@ -110,17 +128,24 @@ class IterationTimer {
     std::vector<double> needed;               // by stage: bytes
     double lacking = 0;                       // bytes
     std::vector<Load> load;                   // of an iteration
-    std::vector<SharedPath> paths;            // of messages there, back: by boundary, then rank
+    std::vector<SharedPath> paths;            // of messages there, back: by boundary, then part
+    std::vector<std::size_t> first_path;      // by boundary; and all of them
     std::vector<double> late_s;  // by computed stage: what exchanges add to the end of its last backward
+  };
+  struct PartUse {
+    ExchangeTime::Use of;
+    int channel = 0;  // of those between the two stages
   };
   struct Segment {  // layers that the same devices hold
     bool is_fresh = false;
     std::pair<int, int> layers;
     std::vector<int> stage;  // of each pipeline: the computed stage
+    int parts = 1;           // of its gradients
+    int most_held = 1;       // of them, by one device
     double start_s = 0, end_s = 0;
     std::vector<double> ends_s;                 // after its start, by pipeline
     double last_s = 0;                          // of them
-    std::vector<ExchangeTime::Use> uses;        // where segments are not apart: of channels between pipelines
+    std::vector<PartUse> uses;                  // where segments are not apart: of channels between pipelines
     std::vector<std::pair<int, double>> load;   // bytes over shared capacities
     std::vector<std::pair<int, double>> first;  // first messages that pass them at once
   };
@@ -131,6 +156,10 @@ class IterationTimer {
 
   bool is_shared() const { return model_.network.shared_count() > 0; }
   const std::vector<int>& devices_of(int pipeline, int computed_stage) const;
+  const StageCosts& costs_of(const std::vector<int>& devices) const {
+    return model_.stages_of(devices.size());
+  }
+  double boundary_bytes(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
   void refresh();
   // Pipelines.
   static double computed_s(const Lane& lane);
@@ -140,6 +169,7 @@ class IterationTimer {
   void refresh_updates(int pipeline);
   void refresh_memory(int pipeline);
   HopTime hop(const std::vector<int>& from, const std::vector<int>& to, double bytes) const;
+  double together_s_per_byte(const std::vector<int>& from, const std::vector<int>& to) const;
   double all_reduce_s(const std::vector<int>& devices, std::pair<int, int> layers, bool backward) const;
   // What messages of pipelines share (iteration_links.cpp).
   void refresh_load(int pipeline);
@@ -154,9 +184,14 @@ class IterationTimer {
   bool have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const;
   void refresh_exchanges();
   void refresh_exchange(Segment& segment);
+  void count_parts(Segment& segment);
+  std::vector<int> holders(const Segment& segment, int part) const;
+  void exchange_part(Segment& segment, int part, double bytes);
+  double late_part_s(const std::vector<int>& devices);
+  void share_links_of_parts(Segment& segment, double bytes);
   void start_exchange(Segment& segment);
   void put_in_turn(Segment& segment);
-  Channel& channel(const Segment& segment, const ExchangeTime::Use& use);
+  Channel& channel(const Segment& segment, const PartUse& use);
   void hold_up(std::size_t segment);
   static double left_to_send_s(const Lane& lane, std::size_t stage);
   double held_up_s(int pipeline, std::size_t first_segment) const;
@@ -169,13 +204,14 @@ class IterationTimer {
   int flush_;
   bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
   std::vector<Lane> lanes_;
-  std::vector<Segment> segments_;                     // in the order of the layers
-  std::vector<std::vector<Channel>> channels_;        // by pipeline; by stage, then other pipeline
+  std::vector<Segment> segments_;               // in the order of the layers
+  std::vector<std::vector<Channel>> channels_;  // by pipeline; by stage, then other pipeline, then channel
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
   std::vector<double> own_load_;                      // of one pipeline
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start
   ExchangeTime exchange_;
+  std::map<std::pair<int, int>, double> part_busy_s_;  // of channels between devices, by parts of a segment
   IterationEstimate estimate_;
   double mean_end_s_ = 0;
 };

@@ -8,7 +8,7 @@
 
 namespace dtfm {
 
-/// The devices of a pipeline, stage by stage, as many each as the tensor degree.
+/// The devices of a pipeline, stage by stage, as many each as its tensor degree.
 struct StageChain {
   std::vector<std::vector<int>> devices;
   int micro_batches = 0;

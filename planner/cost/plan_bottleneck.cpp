@@ -75,10 +75,12 @@ IterationParts parts_of(IterationTimer& timer, int slowest) {
 
 /// Bytes of weights, gradients and optimizer on a device of the stage.
 double state_bytes(const IterationTimer& timer, int pipeline, int stage) {
-  const auto computed = computed_layers(timer.plan().pipelines[at(pipeline)], timer.model().chunks);
+  const Pipeline& it = timer.plan().pipelines[at(pipeline)];
+  const auto computed = computed_layers(it, timer.model().chunks);
+  const StageCosts& costs = timer.model().stages_of(it.stages[at(stage)].devices.size());
   double sum = 0;
   for (std::size_t i = at(stage); i < computed.size(); i += at(stages_of(timer, pipeline)))
-    sum += timer.model().stages.needs(computed[i]).state;
+    sum += costs.needs(computed[i]).state;
   return sum;
 }
 

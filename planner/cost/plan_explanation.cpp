@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/cost/wider_job.hpp"
 
 namespace dtfm {
@@ -20,7 +21,7 @@ double sequences_of(const PlannedProblem& planned) {
 /// What `use` says of a timer of the plan.
 template <class Use>
 auto with_timer(const PlannedProblem& planned, const Network& network, const Use& use) {
-  const IterationModel model(planned.problem, planned.plan.tensor, network);
+  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
   IterationTimer timer(model, planned.plan);
   timer.set_flush(planned.flush);
   return use(timer);

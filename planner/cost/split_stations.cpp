@@ -4,6 +4,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 
 namespace dtfm {
 namespace {
@@ -22,13 +23,13 @@ void take_larger(StationTime& time, const StationTime& other) {
 }  // namespace
 
 SplitStations::SplitStations(const IterationModel& model, const std::vector<StageChain>& pipelines)
-    : costs_(model.stages),
+    : model_(model),
       schedule_(model.schedule),
       chunks_(model.chunks),
       computers_(pipelines.front().devices.size()),
       limits_(computers_.size()),
-      hops_(computers_.size() * at(costs_.layers() + 1)),
-      needs_(at(costs_.layers() + 1)) {
+      hops_(computers_.size() * at(model.stages.layers() + 1)),
+      needs_(model.by_degree.size(), std::vector<std::optional<StageNeeds>>(at(model.stages.layers() + 1))) {
   Weights most;
   for (const StageChain& chain : pipelines) {
     DTFM_ASSERT(chain.devices.size() == computers_.size());
@@ -46,8 +47,9 @@ SplitStations::SplitStations(const IterationModel& model, const std::vector<Stag
       if (stage + 1 < stages()) add_hop(model.network, stage, weights, devices, chain.devices[at(stage + 1)]);
     }
   }
-  double recode = 0;
-  for (int layer = 1; layer < layers(); ++layer) recode = std::max(recode, costs_.recode_s(layer));
+  double recode = 0;  // where a device has most of a message
+  for (int layer = 1; layer < layers(); ++layer)
+    recode = std::max(recode, model.by_degree.front().recode_s(layer));
   recode_slack_ = 4 * recode * (most.rounds + most.steady);  // twice forward, twice backward
 }
 
@@ -57,9 +59,9 @@ std::size_t SplitStations::at_hop(int stage, int end) const {
 
 void SplitStations::add_computer(int stage, const Weights& weights, const std::vector<int>& devices,
                                  const NetworkCost& network) {
-  Computer computer{weights, {}, {}};
+  Computer computer{weights, devices.size(), {}, {}};
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    add_once(computer.kinds, costs_.kind_of(devices[i]));
+    add_once(computer.kinds, model_.stages.kind_of(devices[i]));
     if (devices.size() < 2) continue;
     const MessageCost cost = network.message(devices[i], devices[(i + 1) % devices.size()]);
     add_once(computer.ring, {cost.overhead_s + cost.latency_s, cost.seconds_per_byte});
@@ -76,10 +78,11 @@ void SplitStations::add_limit(const IterationModel& model, int stage, int micro_
     if (gpu < 0) continue;
     const double capacity = model.problem.topology.gpus[at(gpu)].memory.value();
     std::vector<Limit>& limits = limits_[at(stage)];
-    const auto same = std::find_if(limits.begin(), limits.end(),
-                                   [&](const Limit& limit) { return limit.in_flight == in_flight; });
+    const auto same = std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) {
+      return limit.degree == devices.size() && limit.in_flight == in_flight;
+    });
     if (same == limits.end())
-      limits.push_back({in_flight, capacity});
+      limits.push_back({devices.size(), in_flight, capacity});
     else
       same->capacity = std::min(same->capacity, capacity);
   }
@@ -87,12 +90,14 @@ void SplitStations::add_limit(const IterationModel& model, int stage, int micro_
 
 void SplitStations::add_hop(const NetworkCost& network, int stage, const Weights& weights,
                             const std::vector<int>& from, const std::vector<int>& to) {
+  const int parts = parts_between(from, to);
   for (int end = 1; end < layers(); ++end) {
-    const double bytes = costs_.boundary_bytes(end);
+    const double bytes = model_.parts_of(parts).boundary_bytes(end);
     double there = 0, back = 0, latency = 0, latency_back = 0;
-    for (std::size_t rank = 0; rank < from.size(); ++rank) {
-      const MessageCost forward = network.message(from[rank], to[rank]),
-                        backward = network.message(to[rank], from[rank]);
+    for (int part = 0; part < parts; ++part) {
+      const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
+      const MessageCost forward = network.message(sender, receiver),
+                        backward = network.message(receiver, sender);
       there = std::max(there, forward.occupancy_s(bytes));
       back = std::max(back, backward.occupancy_s(bytes));
       latency = std::max(latency, forward.latency_s);
@@ -114,19 +119,20 @@ StationTime SplitStations::station(const Weights& weights, double forward_s, dou
 }
 
 StationTime SplitStations::stage(int stage, std::pair<int, int> layers) const {
-  const double recode = (stage > 0 ? costs_.recode_s(layers.first) : 0) +
-                        (stage + 1 < stages() ? costs_.recode_s(layers.second) : 0);
   StationTime most;
   for (const Computer& computer : computers_[at(stage)]) {
+    const StageCosts& costs = model_.stages_of(computer.degree);
+    const double recode = (stage > 0 ? costs.recode_s(layers.first) : 0) +
+                          (stage + 1 < stages() ? costs.recode_s(layers.second) : 0);
     double forward = 0, backward = 0, reduce = 0, reduce_back = 0;
     for (const int kind : computer.kinds) {
-      const ComputeTime time = costs_.compute(kind, layers);
+      const ComputeTime time = costs.compute(kind, layers);
       forward = std::max(forward, time.forward_s);
       backward = std::max(backward, time.backward_s);
     }
     if (!computer.ring.empty()) {
-      const StageCosts::AllReduces there = costs_.all_reduces(layers, false),
-                                   back = costs_.all_reduces(layers, true);
+      const StageCosts::AllReduces there = costs.all_reduces(layers, false),
+                                   back = costs.all_reduces(layers, true);
       for (const RingLink& link : computer.ring) {
         reduce = std::max(reduce, there.messages * link.message_s + there.bytes * link.seconds_per_byte);
         reduce_back =
@@ -148,12 +154,12 @@ void SplitStations::pass(StationTime& time, const StationTime& own, int stage, i
   time.backward = std::max(time.backward, behind.backward);
 }
 
-StageNeeds SplitStations::needs_of(std::pair<int, int> layers) const {
-  if (chunks_ == 1) return costs_.needs(layers);
+StageNeeds SplitStations::needs_of(const StageCosts& costs, std::pair<int, int> layers) const {
+  if (chunks_ == 1) return costs.needs(layers);
   StageNeeds all;
   for (int chunk = 0; chunk < chunks_; ++chunk) {
     const auto [begin, end] = even_split(layers.second - layers.first, chunks_, chunk);
-    const StageNeeds part = costs_.needs({layers.first + begin, layers.first + end});
+    const StageNeeds part = costs.needs({layers.first + begin, layers.first + end});
     all.state += part.state;
     all.of_micro_batch = std::max(all.of_micro_batch, part.of_micro_batch);
     all.working = std::max(all.working, part.working);
@@ -165,13 +171,14 @@ double SplitStations::fullness(int stage, std::pair<int, int> layers) {
   if (limits_[at(stage)].empty()) return 0;
   if (row_ != layers.first) {
     row_ = layers.first;
-    std::fill(needs_.begin(), needs_.end(), std::nullopt);
+    for (auto& of_degree : needs_) std::fill(of_degree.begin(), of_degree.end(), std::nullopt);
   }
-  std::optional<StageNeeds>& needs = needs_[at(layers.second)];
-  if (!needs) needs = needs_of(layers);
   double most = 0;
-  for (const Limit& limit : limits_[at(stage)])
+  for (const Limit& limit : limits_[at(stage)]) {
+    std::optional<StageNeeds>& needs = needs_[model_.number_of_degree[limit.degree]][at(layers.second)];
+    if (!needs) needs = needs_of(model_.stages_of(limit.degree), layers);
     most = std::max(most, needs->total(limit.in_flight) / limit.capacity);
+  }
   return most;
 }
 

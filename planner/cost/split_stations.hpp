@@ -26,7 +26,7 @@ class SplitStations {
   SplitStations(const IterationModel& model, const std::vector<StageChain>& pipelines);
 
   int stages() const { return static_cast<int>(computers_.size()); }
-  int layers() const { return costs_.layers(); }
+  int layers() const { return model_.stages.layers(); }
   /// Of a stage.
   int least_layers() const { return chunks_; }
 
@@ -57,11 +57,13 @@ class SplitStations {
   };
   struct Computer {  // a stage of one pipeline, or of several that are alike
     Weights weights;
+    std::size_t degree = 1;
     std::vector<int> kinds;
     std::vector<RingLink> ring;
     friend bool operator==(const Computer&, const Computer&) = default;
   };
   struct Limit {
+    std::size_t degree = 1;
     int in_flight = 0;
     double capacity = 0;
   };
@@ -72,18 +74,18 @@ class SplitStations {
   void add_hop(const NetworkCost& network, int stage, const Weights& weights, const std::vector<int>& from,
                const std::vector<int>& to);
   StationTime station(const Weights& weights, double forward_s, double backward_s) const;
-  StageNeeds needs_of(std::pair<int, int> layers) const;
+  StageNeeds needs_of(const StageCosts& costs, std::pair<int, int> layers) const;
 
-  const StageCosts& costs_;
+  const IterationModel& model_;
   const PipelineSchedule schedule_;
   const int chunks_;
   double mean_weight_ = 0, recode_slack_ = 0;
   std::vector<std::vector<Computer>> computers_;  // by stage
   std::vector<std::vector<Limit>> limits_;        // by stage
   std::vector<StationTime> hops_;                 // [stage][end]
-  // Of the stages that begin with layer `row_`, by end: asked for again and again.
+  // Of the stages that begin with layer `row_`, by tensor degree and end: asked for again and again.
   int row_ = -1;
-  std::vector<std::optional<StageNeeds>> needs_;
+  std::vector<std::vector<std::optional<StageNeeds>>> needs_;
 };
 
 }  // namespace dtfm

@@ -9,6 +9,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/cost/changed_network.hpp"
 #include "planner/cost/micro_batch_split.hpp"
 
@@ -39,7 +40,7 @@ void deal(PlannedProblem& planned, int total, const std::shared_ptr<const Networ
     const auto [begin, end] = even_split(total / step, count, i);
     pipelines[at(i)].micro_batches = (end - begin) * step;
   }
-  const IterationModel model(planned.problem, planned.plan.tensor, network);
+  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
   IterationTimer timer(model, planned.plan);
   timer.set_flush(planned.flush);
   std::vector<PipelinePace> paces;
@@ -98,8 +99,10 @@ void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr
   try {
     const PlannedProblem other = changed(planned, what, network);
     const bool same_network = what.change != Change::link_doubled && what.change != Change::access_doubled;
-    const IterationModel model = same_network ? IterationModel(other.problem, other.plan.tensor, network)
-                                              : IterationModel(other.problem, other.plan.tensor);
+    const IterationModel model(
+        other.problem, tensor_degrees(other.plan),
+        same_network ? network
+                     : std::make_shared<const NetworkCost>(other.problem.topology, other.problem.constants));
     IterationTimer timer(model, other.plan);
     timer.set_flush(other.flush);
     what.iteration_s = timer.iteration_s();
@@ -120,10 +123,15 @@ std::vector<std::pair<int, int>> used_links(const IterationModel& model, const P
     seconds[{sites.first, sites.second}] += messages * model.network.message(from, to).total_s(bytes);
   };
   for (const Pipeline& pipeline : plan.pipelines)
-    for (std::size_t stage = 0; stage + 1 < pipeline.stages.size(); ++stage)
-      for (std::size_t rank = 0; rank < pipeline.stages[stage].devices.size(); ++rank)
-        add(pipeline.stages[stage].devices[rank], pipeline.stages[stage + 1].devices[rank],
-            model.stages.boundary_bytes(pipeline.stages[stage].layers.second), pipeline.micro_batches);
+    for (std::size_t stage = 0; stage + 1 < pipeline.stages.size(); ++stage) {
+      const std::vector<int>&here = pipeline.stages[stage].devices,
+            &next = pipeline.stages[stage + 1].devices;
+      const int parts = parts_between(here, next);
+      for (int part = 0; part < parts; ++part)
+        add(device_of_part(here, part, parts), device_of_part(next, part, parts),
+            model.parts_of(parts).boundary_bytes(pipeline.stages[stage].layers.second),
+            pipeline.micro_batches);
+    }
   const auto groups = stage_groups(plan);
   const double bytes =
       model.stages.gradient_bytes({0, model.stages.layers()}, true) / static_cast<double>(groups.size());
@@ -139,7 +147,7 @@ std::vector<std::pair<int, int>> used_links(const IterationModel& model, const P
   return links;
 }
 
-/// Sets of as many devices of one host as a stage has, none of them used, with known times.
+/// Sets of as many devices of one host as the largest stage has, none of them used, with known times.
 std::vector<std::vector<int>> unused_units(const IterationModel& model, const Plan& plan) {
   const Topology& topology = model.problem.topology;
   std::vector<bool> used(topology.devices.size());
@@ -173,7 +181,7 @@ std::vector<int> devices_like(const IterationModel& model, const Pipeline& pipel
     };
     const auto best = std::min_element(units.begin(), units.end(),
                                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-    devices.insert(devices.end(), best->begin(), best->end());
+    devices.insert(devices.end(), best->begin(), best->begin() + std::ssize(stage.devices));
     units.erase(best);
   }
   return devices;
@@ -255,7 +263,7 @@ PlannedProblem changed(const PlannedProblem& planned, const WhatIf& what,
 
 std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
                              int threads) {
-  const IterationModel model(planned.problem, planned.plan.tensor, network);
+  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
   IterationTimer timer(model, planned.plan);
   timer.set_flush(planned.flush);
   const double now_s = timer.iteration_s();

@@ -12,7 +12,7 @@
 namespace dtfm {
 namespace {
 
-/// What tells decided jobs of one problem apart.
+/// What tells decided jobs of one problem apart, but for unlike degrees.
 std::string key_of(const Job& job) {
   return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
                      job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
@@ -48,6 +48,15 @@ std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
   return degrees;
 }
 
+/// Of `degrees`, ascending, those up to `most` of which each is a multiple of the one before.
+std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
+  std::vector<int> chain = {most};
+  for (auto degree = degrees.rbegin(); degree != degrees.rend(); ++degree)
+    if (*degree < chain.back() && chain.back() % *degree == 0) chain.push_back(*degree);
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
 }  // namespace
 
 Decisions::Decisions(const Problem& problem)
@@ -71,20 +80,31 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   return result;
 }
 
-/// Nothing where no host has enough devices for a stage, or a time is not known.
-std::shared_ptr<const DecidedJob> Decisions::decided(Job job) {
-  const auto [place, is_new] = known_.emplace(key_of(job), nullptr);
+/// Nothing where no host has enough devices for a stage, or a time is not known; of unlike degrees, where all
+/// stages would be of one.
+std::shared_ptr<const DecidedJob> Decisions::decided(Job job, bool has_unlike_degrees) {
+  const auto [place, is_new] = known_.emplace(key_of(job) + (has_unlike_degrees ? " and less" : ""), nullptr);
   if (!is_new) return place->second;
-  auto result = std::make_shared<DecidedJob>(problem_, job, network_);
+  std::vector<int> tensors = {job.parallelism.tensor};
+  if (has_unlike_degrees)
+    tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
+  auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
   std::vector<int> usable;
   for (const int device : order_)
-    if (result->model.stages.unknown(device).empty()) usable.push_back(device);
-  result->units = stage_units(problem_.topology, usable, job.parallelism.tensor);
-  if (!result->units.empty()) place->second = std::move(result);
+    if (result->model.unknown(device).empty()) usable.push_back(device);
+  result->units = has_unlike_degrees ? stage_units(problem_.topology, usable, tensors)
+                                     : stage_units(problem_.topology, usable, job.parallelism.tensor);
+  const auto has_most = [&](const std::vector<int>& unit) {
+    return static_cast<int>(unit.size()) == job.parallelism.tensor;
+  };
+  const auto largest = std::count_if(result->units.begin(), result->units.end(), has_most);
+  const bool are_unlike = largest > 0 && largest < std::ssize(result->units);
+  if (has_unlike_degrees ? are_unlike : !result->units.empty()) place->second = std::move(result);
   return place->second;
 }
 
-std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Job& other) {
+std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Job& other,
+                                                  bool has_unlike_degrees) {
   Job job = of.problem.job;
   const Automatic& open = problem_.job.automatic;
   const auto has = [](const auto& list, const auto& value) {
@@ -102,7 +122,20 @@ std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Jo
   if (open.gradient_sync) job.parallelism.gradient_sync = other.parallelism.gradient_sync;
   if (open.activations) job.compression.activations = other.compression.activations;
   if (open.gradients) job.compression.gradients = other.compression.gradients;
+  if (has_unlike_degrees && open.tensor)
+    if (auto unlike = decided(job, true)) return unlike;
   return decided(std::move(job));
+}
+
+std::vector<std::shared_ptr<const DecidedJob>> Decisions::unlike_degrees(const DecidedJob& of) {
+  std::vector<std::shared_ptr<const DecidedJob>> result;
+  if (!problem_.job.automatic.tensor) return result;
+  for (const int tensor : tensor_degrees(problem_.topology, of.problem.job.model)) {
+    Job job = of.problem.job;
+    job.parallelism.tensor = tensor;
+    if (auto it = decided(std::move(job), true)) result.push_back(std::move(it));
+  }
+  return result;
 }
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const DecidedJob& of) {
@@ -152,7 +185,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
     if (key_of(other) != key_of(job))
-      if (auto it = decided(std::move(other))) result.push_back(std::move(it));
+      if (auto it = decided(std::move(other), of.has_unlike_degrees())) result.push_back(std::move(it));
   return result;
 }
 

@@ -18,19 +18,23 @@ class Decisions {
 
   /// The job with its first choices. Throws Error where no device's times are known.
   std::shared_ptr<const DecidedJob> first();
-  /// `job`, decided as `other` is, which has the same model, as far as that is open and possible; nothing
-  /// where no host has enough devices for a stage.
-  std::shared_ptr<const DecidedJob> like(const DecidedJob& job, const Job& other);
+  /// `job`, decided as `other` is, which has the same model, as far as that is open and possible, with stages
+  /// of several degrees if it has; nothing where no host has enough devices for a stage.
+  std::shared_ptr<const DecidedJob> like(const DecidedJob& job, const Job& other, bool has_unlike_degrees);
   /// Jobs that differ from `job` in one decision that is open, or in micro-batch, recomputation and tensor
   /// degree together, and can be planned. Tensor degrees: divisors of the devices of the largest host.
   std::vector<std::shared_ptr<const DecidedJob>> alternatives(const DecidedJob& job);
+  /// `job` with stages of several tensor degrees, each with at most so many devices as one of the degrees:
+  /// where the hosts have different numbers of devices, and tensor is open. A host's largest stage is what it
+  /// offers.
+  std::vector<std::shared_ptr<const DecidedJob>> unlike_degrees(const DecidedJob& job);
   const std::shared_ptr<const NetworkCost>& network() const { return network_; }
   bool any_open() const { return !(problem_.job.automatic == Automatic{}); }
   /// Devices that nothing can be put on, each with the reason.
   const std::vector<std::pair<int, std::string>>& unusable() const { return unusable_; }
 
  private:
-  std::shared_ptr<const DecidedJob> decided(Job job);
+  std::shared_ptr<const DecidedJob> decided(Job job, bool has_unlike_degrees = false);
 
   const Problem& problem_;
   std::shared_ptr<const NetworkCost> network_;

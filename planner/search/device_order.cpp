@@ -85,4 +85,26 @@ std::vector<std::vector<int>> stage_units(const Topology& topology, const std::v
   return units;
 }
 
+std::vector<std::vector<int>> stage_units(const Topology& topology, const std::vector<int>& order,
+                                          const std::vector<int>& tensors) {
+  std::vector<std::vector<int>> units;
+  std::vector<int> rest = order;
+  std::map<int, std::size_t> place;  // of every device in the order
+  for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+    for (std::vector<int>& unit : stage_units(topology, rest, *tensor)) {
+      std::erase_if(rest,
+                    [&](int device) { return std::find(unit.begin(), unit.end(), device) != unit.end(); });
+      units.push_back(std::move(unit));
+    }
+  }
+  const auto first = [&](const std::vector<int>& unit) {
+    std::size_t least = order.size();
+    for (const int device : unit) least = std::min(least, place[device]);
+    return least;
+  };
+  std::sort(units.begin(), units.end(), [&](const auto& a, const auto& b) { return first(a) < first(b); });
+  return units;
+}
+
 }  // namespace dtfm

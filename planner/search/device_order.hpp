@@ -17,4 +17,9 @@ std::vector<int> nearness_order(const Topology& topology, const NetworkCost& net
 std::vector<std::vector<int>> stage_units(const Topology& topology, const std::vector<int>& order,
                                           int tensor);
 
+/// The same for stages of several tensor degrees, ascending: on every host as many of the largest as it has
+/// devices for, then of the next.
+std::vector<std::vector<int>> stage_units(const Topology& topology, const std::vector<int>& order,
+                                          const std::vector<int>& tensors);
+
 }  // namespace dtfm

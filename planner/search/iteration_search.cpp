@@ -14,6 +14,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/search/plan_anneal.hpp"
 
@@ -85,7 +86,7 @@ class IterationSearch {
 
   /// The first of all candidates, so that others have to be better.
   void offer_warm(const WarmStart& warm, const DecidedJob& first) {
-    const DecidedJobPtr job = decisions_.like(first, warm.job);
+    const DecidedJobPtr job = decisions_.like(first, warm.job, tensor_degrees(warm.plan).size() > 1);
     if (!job) return;
     const int flush = job->model.flush > 0 ? 0 : warm.job.parallelism.flush.value_or(0);
     result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score_);
@@ -218,6 +219,9 @@ class IterationSearch {
       if (done.insert(best.get()).second) screen(best);
       note();
     }
+    const DecidedJobPtr best = pool_.front().job;
+    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*best))
+      if (!must_stop()) screen(job);
   }
 
   /// The best of the pool, of every shape and job the best one first.

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/search/device_order.hpp"
 
 namespace dtfm {
 namespace {
@@ -21,13 +23,36 @@ struct Slot {
   int pipeline = 0, stage = 0;
 };
 
+/// Those of the job; where degrees are unlike, the stages of the plan and what is left, in the same order.
+std::vector<std::vector<int>> units_of(const PlanCandidate& start) {
+  const DecidedJob& job = *start.job;
+  if (!job.has_unlike_degrees()) return job.units;
+  std::map<int, int> place;
+  std::vector<int> rest;
+  for (const auto& unit : job.units)
+    for (const int device : unit) {
+      place[device] = static_cast<int>(rest.size());
+      rest.push_back(device);
+    }
+  const std::vector<int> used = pipeline_major(start.plan);
+  std::erase_if(rest, [&](int device) { return std::find(used.begin(), used.end(), device) != used.end(); });
+  std::vector<int> degrees;
+  for (const StageCosts& costs : job.model.by_degree) degrees.push_back(costs.tensor());
+  auto units = stage_units(job.problem.topology, rest, degrees);
+  for (const Pipeline& pipeline : start.plan.pipelines)
+    for (const Stage& stage : pipeline.stages) units.push_back(stage.devices);
+  std::sort(units.begin(), units.end(),
+            [&](const auto& a, const auto& b) { return place[a.front()] < place[b.front()]; });
+  return units;
+}
+
 class PlanAnnealer {
  public:
   PlanAnnealer(const PlanCandidate& start, const PlanScore& score, Rng& rng)
       : best_(start),
         score_(score),
         rng_(rng),
-        units_(start.job->units),
+        units_(units_of(start)),
         timer_(start.job->model, start.plan) {
     if (score.moving()) moving_.emplace(*score.moving(), start.job->model.chunks);
     timer_.set_flush(start.flush);
@@ -49,10 +74,11 @@ class PlanAnnealer {
     const IterationModel& model = start.job->model;
     least_layers_ = model.chunks;
     batch_step_ = batch_step(*start.job, stages());
+    are_degrees_unlike_ = start.job->has_unlike_degrees();
     for (const auto& unit : units_)
       if (plan().pipelines.size() <= most_unlike_pipelines)
-        are_unlike_ =
-            are_unlike_ || model.stages.kind_of(unit.front()) != model.stages.kind_of(units_.front().front());
+        are_unlike_ = are_unlike_ || are_degrees_unlike_ ||
+                      model.stages.kind_of(unit.front()) != model.stages.kind_of(units_.front().front());
     now_ = energy();
   }
 
@@ -96,6 +122,7 @@ class PlanAnnealer {
     now.score = score_.of(now.iteration_s, weight_, now.moving_s);
     if (!is_better(now, best_)) return;
     now.plan = plan();
+    now.plan.tensor = tensor_degrees(now.plan).back();
     best_ = std::move(now);
   }
 
@@ -150,7 +177,60 @@ class PlanAnnealer {
     const int count = static_cast<int>(units_.size());
     const int step = below(2 * near + 1) - near;
     const int other = ((unit + step) % count + count) % count;
-    if (other != unit) bring(other, slot);
+    if (other != unit && !units_[at(other)].empty()) bring(other, slot);
+  }
+
+  /// Of the devices that two units of one host have together, `slot` gets some and `other`, which is not
+  /// used, the rest. A unit without devices is none.
+  void recut(Slot slot, int other, const std::vector<int>& of_slot, const std::vector<int>& of_other) {
+    const int unit = unit_at_[at(slot.pipeline)][at(slot.stage)];
+    const std::vector<int> slot_before = units_[at(unit)], other_before = units_[at(other)];
+    weight_ -= weight_of(unit);
+    units_[at(unit)] = of_slot;
+    units_[at(other)] = of_other;
+    weight_ += weight_of(unit);
+    if (other_before.empty()) unused_.push_back(other);
+    if (of_other.empty()) std::erase(unused_, other);
+    timer_.set_devices(slot.pipeline, slot.stage, of_slot);
+    undo_.push_back(
+        [this, slot, other, slot_before, other_before] { recut(slot, other, slot_before, other_before); });
+  }
+
+  /// The first half of its devices is left to a stage.
+  void cut_stage() {
+    const Slot slot = random_slot();
+    const std::vector<int> devices = units_[at(unit_at_[at(slot.pipeline)][at(slot.stage)])];
+    const std::size_t half = devices.size() / 2;
+    if (devices.size() % 2 != 0 || !timer_.model().has_degree(half)) return;
+    int other = 0;
+    while (at(other) < units_.size() && !units_[at(other)].empty()) ++other;
+    if (at(other) == units_.size()) {
+      units_.emplace_back();
+      slot_of_.push_back({-1, -1});
+    }
+    const auto middle = devices.begin() + static_cast<long>(half);
+    recut(slot, other, {devices.begin(), middle}, {middle, devices.end()});
+  }
+
+  /// A stage gets as many devices again, which are not used, from its host.
+  void widen_stage() {
+    const Slot slot = random_slot();
+    std::vector<int> devices = units_[at(unit_at_[at(slot.pipeline)][at(slot.stage)])];
+    if (!timer_.model().has_degree(2 * devices.size())) return;
+    const auto& all = timer_.model().problem.topology.devices;
+    for (const int other : unused_) {
+      const std::vector<int>& more = units_[at(other)];
+      if (more.size() != devices.size() || all[at(more.front())].host != all[at(devices.front())].host)
+        continue;
+      devices.insert(devices.end(), more.begin(), more.end());
+      return recut(slot, other, devices, {});
+    }
+  }
+
+  /// Half of a stage's devices goes to another stage of its host that has as many as that half.
+  void pass_on_half() {
+    cut_stage();
+    widen_stage();
   }
 
   void exchange_rests() {
@@ -212,6 +292,10 @@ class PlanAnnealer {
   }
 
   void make_move() {
+    if (are_degrees_unlike_ && below(6) == 0) {
+      const int kind = below(3);
+      return kind == 0 ? cut_stage() : kind == 1 ? widen_stage() : pass_on_half();
+    }
     const int kind = below(100);
     if (kind < 30 || (kind < 45 && unused_.empty()))
       exchange(random_slot(), random_slot());
@@ -247,7 +331,7 @@ class PlanAnnealer {
   PlanCandidate best_;
   const PlanScore& score_;
   Rng& rng_;
-  const std::vector<std::vector<int>>& units_;
+  std::vector<std::vector<int>> units_;
   IterationTimer timer_;
   std::optional<MovingTimer> moving_;      // where there is a plan to go on from
   std::vector<std::vector<int>> unit_at_;  // [pipeline][stage]
@@ -257,6 +341,7 @@ class PlanAnnealer {
   double weight_ = 0;                        // of the devices in use
   double now_ = 0;
   int least_layers_ = 1, batch_step_ = 1;
+  bool are_degrees_unlike_ = false;
   bool are_unlike_ = false;  // units differ in speed or memory, so that pipelines may differ in their layers
 };
 

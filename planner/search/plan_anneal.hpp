@@ -26,7 +26,8 @@ struct AnnealedPlan {
 /// The best plan on the way from `start`, which keeps its numbers of stages and pipelines. Moves: exchange
 /// two units, one with an unused one, one for one near a neighbour, the rest of two pipelines, two stages of
 /// all pipelines; move a layer over a boundary of all pipelines or of one; move micro-batches from one
-/// pipeline to another. `stop` is asked every `moves_between_asking` moves.
+/// pipeline to another; where degrees are unlike, take half of its devices from a stage, or give it as many
+/// again. `stop` is asked every `moves_between_asking` moves.
 AnnealedPlan annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
                            Rng& rng, const std::function<bool()>& stop);
 

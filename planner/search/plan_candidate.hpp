@@ -10,17 +10,28 @@ namespace dtfm {
 
 /// A job in which everything is decided, with all that estimates of it need. Does not change.
 struct DecidedJob {
-  DecidedJob(const Problem& of, const Job& job, std::shared_ptr<const NetworkCost> network)
-      : problem{of.topology, job, of.constants, of.roofline},
-        model(problem, job.parallelism.tensor, std::move(network)) {}
+  /// `tensors`: the degrees of stages, ascending.
+  DecidedJob(const Problem& of, const Job& job, const std::vector<int>& tensors,
+             std::shared_ptr<const NetworkCost> network)
+      : problem{of.topology, job, of.constants, of.roofline}, model(problem, tensors, std::move(network)) {}
   DecidedJob(const DecidedJob&) = delete;
   DecidedJob& operator=(const DecidedJob&) = delete;
+
+  /// Then a unit may be cut, and units of one host joined, as the degrees allow.
+  bool has_unlike_degrees() const { return model.by_degree.size() > 1; }
 
   Problem problem;
   IterationModel model;
   std::vector<std::vector<int>>
       units;  // devices of a possible stage, in nearness order; their times are known
 };
+
+/// The most stages that there can be.
+inline int most_units(const DecidedJob& job) {
+  std::size_t devices = 0;
+  for (const auto& unit : job.units) devices += unit.size();
+  return static_cast<int>(devices) / job.model.by_degree.front().tensor();
+}
 
 /// Micro-batches of a pipeline come in multiples of this.
 inline int batch_step(const DecidedJob& job, int stages) {

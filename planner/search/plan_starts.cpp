@@ -6,7 +6,9 @@
 #include <set>
 #include <tuple>
 
+#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/cost/layer_split.hpp"
 #include "planner/cost/micro_batch_split.hpp"
 
@@ -16,12 +18,31 @@ namespace {
 constexpr double most_split_steps =
     1e6;  // stages · layers² of a split that is made optimal, some 0.1 s; else even
 
+/// At least `count` units, at most `most_units`: where there are too few, the largest are cut into those of
+/// the next degree, the last one first.
+std::vector<std::vector<int>> units_for(const DecidedJob& job, int count) {
+  std::vector<std::vector<int>> units = job.units;
+  while (static_cast<int>(units.size()) < count) {
+    std::size_t largest = 0;
+    for (std::size_t i = 0; i < units.size(); ++i)
+      if (units[i].size() >= units[largest].size()) largest = i;
+    const std::size_t smaller = job.model.degree_below(units[largest].size());
+    DTFM_ASSERT(smaller > 0);
+    std::vector<std::vector<int>> pieces;
+    for (auto it = units[largest].begin(); it != units[largest].end(); it += static_cast<long>(smaller))
+      pieces.emplace_back(it, it + static_cast<long>(smaller));
+    units.erase(units.begin() + static_cast<long>(largest));
+    units.insert(units.begin() + static_cast<long>(largest), pieces.begin(), pieces.end());
+  }
+  return units;
+}
+
 /// Seconds of all layers of a micro-batch on the unit's slowest device.
 double seconds_of(const DecidedJob& job, const std::vector<int>& unit) {
+  const StageCosts& costs = job.model.stages_of(unit.size());
   double slowest = 0;
   for (const int device : unit) {
-    const ComputeTime time =
-        job.model.stages.compute(job.model.stages.kind_of(device), {0, job.model.stages.layers()});
+    const ComputeTime time = costs.compute(costs.kind_of(device), {0, costs.layers()});
     slowest = std::max(slowest, time.forward_s + time.backward_s);
   }
   return slowest;
@@ -40,8 +61,8 @@ int start_of_largest(const std::vector<int>& starts, int all) {
 
 /// Stretches of `count` units: the fastest; from the start of the largest site in the order, and from those
 /// of at most some `most` sites, all around.
-std::vector<std::vector<int>> stretches(const DecidedJob& job, int count, int most) {
-  const auto& units = job.units;
+std::vector<std::vector<int>> stretches(const DecidedJob& job, const std::vector<std::vector<int>>& units,
+                                        int count, int most) {
   const int all = static_cast<int>(units.size());
   std::vector<int> order(units.size());
   std::iota(order.begin(), order.end(), 0);
@@ -80,9 +101,10 @@ std::vector<std::vector<int>> stretches(const DecidedJob& job, int count, int mo
 
 /// The stages in `blocks` blocks: inside a block each pipeline's units stand side by side, and blocks one
 /// after the other. 1: pipelines near; as many as stages: replicas near.
-Plan laid_out(const DecidedJob& job, const Shape& shape, const std::vector<int>& stretch, int blocks) {
+Plan laid_out(const DecidedJob& job, const std::vector<std::vector<int>>& units, const Shape& shape,
+              const std::vector<int>& stretch, int blocks) {
   const Job& of = job.problem.job;
-  Plan plan{of.parallelism.tensor, of.parallelism.schedule, of.parallelism.gradient_sync, {}};
+  Plan plan{1, of.parallelism.schedule, of.parallelism.gradient_sync, {}};
   for (int replica = 0; replica < shape.replicas; ++replica) {
     Pipeline pipeline;
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -91,7 +113,8 @@ Plan laid_out(const DecidedJob& job, const Shape& shape, const std::vector<int>&
       const auto [first, last] = even_split(shape.stages, blocks, block);
       const int place = first * shape.replicas + replica * (last - first) + stage - first;
       pipeline.stages.push_back(
-          {even_split(job.model.stages.layers(), shape.stages, stage), job.units[at(stretch[at(place)])]});
+          {even_split(job.model.stages.layers(), shape.stages, stage), units[at(stretch[at(place)])]});
+      plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.back().devices.size()));
     }
     plan.pipelines.push_back(std::move(pipeline));
   }
@@ -117,14 +140,14 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
   if (limits.stages.value_or(stages) != stages || limits.replicas.value_or(replicas) != replicas)
     return false;
   if (stages > job.model.stages.layers() / job.model.chunks) return false;
-  if (replicas > static_cast<int>(job.units.size()) / stages) return false;
+  if (replicas > most_units(job) / stages) return false;
   const int batches = micro_batch_count(job.problem.job.training), step = batch_step(job, stages);
   if (batches % step != 0 || replicas > batches / step) return false;
   return job.model.flush % step == 0 || job.model.flush >= batches;  // every round is of whole steps
 }
 
 std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio) {
-  const int units = static_cast<int>(job.units.size());
+  const int units = most_units(job);
   std::vector<Shape> shapes;
   for (int stages = 1; stages <= std::min(units, job.model.stages.layers()); ++stages) {
     const int most =
@@ -151,8 +174,11 @@ std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& 
   std::set<int> blocks = {1, shape.stages};
   for (int count = 2; thorough && count < shape.stages; count *= 2) blocks.insert(count);
   if (shape.replicas == 1) blocks = {1};
-  for (const std::vector<int>& stretch : stretches(*job, shape.stages * shape.replicas, thorough ? 24 : 1))
-    for (const int count : blocks) offer(priced_plan(job, laid_out(*job, shape, stretch, count), 0, score));
+  const int count = shape.stages * shape.replicas;
+  const std::vector<std::vector<int>> units = units_for(*job, count);
+  for (const std::vector<int>& stretch : stretches(*job, units, count, thorough ? 24 : 1))
+    for (const int block_count : blocks)
+      offer(priced_plan(job, laid_out(*job, units, shape, stretch, block_count), 0, score));
   for (PlanCandidate& candidate : best) candidate = fitted_plan(job, std::move(candidate.plan), score);
   std::stable_sort(best.begin(), best.end(), is_better);
   return best;
@@ -223,7 +249,7 @@ bool are_alike(const Plan& plan, const DecidedJob& job) {
   const int kind = job.model.stages.kind_of(plan.pipelines.front().stages.front().devices.front());
   for (const int device : pipeline_major(plan))
     if (job.model.stages.kind_of(device) != kind) return false;
-  return true;
+  return tensor_degrees(plan).size() == 1;
 }
 
 }  // namespace
@@ -249,7 +275,8 @@ std::optional<PlanCandidate> transplanted_plan(const std::shared_ptr<const Decid
                                                const PlanCandidate& from, const ShapeLimits& limits,
                                                const PlanScore& score) {
   const Job &now = job->problem.job, &then = from.job->problem.job;
-  if (now.parallelism.tensor != then.parallelism.tensor || !is_possible(*job, from.shape(), limits))
+  if (now.parallelism.tensor != then.parallelism.tensor ||
+      job->has_unlike_degrees() != from.job->has_unlike_degrees() || !is_possible(*job, from.shape(), limits))
     return std::nullopt;
   Plan plan = from.plan;
   plan.schedule = now.parallelism.schedule;

@@ -314,9 +314,9 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   for (const Pipeline& pipeline : plan.pipelines) {
     if (pipeline.micro_batches % step != 0) return std::nullopt;
     for (const Stage& stage : pipeline.stages) {
-      if (static_cast<int>(stage.devices.size()) != of.parallelism.tensor) return std::nullopt;
+      if (!job->model.has_degree(stage.devices.size())) return std::nullopt;
       for (const int device : stage.devices)
-        if (device == no_device || !job->model.stages.unknown(device).empty()) return std::nullopt;
+        if (device == no_device || !job->model.unknown(device).empty()) return std::nullopt;
     }
   }
   Plan same = plan;
@@ -326,13 +326,14 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
 }
 
 PlanCandidate settled_plan(const PlanCandidate& candidate, const PlanScore& score) {
+  if (candidate.job->has_unlike_degrees()) return candidate;  // its stages may be parts of units
   return priced_plan(candidate.job, Settler(candidate, score).run(), candidate.flush, score);
 }
 
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                           const ShapeLimits& limits, const PlanScore& score) {
-  if (!are_equally_deep(plan) || plan.tensor != job->problem.job.parallelism.tensor ||
-      !has_layers_for_chunks(plan, *job))
+  if (!are_equally_deep(plan) || job->has_unlike_degrees() ||
+      plan.tensor != job->problem.job.parallelism.tensor || !has_layers_for_chunks(plan, *job))
     return {};
   Repair repair(plan, job, score);
   std::vector<PlanCandidate> result;

@@ -30,7 +30,7 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
 /// lack most are dropped, their units are used in others, and their micro-batches dealt out. The same
 /// without the pipelines on a site, where that is better, and with more pipelines, on the units that are
 /// left; all of them fitted. Best first; none where the plan's pipelines are not equally deep, or the job has
-/// another tensor degree.
+/// another tensor degree, or several.
 std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
                                           const ShapeLimits& limits, const PlanScore& score);
 

@@ -8,17 +8,20 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "simulator/lowering/pipeline_graph.hpp"
 #include "simulator/sync/sync.hpp"
 
 namespace dtfm {
 namespace {
 
-/// Layers whose gradients are exchanged together.
+/// Layers whose gradients are exchanged together; of them, the part that the same devices hold.
 struct LayerGroup {
   std::pair<int, int> layers;
-  int rank = 0;
+  int part = 0, parts = 1;
   std::vector<int> holders;  // in each pipeline
+  bool with_first = false;   // they hold the first layer too
+  int label = no_index;      // the part, where a device holds several
 };
 
 class IterationGraph {
@@ -48,10 +51,12 @@ class IterationGraph {
  private:
   std::size_t estimated_tasks() const {
     std::size_t sum = 0;
-    const std::size_t tensor = plan_.pipelines.front().stages.front().devices.size();
-    const std::size_t of_micro_batch = tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
     for (const Pipeline& pipeline : plan_.pipelines)
-      sum += of_micro_batch * at(pipeline.micro_batches) * pipeline.stages.size();
+      for (const Stage& stage : pipeline.stages) {
+        const std::size_t tensor = stage.devices.size();
+        const std::size_t of_micro_batch = tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
+        sum += of_micro_batch * at(pipeline.micro_batches);
+      }
     return sum + 1000;
   }
 
@@ -63,9 +68,10 @@ class IterationGraph {
   /// A pipeline's computations.
   void add_ends_of(int number) {
     const std::vector<Stage>& stages = plan_.pipelines[at(number)].stages;
-    const std::size_t tensor = stages.front().devices.size();
-    const std::vector<int>& last = ends_.back().last;
-    for (std::size_t i = 0; i < last.size(); ++i) add_end(stages[i / tensor].devices[i % tensor], last[i]);
+    const std::vector<std::vector<int>>& last = ends_.back().last;
+    for (std::size_t stage = 0; stage < last.size(); ++stage)
+      for (std::size_t rank = 0; rank < last[stage].size(); ++rank)
+        add_end(stages[stage].devices[rank], last[stage][rank]);
   }
 
   /// Where they take time: of all layers of a device together, when it has computed and exchanged all.
@@ -80,37 +86,62 @@ class IterationGraph {
       if (update_s > 0) last_.push_back(builder_.compute(device, update_s, last_of_[device], label));
   }
 
-  std::vector<int> holders(int layer, int rank) const {
-    std::vector<int> devices;
+  /// By pipeline.
+  std::vector<const Stage*> stages_with(int layer) const {
+    std::vector<const Stage*> stages;
     for (const Pipeline& pipeline : plan_.pipelines)
       for (const Stage& stage : pipeline.stages)
-        if (stage.layers.first <= layer && layer < stage.layers.second)
-          devices.push_back(stage.devices[at(rank)]);
-    DTFM_ASSERT(devices.size() == plan_.pipelines.size());
-    return devices;
+        if (stage.layers.first <= layer && layer < stage.layers.second) stages.push_back(&stage);
+    DTFM_ASSERT(stages.size() == plan_.pipelines.size());
+    return stages;
   }
 
-  /// Neighbouring layers with the same holders, unless every layer goes by itself.
+  /// All parts of a layer's gradients, as many as the largest of its stages has devices.
+  std::vector<LayerGroup> parts_of(int layer) const {
+    const std::vector<const Stage*> stages = stages_with(layer);
+    std::size_t parts = 1, least = stages.front()->devices.size();
+    for (const Stage* stage : stages) {
+      parts = std::max(parts, stage->devices.size());
+      least = std::min(least, stage->devices.size());
+    }
+    std::vector<LayerGroup> result(parts);
+    for (std::size_t part = 0; part < parts; ++part) {
+      LayerGroup& it = result[part];
+      it.layers = {layer, layer + 1};
+      it.part = static_cast<int>(part);
+      it.parts = static_cast<int>(parts);
+      for (const Stage* stage : stages)
+        it.holders.push_back(device_of_part(stage->devices, it.part, it.parts));
+      if (least < parts) it.label = it.part;
+    }
+    return result;
+  }
+
+  /// By part; neighbouring layers with the same holders together, unless every layer goes by itself.
   std::vector<LayerGroup> groups() const {
-    std::vector<LayerGroup> groups;
-    const std::size_t tensor = plan_.pipelines.front().stages.front().devices.size();
-    for (int rank = 0; at(rank) < tensor; ++rank)
-      for (int layer = 0; layer < model_.layers(); ++layer) {
-        const std::vector<int> devices = holders(layer, rank);
-        if (layer > 0 && !job_.parallelism.overlap && groups.back().holders == devices)
-          ++groups.back().layers.second;
+    const std::vector<LayerGroup> first = parts_of(0);
+    std::vector<std::vector<LayerGroup>> by_part;
+    for (int layer = 0; layer < model_.layers(); ++layer)
+      for (LayerGroup& it : parts_of(layer)) {
+        it.with_first = it.parts == first.front().parts && it.holders == first[at(it.part)].holders;
+        if (at(it.part) == by_part.size()) by_part.emplace_back();
+        std::vector<LayerGroup>& before = by_part[at(it.part)];
+        if (!before.empty() && !job_.parallelism.overlap && before.back().layers.second == layer &&
+            before.back().parts == it.parts && before.back().holders == it.holders)
+          ++before.back().layers.second;
         else
-          groups.push_back({{layer, layer + 1}, rank, devices});
+          before.push_back(std::move(it));
       }
+    std::vector<LayerGroup> groups;
+    for (const auto& of_part : by_part) groups.insert(groups.end(), of_part.begin(), of_part.end());
     return groups;
   }
 
   double bytes_of(const LayerGroup& group) const {
-    const bool has_first = group.holders == holders(0, group.rank);
     double bytes = 0;
     for (int layer = group.layers.first; layer < group.layers.second; ++layer)
-      bytes += model_.gradient_bytes(layer, has_first);
-    return bytes / static_cast<double>(plan_.pipelines.front().stages.front().devices.size());
+      bytes += model_.gradient_bytes(layer, group.with_first);
+    return bytes / group.parts;
   }
 
   /// Of the gradients on one device, before (phase 0) or after (phase 1) they travel, if that takes time.
@@ -120,6 +151,7 @@ class IterationGraph {
     TaskLabel label;
     label.activity = Activity::compress;
     label.layer = group.layers.first;
+    label.rank = group.label;
     label.phase = phase;
     const Seconds time = Bytes(bytes / compression.gradients) / *compression.throughput;
     return builder_.compute(group.holders[pipeline], time.value(), std::array{after}, label);
@@ -129,14 +161,16 @@ class IterationGraph {
     const double bytes = bytes_of(group);
     TaskLabel start;
     start.layer = group.layers.first;
-    if (plan_.pipelines.front().stages.front().devices.size() > 1) start.rank = group.rank;
+    if (group.parts > 1) start.rank = group.part;
     std::vector<int> ready;
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       // The gradients of the first layer of a group are the last to come.
-      const int gradients = ends_[i].gradients[at(group.layers.first)][at(group.rank)];
-      ready.push_back(recode(group, i, bytes, 0, gradients));
+      const std::vector<int>& by_rank = ends_[i].gradients[at(group.layers.first)];
+      const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
+      ready.push_back(recode(group, i, bytes, 0, by_rank[at(rank)]));
     }
-    const Exchange exchange{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first};
+    const Exchange exchange{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
+                            group.label};
     const std::vector<int> ends = add_exchange(builder_, plan_.gradient_sync, exchange);
     for (std::size_t i = 0; i < ends.size(); ++i)
       add_end(group.holders[i], recode(group, i, bytes, 1, ends[i]));
@@ -171,14 +205,6 @@ std::vector<Stage> dealt(const std::vector<Stage>& stages, int chunks) {
   return result;
 }
 
-void check_tensor(const Plan& plan) {
-  const std::size_t tensor = plan.pipelines.front().stages.front().devices.size();
-  for (const Pipeline& pipeline : plan.pipelines)
-    for (const Stage& stage : pipeline.stages)
-      if (stage.devices.size() != tensor)
-        throw Error("", "stages with different numbers of devices are not supported yet by the simulator");
-}
-
 /// Before memory for them is asked for: forwards and backwards of all micro-batches, some 200 bytes each.
 void check_size(const Plan& plan) {
   constexpr double most_computations = 2e7;
@@ -204,7 +230,7 @@ Plan computed_stages(const Job& job, const Plan& plan) {
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan) {
   if (plan.pipelines.empty()) throw Error("", "the plan has no pipeline");
   check_size(plan);
-  check_tensor(plan);
+  check_tensor_degrees(plan);
   const Plan computed = computed_stages(problem.job, plan);
   return IterationGraph(problem, computed).build();
 }

@@ -23,7 +23,9 @@ namespace dtfm {
 /// the same rank, and computes when all shares are there. Megatron-LM does so too (scatter/gather, arXiv
 /// 2104.04473, section 4.1), but then gathers the whole message inside the stage; with sequence parallelism,
 /// which the loads of devices suppose (all memory divided by t), there is nothing to gather. Gradients are
-/// exchanged between the devices of the same rank.
+/// exchanged between the devices of the same rank. Where stages have different numbers of devices, messages
+/// and gradients are cut into the parts of planner/core/shards.hpp; every part of the gradients is exchanged
+/// by itself, and a device that holds several takes part in several exchanges.
 ///
 /// The two copies of tied embeddings, at the ends of a pipeline, are not exchanged with each other.
 ///

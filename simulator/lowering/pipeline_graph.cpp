@@ -6,6 +6,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "simulator/lowering/stage_all_reduces.hpp"
 #include "simulator/schedule/schedule.hpp"
 
@@ -17,8 +18,8 @@ using Kind = Operation::Kind;
 /// Of one direction: where the messages of every stage go, and which have come.
 struct Direction {
   Activity activity;
-  std::vector<Channel> channels;  // [stage · tensor + rank] of the sender
-  std::vector<int> arrived;       // [(stage · micro-batches + micro-batch) · tensor + rank] of the receiver
+  std::vector<std::vector<Channel>> channels;  // [stage][part] of the sender
+  std::vector<std::vector<int>> arrived;       // [stage][micro-batch · parts + part] of the receiver
 };
 
 /// What is computed in one go: the layers of a stage, or one of them.
@@ -39,8 +40,17 @@ class PipelineGraph {
   int receiver_of(int stage, Kind kind) const { return kind == Kind::forward ? stage + 1 : stage - 1; }
   bool exists(int stage) const { return stage >= 0 && stage < stages(); }
   int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
+  int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
+  /// Of what passes between `stage` and the one behind it, one of so many equal shares.
+  double boundary_bytes(int stage, int shares) const {
+    return loads_[at(stage)].output_bytes * (static_cast<double>(degree(stage)) / shares);
+  }
+  int parts_from(int stage, Kind kind) const {
+    return parts_between(pipeline_.stages[at(stage)].devices,
+                         pipeline_.stages[at(receiver_of(stage, kind))].devices);
+  }
   Direction& direction(Kind kind) { return kind == Kind::forward ? forward_ : backward_; }
-  int* arrived(int stage, const Operation& operation);
+  std::span<int> arrived(int stage, const Operation& operation);
   Direction make_direction(Kind kind);
 
   bool can_run(int stage, const Operation& operation);
@@ -48,6 +58,7 @@ class PipelineGraph {
   int receive(int stage, const Operation& operation);
   void compute(int stage, const Operation& operation, int received);
   void send(int stage, const Operation& operation);
+  std::vector<int> sent_by_rank(int stage, const Operation& operation, std::span<const int> messages);
   std::vector<Part> parts(int stage, Kind kind) const;
   bool is_last_backward(int stage, Kind kind) const {
     return kind == Kind::backward && backwards_left_[at(stage)] == 0;
@@ -62,7 +73,7 @@ class PipelineGraph {
   const Job& job_;
   const Plan& plan_;
   const Pipeline& pipeline_;
-  const int number_, tensor_;
+  const int number_;
   const bool recodes_;  // takes compressing messages time?
   int devices_ = 1;     // of each rank; the stages go around them
   std::vector<StageLoad> loads_;
@@ -94,35 +105,42 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       plan_(plan),
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
-      tensor_(static_cast<int>(pipeline_.stages.front().devices.size())),
       recodes_(job.compression.throughput && job.compression.activations != 1),
       devices_(devices_in_turn(pipeline_)) {
   for (const Stage& stage : pipeline_.stages) {
-    DTFM_ASSERT(static_cast<int>(stage.devices.size()) == tensor_);
     loads_.push_back(model.of(stage));
+    if (stage.devices.size() > 1 && !all_reduces_) all_reduces_.emplace(builder, job, pipeline_);
   }
-  if (tensor_ > 1) all_reduces_.emplace(builder, job, pipeline_);
   forward_ = make_direction(Kind::forward);
   backward_ = make_direction(Kind::backward);
   backwards_left_.assign(pipeline_.stages.size(), pipeline_.micro_batches);
-  last_.assign(at(devices_), std::vector<int>(at(tensor_), no_index));
-  ends_.gradients.assign(at(model.layers()), std::vector<int>(at(tensor_), no_index));
+  for (int device = 0; device < devices_; ++device) last_.emplace_back(at(degree(device)), no_index);
+  ends_.gradients.resize(at(model.layers()));
+  for (const Stage& stage : pipeline_.stages)
+    set_gradients(stage.layers, std::vector<int>(stage.devices.size(), no_index));
 }
 
 Direction PipelineGraph::make_direction(Kind kind) {
   Direction result{kind == Kind::forward ? Activity::send_activations : Activity::send_gradients, {}, {}};
-  result.channels.resize(pipeline_.stages.size() * at(tensor_));
-  for (int stage = 0; stage < stages(); ++stage)
-    for (int rank = 0; exists(receiver_of(stage, kind)) && rank < tensor_; ++rank)
-      result.channels[at(stage * tensor_ + rank)] = builder_.channel(
-          device_of(stage, rank), device_of(receiver_of(stage, kind), rank), result.activity);
-  result.arrived.assign(pipeline_.stages.size() * at(pipeline_.micro_batches) * at(tensor_), no_index);
+  result.channels.resize(pipeline_.stages.size());
+  result.arrived.resize(pipeline_.stages.size());
+  for (int stage = 0; stage < stages(); ++stage) {
+    const int receiver = receiver_of(stage, kind);
+    if (!exists(receiver)) continue;
+    const int parts = parts_from(stage, kind);
+    for (int part = 0; part < parts; ++part)
+      result.channels[at(stage)].push_back(builder_.channel(
+          device_of_part(pipeline_.stages[at(stage)].devices, part, parts),
+          device_of_part(pipeline_.stages[at(receiver)].devices, part, parts), result.activity));
+    result.arrived[at(receiver)].assign(at(pipeline_.micro_batches) * at(parts), no_index);
+  }
   return result;
 }
 
-int* PipelineGraph::arrived(int stage, const Operation& operation) {
-  const auto message = at(stage) * at(pipeline_.micro_batches) + at(operation.micro_batch);
-  return &direction(operation.kind).arrived[message * at(tensor_)];
+std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {
+  std::vector<int>& all = direction(operation.kind).arrived[at(stage)];
+  const std::size_t parts = all.size() / at(pipeline_.micro_batches);
+  return {&all[at(operation.micro_batch) * parts], parts};
 }
 
 /// Every device goes as far as it can with the messages that are there, again and again, so that tasks come
@@ -149,13 +167,13 @@ PipelineEnds PipelineGraph::build() {
     }
     DTFM_ASSERT(moved || all);  // else the schedule waits for itself
   }
-  for (const auto& ranks : last_) ends_.last.insert(ends_.last.end(), ranks.begin(), ranks.end());
+  ends_.last = std::move(last_);
   return std::move(ends_);
 }
 
 bool PipelineGraph::can_run(int stage, const Operation& operation) {
   const int sender = operation.kind == Kind::forward ? stage - 1 : stage + 1;
-  return !exists(sender) || *arrived(stage, operation) != no_index;
+  return !exists(sender) || arrived(stage, operation).front() != no_index;
 }
 
 void PipelineGraph::run(int stage, const Operation& operation) {
@@ -170,7 +188,7 @@ TaskLabel PipelineGraph::label(Activity activity, int stage, const Operation& op
   label.pipeline = number_;
   label.stage = stage;
   label.micro_batch = operation.micro_batch;
-  if (tensor_ > 1) label.rank = rank;
+  if (degree(stage) > 1) label.rank = rank;
   return label;
 }
 
@@ -185,18 +203,18 @@ int PipelineGraph::recode(int stage, int rank, const Operation& operation, doubl
                           (Bytes(uncompressed) / *job_.compression.throughput).value(), after, of);
 }
 
-/// What the computations wait for beside those before them: every device needs the shares of all.
+/// What the computations wait for beside those before them: every device needs all parts.
 int PipelineGraph::receive(int stage, const Operation& operation) {
   const bool forward = operation.kind == Kind::forward;
   const int sender = forward ? stage - 1 : stage + 1;
   if (!exists(sender)) return no_index;
   TaskLabel all = label(Activity::wait, stage, operation, no_index);
   all.phase = forward ? 4 : 5;
-  const int received = builder_.join({arrived(stage, operation), at(tensor_)}, all);
+  const int received = builder_.join(arrived(stage, operation), all);
   if (!recodes_) return received;
   std::vector<int>& last = last_[at(stage % devices_)];
-  const double bytes = loads_[at(forward ? sender : stage)].output_bytes;
-  for (int rank = 0; rank < tensor_; ++rank)
+  const double bytes = boundary_bytes(forward ? sender : stage, degree(stage));
+  for (int rank = 0; rank < degree(stage); ++rank)
     last[at(rank)] =
         recode(stage, rank, operation, bytes, forward ? 0 : 1, std::array{last[at(rank)], received});
   return no_index;
@@ -207,17 +225,17 @@ void PipelineGraph::compute(int stage, const Operation& operation, int received)
   const bool forward = operation.kind == Kind::forward;
   std::vector<int>& last = last_[at(stage % devices_)];
   for (const Part& part : parts(stage, operation.kind)) {
-    for (int rank = 0; rank < tensor_; ++rank) {
+    for (int rank = 0; rank < degree(stage); ++rank) {
       TaskLabel of = label(forward ? Activity::forward : Activity::backward, stage, operation, rank);
       of.layer = part.layer;
       last[at(rank)] =
           builder_.compute(device_of(stage, rank), part.seconds, std::array{last[at(rank)], received}, of);
     }
     received = no_index;
-    if (all_reduces_ && part.layers.first < part.layers.second) {
+    if (degree(stage) > 1 && part.layers.first < part.layers.second) {
       TaskLabel of = label(Activity::wait, stage, operation, no_index);
       of.layer = part.layer;
-      last.assign(at(tensor_), all_reduces_->add(stage, part.layers, !forward, last, of));
+      last.assign(last.size(), all_reduces_->add(stage, part.layers, !forward, last, of));
     }
     if (is_last_backward(stage, operation.kind)) set_gradients(part.layers, last);
   }
@@ -228,18 +246,36 @@ void PipelineGraph::send(int stage, const Operation& operation) {
   const int receiver = receiver_of(stage, operation.kind);
   if (!exists(receiver)) return;
   std::vector<int>& last = last_[at(stage % devices_)];
-  const double bytes = loads_[at(forward ? stage : receiver)].output_bytes;
+  const int boundary = forward ? stage : receiver, ranks = degree(stage);
+  const int parts = parts_from(stage, operation.kind), parts_of_rank = parts / ranks;
   Direction& to = direction(operation.kind);
-  std::vector<int> messages;
-  for (int rank = 0; rank < tensor_; ++rank) {
+  const std::span<int> messages = arrived(receiver, operation);
+  for (int rank = 0; rank < ranks; ++rank) {
     int& own = last[at(rank)];
-    if (recodes_) own = recode(stage, rank, operation, bytes, forward ? 2 : 3, std::array{own});
-    messages.push_back(builder_.send(to.channels[at(stage * tensor_ + rank)], bytes, std::array{own},
-                                     label(to.activity, stage, operation, rank)));
-    arrived(receiver, operation)[rank] = messages.back();
+    if (recodes_)
+      own = recode(stage, rank, operation, boundary_bytes(boundary, ranks), forward ? 2 : 3, std::array{own});
+    for (int part = rank * parts_of_rank; part < (rank + 1) * parts_of_rank; ++part) {
+      TaskLabel of = label(to.activity, stage, operation, no_index);
+      if (parts > 1) of.rank = part;
+      messages[at(part)] = builder_.send(to.channels[at(stage)][at(part)], boundary_bytes(boundary, parts),
+                                         std::array{own}, of);
+    }
   }
   if (is_last_backward(stage, operation.kind) && !job_.parallelism.overlap)
-    set_gradients(pipeline_.stages[at(stage)].layers, messages);
+    set_gradients(pipeline_.stages[at(stage)].layers, sent_by_rank(stage, operation, messages));
+}
+
+/// When each device has sent its parts.
+std::vector<int> PipelineGraph::sent_by_rank(int stage, const Operation& operation,
+                                             std::span<const int> messages) {
+  const std::size_t ranks = at(degree(stage)), parts_of_rank = messages.size() / ranks;
+  std::vector<int> sent;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    TaskLabel all = label(Activity::wait, stage, operation, static_cast<int>(rank));
+    all.phase = 6;
+    sent.push_back(builder_.join(messages.subspan(rank * parts_of_rank, parts_of_rank), all));
+  }
+  return sent;
 }
 
 /// By rank.

@@ -13,8 +13,8 @@ namespace dtfm {
 /// The ends of a pipeline's work in an iteration; no_index where there is none.
 struct PipelineEnds {
   std::vector<std::vector<int>>
-      gradients;          // [layer][rank]: the task after which its gradients can be exchanged
-  std::vector<int> last;  // of each device
+      gradients;                       // [layer][rank]: the task after which its gradients can be exchanged
+  std::vector<std::vector<int>> last;  // of each device: [stage of the plan][rank]
 };
 
 /// Adds the tasks of pipeline `number` of `plan`, whose stages are the computed ones. Throws Error for a

@@ -13,32 +13,36 @@ constexpr int forward_count = 2;  // all-reduces of a layer: behind its attentio
 }  // namespace
 
 StageAllReduces::StageAllReduces(GraphBuilder& builder, const Job& job, const Pipeline& pipeline)
-    : builder_(builder), tensor_(static_cast<int>(pipeline.stages.front().devices.size())) {
-  DTFM_ASSERT(tensor_ > 1);
+    : builder_(builder) {
   for (const Layer& layer : layer_chain(job))
     bytes_.push_back(layer.output.value() * job.training.micro_batch);
   backward_count_ = job.training.recompute == "full" ? 2 * forward_count : forward_count;
-  for (const Stage& stage : pipeline.stages)
-    for (std::size_t rank = 0; rank < stage.devices.size(); ++rank)
-      channels_.push_back(builder.channel(
-          stage.devices[rank], stage.devices[(rank + 1) % stage.devices.size()], Activity::all_reduce));
+  for (const Stage& stage : pipeline.stages) {
+    const std::size_t tensor = stage.devices.size();
+    channels_.emplace_back();
+    for (std::size_t rank = 0; tensor > 1 && rank < tensor; ++rank)
+      channels_.back().push_back(
+          builder.channel(stage.devices[rank], stage.devices[(rank + 1) % tensor], Activity::all_reduce));
+  }
 }
 
 int StageAllReduces::add(int stage, std::pair<int, int> layers, bool backward, std::span<const int> computed,
                          TaskLabel label) {
-  const int count = backward ? backward_count_ : forward_count, steps = 2 * (tensor_ - 1);
+  const std::vector<Channel>& ring = channels_[at(stage)];
+  const int tensor = static_cast<int>(ring.size());
+  DTFM_ASSERT(tensor > 1);
+  const int count = backward ? backward_count_ : forward_count, steps = 2 * (tensor - 1);
   double bytes = 0;
   for (int layer = layers.first; layer < layers.second; ++layer)
-    bytes += count * steps * bytes_[at(layer)] / tensor_;
+    bytes += count * steps * bytes_[at(layer)] / tensor;
   const double messages = static_cast<double>(layers.second - layers.first) * count * steps;
 
   label.phase = backward ? 1 : 0;
   const std::array ready{builder_.join(computed, label)};
   label.activity = Activity::all_reduce;
   std::vector<int> arrived;
-  for (label.rank = 0; label.rank < tensor_; ++label.rank)
-    arrived.push_back(
-        builder_.send_in_turn(channels_[at(stage * tensor_ + label.rank)], bytes, messages, ready, label));
+  for (label.rank = 0; label.rank < tensor; ++label.rank)
+    arrived.push_back(builder_.send_in_turn(ring[at(label.rank)], bytes, messages, ready, label));
   label.rank = no_index;
   label.activity = Activity::wait;
   label.phase += 2;

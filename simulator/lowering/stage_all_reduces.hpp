@@ -26,21 +26,20 @@ namespace dtfm {
 /// take 2 n (t − 1) (latency + overhead + S / (t B)), without the overhead inside a host.
 class StageAllReduces {
  public:
-  /// The first argument must outlive this. Every stage has the same number of devices, at least two.
+  /// The first argument must outlive this.
   StageAllReduces(GraphBuilder& builder, const Job& job, const Pipeline& pipeline);
 
-  /// Those of layers [first, second) of `stage`: begin when all devices have done their part of `computed`,
-  /// by rank, and are done for all at once. Returns the task that is then done; `label` is for all tasks,
-  /// with phase 0 (forward) or 1 (backward).
+  /// Those of layers [first, second) of `stage`, which has at least two devices: begin when all devices have
+  /// done their part of `computed`, by rank, and are done for all at once. Returns the task that is then
+  /// done; `label` is for all tasks, with phase 0 (forward) or 1 (backward).
   int add(int stage, std::pair<int, int> layers, bool backward, std::span<const int> computed,
           TaskLabel label);
 
  private:
   GraphBuilder& builder_;
-  const int tensor_;
-  std::vector<double> bytes_;      // of an all-reduce of each layer
-  int backward_count_ = 0;         // all-reduces of a layer
-  std::vector<Channel> channels_;  // [stage · tensor + rank] of the sender
+  std::vector<double> bytes_;                   // of an all-reduce of each layer
+  int backward_count_ = 0;                      // all-reduces of a layer
+  std::vector<std::vector<Channel>> channels_;  // [stage][rank] of the sender; of one device none
 };
 
 }  // namespace dtfm

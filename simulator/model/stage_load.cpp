@@ -1,24 +1,13 @@
 #include "simulator/model/stage_load.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/model_state.hpp"
+#include "planner/core/shards.hpp"
 
 namespace dtfm {
-namespace {
-
-std::vector<int> tensor_degrees(const Plan& plan) {
-  std::set<int> degrees;
-  for (const Pipeline& pipeline : plan.pipelines)
-    for (const Stage& stage : pipeline.stages) degrees.insert(static_cast<int>(stage.devices.size()));
-  return {degrees.begin(), degrees.end()};
-}
-
-}  // namespace
-
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
       scale_(problem.constants.compute_scale),

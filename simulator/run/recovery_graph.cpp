@@ -7,6 +7,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "simulator/model/stage_load.hpp"
 
 namespace dtfm {
@@ -14,7 +15,7 @@ namespace {
 
 /// A place in the plan that holds the newest weights.
 struct Source {
-  int device, rank;
+  int device, rank, degree;
   std::pair<int, int> layers;
 };
 
@@ -26,30 +27,46 @@ class FetchList {
       for (const Stage& stage : pipeline.stages)
         for (int rank = 0; at(rank) < stage.devices.size(); ++rank)
           if (const int device = stage.devices[at(rank)]; fresh[at(device)])
-            sources_.push_back({device, rank, stage.layers});
+            sources_.push_back({device, rank, static_cast<int>(stage.devices.size()), stage.layers});
   }
 
-  /// All layers of `stage` for its device of that rank.
-  void add(const Stage& stage, Fetch fetch) {
-    for (int layer = stage.layers.first; layer < stage.layers.second; layer = fetch.layers.second) {
-      fetch.from.reset();
-      fetch.layers = {layer, next_source_after(layer, stage.layers.second, fetch.rank)};
-      choose_source(stage, fetch);
-      fetch.bytes = bytes_of(stage, fetch.layers);
-      fetches_.push_back(fetch);
-    }
+  /// All layers of `stage` for its device `rank`, part by part.
+  void add(const Stage& stage, int rank, Fetch fetch) {
+    const int degree = static_cast<int>(stage.devices.size());
+    fetch.parts = degree;
+    for (const Source& source : sources_)
+      if (source.layers.first < stage.layers.second && source.layers.second > stage.layers.first)
+        fetch.parts = std::max(fetch.parts, source.degree);
+    for (fetch.part = 0; fetch.part < fetch.parts; ++fetch.part)
+      if (rank_of_part(fetch.part, fetch.parts, degree) == rank) add_part(stage, fetch);
   }
   std::vector<Fetch> take() { return std::move(fetches_); }
 
  private:
-  double bytes_of(const Stage& stage, std::pair<int, int> layers) const {
-    return loads_.of({layers, stage.devices}).weight_bytes;
+  void add_part(const Stage& stage, Fetch fetch) {
+    for (int layer = stage.layers.first; layer < stage.layers.second; layer = fetch.layers.second) {
+      fetch.from.reset();
+      fetch.layers = {layer, next_source_after(layer, stage.layers.second, fetch)};
+      choose_source(stage, fetch);
+      fetch.bytes = bytes_of(stage, fetch.layers, fetch.parts);
+      fetches_.push_back(fetch);
+    }
+  }
+
+  double bytes_of(const Stage& stage, std::pair<int, int> layers, int parts) const {
+    const double of_device = loads_.of({layers, stage.devices}).weight_bytes;
+    return of_device * (static_cast<double>(stage.devices.size()) / parts);
+  }
+
+  static bool holds_part(const Source& source, const Fetch& fetch) {
+    return rank_of_part(fetch.part, fetch.parts, source.degree) == source.rank;
   }
 
   /// The first layer after `layer`, at most `end`, with which a source begins.
-  int next_source_after(int layer, int end, int rank) const {
+  int next_source_after(int layer, int end, const Fetch& fetch) const {
     for (const Source& source : sources_)
-      if (source.rank == rank && source.layers.first > layer) end = std::min(end, source.layers.first);
+      if (source.layers.first > layer && source.layers.first < end && holds_part(source, fetch))
+        end = source.layers.first;
     return end;
   }
 
@@ -59,10 +76,11 @@ class FetchList {
     const Source* chosen = nullptr;
     double chosen_s = 0;
     for (const Source& source : sources_) {
-      if (source.rank != fetch.rank || source.layers.first > first || source.layers.second <= first) continue;
+      if (source.layers.first > first || source.layers.second <= first || !holds_part(source, fetch))
+        continue;
       const auto link = problem_.topology.link(source.device, fetch.to);
       const std::pair layers{first, std::min(stage.layers.second, source.layers.second)};
-      const double duration = (Bytes(bytes_of(stage, layers)) / link.bandwidth).value();
+      const double duration = (Bytes(bytes_of(stage, layers, fetch.parts)) / link.bandwidth).value();
       const double end = busy_s_[at(source.device)] + duration + link.latency.value();
       if (end > earliest || (end == earliest && source.device >= chosen->device)) continue;
       earliest = end;
@@ -89,7 +107,7 @@ TaskLabel label_of(const Fetch& fetch) {
   label.pipeline = fetch.pipeline;
   label.stage = fetch.stage;
   label.layer = fetch.layers.first;
-  label.rank = fetch.rank;
+  label.rank = fetch.part;
   return label;
 }
 
@@ -104,7 +122,7 @@ std::vector<Fetch> fetches_of(const Problem& problem, const Plan& computed, cons
     for (int stage = 0; at(stage) < stages.size(); ++stage)
       for (int rank = 0; at(rank) < stages[at(stage)].devices.size(); ++rank) {
         const int device = stages[at(stage)].devices[at(rank)];
-        if (!fresh[at(device)]) fetches.add(stages[at(stage)], {device, pipeline, stage, rank});
+        if (!fresh[at(device)]) fetches.add(stages[at(stage)], rank, {device, pipeline, stage});
       }
   }
   return fetches.take();

@@ -15,14 +15,15 @@ namespace dtfm {
 
 /// The weights and optimizer state of some layers of a stage, for one device.
 struct Fetch {
-  int to = 0, pipeline = 0, stage = 0, rank = 0;
+  int to = 0, pipeline = 0, stage = 0;
+  int part = 0, parts = 1;  // of all shards (planner/core/shards.hpp)
   std::pair<int, int> layers = {0, 0};
   std::optional<int> from = {};  // a device; nothing: the checkpoint
   double bytes = 0;
 };
 
 /// What the devices of `running` pipelines that are not `fresh` (which hold the weights of the last completed
-/// iteration) fetch: every layer from a fresh device that holds it with the same rank, in any pipeline.
+/// iteration) fetch: every layer from a fresh device that holds the same part of it, in any pipeline.
 /// Among several, where it would be there first if every device sent its fetches one after the other, by
 /// latency and bandwidth of the pair alone; among equals the first device. `computed` has the stages that are
 /// computed, see `computed_stages`.

@@ -18,10 +18,11 @@ constexpr Sync syncs[] = {{"sharded-ps", sharded_ps},
                           {"tree", tree},
                           {"hierarchical", hierarchical}};
 
-TaskLabel label_of(Activity activity, int layer, int phase) {
+TaskLabel label_of(Activity activity, const Exchange& exchange, int phase) {
   TaskLabel label;
   label.activity = activity;
-  label.layer = layer;
+  label.layer = exchange.layer;
+  label.rank = exchange.part;
   label.phase = phase;
   return label;
 }
@@ -31,11 +32,11 @@ TaskLabel label_of(Activity activity, int layer, int phase) {
 int ExchangeMessages::send(int from, int to, double bytes, std::span<const int> after, int phase) {
   const double sent = bytes / builder_.constants().sync_efficiency;
   return builder_.send(builder_.channel(from, to, Activity::exchange), sent, after,
-                       label_of(Activity::exchange, exchange_.layer, phase));
+                       label_of(Activity::exchange, exchange_, phase));
 }
 
 int ExchangeMessages::join(const std::vector<int>& tasks, int device, int phase) {
-  TaskLabel label = label_of(Activity::wait, exchange_.layer, phase);
+  TaskLabel label = label_of(Activity::wait, exchange_, phase);
   label.device = device;
   return builder_.wait(0, tasks, label);
 }

@@ -16,6 +16,7 @@ struct Exchange {
   double bytes = 0;          // of the gradients that each of them has
   int start = no_index;      // the task after which all of them have theirs
   int layer = 0;             // the first one, for the labels
+  int part = no_index;       // of the shards, for the labels: where a device has several
 };
 
 // All add the messages of an exchange and return, of each device, the task after which it has the sum. With n

@@ -2,6 +2,7 @@
 #include "planner/cost/iteration_bound.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "planner/io/calibration_reader.hpp"
@@ -52,7 +53,8 @@ std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages, 
 
 /// Any shape, devices in any order, any cuts (common or not), any micro-batches of each pipeline; the job
 /// gets as many as the pipelines have together.
-Plan any_plan(Rng& rng, Problem& problem, int tensor) {
+/// `tensor`: the most devices of a stage; of 2, with `any_degree` a stage has one or two.
+Plan any_plan(Rng& rng, Problem& problem, int tensor, bool any_degree) {
   Job& job = problem.job;
   const int layers = layer_count(job.model), chunks = job.parallelism.chunks.value_or(1);
   const int places = problem.topology.size() / tensor;
@@ -73,7 +75,8 @@ Plan any_plan(Rng& rng, Problem& problem, int tensor) {
                                              : random_split(rng, layers, stages, chunks);
     for (int stage = 0; stage < stages; ++stage) {
       Stage it{split.empty() ? plan.pipelines.front().stages[at(stage)].layers : split[at(stage)], {}};
-      for (int rank = 0; rank < tensor; ++rank)
+      const int degree = any_degree && rng.below(2) == 0 ? 1 : tensor;
+      for (int rank = 0; rank < degree; ++rank)
         it.devices.push_back(order[at((replica * stages + stage) * tensor + rank)]);
       pipeline.stages.push_back(it);
     }
@@ -106,11 +109,13 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
                     Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
     set_training(rng, problem.job);
     const int tensor = problem.topology.size() > 1 && rng.below(4) == 0 ? 2 : 1;
-    const Plan plan = any_plan(rng, problem, tensor);
+    const bool any_degree = tensor == 2 && seed % 2 == 0;
+    const Plan plan = any_plan(rng, problem, tensor, any_degree);
     const Parallelism& how = problem.job.parallelism;
-    CAPTURE(seed, shared, tensor, stages_of(plan), replicas_of(plan), how.schedule, how.gradient_sync,
-            how.overlap, how.flush.value_or(0), how.chunks.value_or(1));
-    const IterationModel model(problem, tensor);
+    CAPTURE(seed, shared, tensor, any_degree, stages_of(plan), replicas_of(plan), how.schedule,
+            how.gradient_sync, how.overlap, how.flush.value_or(0), how.chunks.value_or(1));
+    const IterationModel model(problem, any_degree ? std::vector{1, 2} : std::vector{tensor},
+                               std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     const IterationBounds bounds(model);
     const IterationBound bound = bounds.of_shape(stages_of(plan), replicas_of(plan));
     CAPTURE(bound.method);

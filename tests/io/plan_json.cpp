@@ -222,6 +222,19 @@ TEST_CASE("a plan is read without its topology, devices by name") {
   CHECK(error_of([&] { named(R"(7}]}]})"); }) != "no error");
 }
 
+TEST_CASE("stages may differ in their devices; tensor is the most of them") {
+  const Plan plan = parsed(
+      plan_of(pipeline_of(stage_of("[0, 2]", R"(["a/3"])") + "," + stage_of("[2, 5]", R"(["a/1", "a/0"])")) +
+              "," + pipeline_of(stage_of("[0, 5]", R"(["a/2"])"))));
+  const std::string text = plan_json(four_devices(), small_job(), plan, {});
+  CHECK(parsed(text) == plan);
+  const auto written = ordered_json::parse(text);
+  CHECK(written["parallelism"]["tensor"] == 2);
+  CHECK(written["groups"].dump() == R"([["a/3","a/2"],["a/1","a/0"]])");
+  CHECK(written["ranks"].dump() ==
+        R"({"pipeline_major":["a/3","a/1","a/0","a/2"],"stage_major":["a/3","a/2","a/1","a/0"]})");
+}
+
 TEST_CASE("what is not JSON is told with its line and column") {
   CHECK(
       error_in("{\n \"a\": tru\n}") ==

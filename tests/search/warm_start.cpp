@@ -134,7 +134,8 @@ TEST_CASE("an unused device that fits best takes the place of one that is gone")
   problem.topology = without_device(problem.topology, 4);  // 5 and 6 are 4 and 5 now
   const Plan plan = without_device(before, 4);
   const IterationModel model(problem);
-  const auto decided = std::make_shared<DecidedJob>(problem, problem.job, model.shared_network);
+  const auto decided = std::make_shared<DecidedJob>(
+      problem, problem.job, std::vector{problem.job.parallelism.tensor}, model.shared_network);
   for (int device = 0; device < problem.topology.size(); ++device) decided->units.push_back({device});
   const PlanScore score(Objective::iteration_time, problem.topology);
   ShapeLimits limits;
@@ -225,7 +226,8 @@ TEST_CASE("a site behind a link that has become slow is left out") {
   rules.links.push_back(link_of(0.1, 0.25));
   for (int site = 0; site < 2; ++site) rules.table(site, 2) = rules.table(2, site) = 2;
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  const auto decided = std::make_shared<DecidedJob>(problem, problem.job, network);
+  const auto decided = std::make_shared<DecidedJob>(problem, problem.job,
+                                                    std::vector{problem.job.parallelism.tensor}, network);
   for (int device = 0; device < problem.topology.size(); ++device) decided->units.push_back({device});
   const PlanScore score(Objective::iteration_time, problem.topology,
                         std::make_shared<const MovingCost>(problem, network, plan, 1), 1e4);
@@ -243,7 +245,8 @@ TEST_CASE("of equally good plans, the one in which most devices stay where they 
   const int order[] = {5, 0, 4, 7, 3, 6, 2, 8, 1};
   for (int i = 0; i < 9; ++i) after.pipelines[at(i / 3)].stages[at(i % 3)].devices = {order[i]};
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  const auto decided = std::make_shared<DecidedJob>(problem, problem.job, network);
+  const auto decided = std::make_shared<DecidedJob>(problem, problem.job,
+                                                    std::vector{problem.job.parallelism.tensor}, network);
   for (int device = 0; device < 9; ++device) decided->units.push_back({device});
   const auto cost = std::make_shared<const MovingCost>(problem, network, before, 1);
   const PlanScore score(Objective::iteration_time, problem.topology, cost, 1e5);

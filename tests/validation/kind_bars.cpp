@@ -60,7 +60,8 @@ PlanCandidate best_equal(const Problem& problem, int threads) {
       for (int way = 0; layers % stages == 0 && batches % replicas == 0 && way < 4; ++way)
         tries.push_back({stages, replicas, way / 2, way % 2});
   const auto job = std::make_shared<const DecidedJob>(
-      problem, problem.job, std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+      problem, problem.job, std::vector{1},
+      std::make_shared<const NetworkCost>(problem.topology, problem.constants));
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto candidates = parallel_map(static_cast<int>(tries.size()), threads, [&](int i) {
     const auto [stages, replicas, order, by_stage] = tries[at(i)];

@@ -37,8 +37,8 @@ class Others {
       : problem_(problem),
         score_(Objective::iteration_time, problem.topology),
         job_(std::make_shared<const DecidedJob>(
-            problem, problem.job, std::make_shared<const NetworkCost>(problem.topology, problem.constants))) {
-  }
+            problem, problem.job, std::vector{problem.job.parallelism.tensor},
+            std::make_shared<const NetworkCost>(problem.topology, problem.constants))) {}
 
   double by_comm_cost_s(int threads) const {
     const CommCostModel model = comm_cost_model(problem_.topology, *problem_.job.comm_cost, side, side);
