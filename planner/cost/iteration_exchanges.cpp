@@ -84,6 +84,7 @@ void IterationTimer::refresh_exchange(Segment& segment) {
   segment.ends_s.assign(lanes_.size(), 0);
   segment.load.clear();
   segment.first.clear();
+  segment.egress_usd = 0;
   bool with_first = true;  // all of its devices have the first layer too
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     with_first = with_first &&
@@ -96,6 +97,7 @@ void IterationTimer::refresh_exchange(Segment& segment) {
     const std::vector<double> ends = exchange_.ends(model_.sync, devices, bytes);
     for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
     for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
+    segment.egress_usd += exchange_.usd();
     for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
     if (rank == 0) segment.uses = exchange_.uses();  // channels of other ranks are like them
   }

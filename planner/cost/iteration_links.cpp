@@ -1,4 +1,4 @@
-// What the messages of pipelines share.
+// What the messages of pipelines cost and share.
 #include <algorithm>
 
 #include "planner/core/index.hpp"
@@ -12,6 +12,30 @@ bool passes(const SharedPath& path, int id) {
 }
 
 }  // namespace
+
+/// Every micro-batch's activations go to the next stage and their gradients come back; inside a stage the
+/// all-reduces go around its devices.
+void IterationTimer::refresh_egress(int pipeline) {
+  Lane& lane = lanes_[at(pipeline)];
+  double usd = 0;  // of a micro-batch
+  const auto send = [&](int from, int to, double bytes) {
+    if (from != to) usd += bytes * model_.network.usd_per_byte(from, to);
+  };
+  for (std::size_t i = 0; i < lane.layers.size(); ++i) {
+    const std::vector<int>& here = devices_of(pipeline, static_cast<int>(i));
+    const double reduced = here.size() < 2 ? 0
+                                           : model_.stages.all_reduces(lane.layers[i], false).bytes +
+                                                 model_.stages.all_reduces(lane.layers[i], true).bytes;
+    for (std::size_t rank = 0; rank < here.size(); ++rank) {
+      send(here[rank], here[(rank + 1) % here.size()], reduced);
+      if (i + 1 == lane.layers.size()) continue;
+      const int there = devices_of(pipeline, static_cast<int>(i) + 1)[rank];
+      send(here[rank], there, model_.stages.boundary_bytes(lane.layers[i].second));
+      send(there, here[rank], model_.stages.boundary_bytes(lane.layers[i].second));
+    }
+  }
+  lane.egress_usd = usd * lane.work.micro_batches;
+}
 
 /// Which capacities the messages of a pipeline pass, and how many bytes of all its micro-batches.
 void IterationTimer::refresh_load(int pipeline) {
