@@ -29,6 +29,7 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
   dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
   dtfm-plan worldwide.yaml --objective comm-cost --prove
+  dtfm-plan worldwide.yaml --pareto front.json && jq '.points[0].plan' front.json > fastest.json
   dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
   dtfm-plan worldwide.yaml --score plan-from-elsewhere.json
   dtfm-plan worldwide.yaml --job my-job.yaml --score table.csv
@@ -133,6 +134,9 @@ void add_how(CLI::App& app, PlanOptions& options) {
 void add_output(CLI::App& app, PlanOptions& options) {
   add_option(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
              [&](const std::string& text) { options.output = text; });
+  add_option(app, "--pareto", "FILE",
+             "writes the best plans by time, by price and by devices, and what lies between them (JSON)",
+             [&](const std::string& text) { options.pareto = text; });
   app.add_flag("--explain", options.explain,
                "says what binds, what would help, and what makes the job compute-bound");
   add_option(app, "--format", "text|json", "of what is printed (text)",
@@ -143,8 +147,8 @@ void add_output(CLI::App& app, PlanOptions& options) {
 
 /// A score is not searched for: an option of the search beside it is a mistake.
 void refuse_search_options(const CLI::App& app) {
-  for (const char* name :
-       {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust"})
+  for (const char* name : {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists",
+                           "--robust", "--pareto"})
     if (app.count(name) > 0) throw Error(name, "is of the search, and --score does not search");
 }
 

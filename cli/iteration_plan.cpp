@@ -13,6 +13,8 @@
 #include "cli/main_guard.hpp"
 #include "cli/notes.hpp"
 #include "cli/output_check.hpp"
+#include "cli/pareto.hpp"
+#include "cli/plan_decisions.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
@@ -20,6 +22,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/cost/iteration_bound.hpp"
+#include "planner/cost/work_bound.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/search/feasible_changes.hpp"
 #include "planner/search/iteration_search.hpp"
@@ -88,8 +91,11 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   record.iteration_time_s = estimate.iteration_s;
   record.tokens_per_s = tokens / estimate.iteration_s;
   record.model_flops_per_s = sequences * candidate.job->model.stages.model_flops() / estimate.iteration_s;
-  if (const auto price = price_of(problem.topology, candidate.plan); price && tokens > 0)
-    record.cost_per_million_tokens = price->value() / 3600 / record.tokens_per_s * 1e6;
+  if (const auto price = price_of(problem.topology, candidate.plan); price && tokens > 0) {
+    record.egress_per_million_tokens = candidate.egress_usd / tokens * 1e6;
+    record.cost_per_million_tokens =
+        price->value() / 3600 / record.tokens_per_s * 1e6 + record.egress_per_million_tokens;
+  }
   const double pipelines = estimate.pipelines_s, exchanges = std::max(0.0, estimate.exchanges_s - pipelines);
   record.breakdown_s = {{"pipelines", pipelines},
                         {"exchanges after them", exchanges},
@@ -99,12 +105,6 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   return record;
 }
 
-PlanRecord::Finalist finalist_of(const PlanCandidate& candidate) {
-  return {candidate.shape().stages, candidate.shape().replicas,
-          candidate.plan.tensor,    static_cast<int>(pipeline_major(candidate.plan).size()),
-          candidate.iteration_s,    {}};
-}
-
 /// The order in which the judge ranks them; those that he could not run come last.
 std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
                                 const std::vector<Judgement>& judgements, const PlanScore& score) {
@@ -112,16 +112,26 @@ std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto value = [&](std::size_t i) {
     const double seconds = judgements[i].seconds;
-    return std::isfinite(seconds) ? score.of(seconds, score.total_weight(candidates[i].plan)) : seconds;
+    return std::isfinite(seconds)
+               ? score.of(seconds, score.total_weight(candidates[i].plan), candidates[i].egress_usd)
+               : seconds;
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
   return order;
 }
 
-void put_out(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record) {
+void put_out(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record,
+             const std::string& front = "") {
   put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
-          summary_text({problem, plan, record}));
+          joined_blocks({summary_text({problem, plan, record}), front}));
+}
+
+/// To its file; the words for the summary.
+std::string put_front(const PlanOptions& options, const Topology& topology, const ParetoRecord& front) {
+  const InterruptHold hold(must_be_whole(std::array{*options.pareto}));
+  write_whole_file(*options.pareto, pareto_json(topology, front));
+  return pareto_text(front, *options.pareto);
 }
 
 std::vector<std::string> notes_of(const IterationSearchResult& result, const Topology& topology) {
@@ -130,6 +140,11 @@ std::vector<std::string> notes_of(const IterationSearchResult& result, const Top
     notes.push_back("stopped by --time-limit: another run may give another plan");
   if (result.stopped == Stopped::interrupted)
     notes.push_back("interrupted: this is the best plan so far, and another run may give another one");
+  if (!result.unpriced.empty())
+    notes.push_back(
+        fmt::format("{} without a price left out, {} first; the topology may give it one: `price: 1.2 USD/h`",
+                    counted(static_cast<long long>(result.unpriced.size()), "device"),
+                    topology.devices[at(result.unpriced.front())].id));
   if (!result.unusable.empty())
     notes.push_back(fmt::format(
         "{} cannot be used, {} first: {}", counted(static_cast<long long>(result.unusable.size()), "device"),
@@ -180,7 +195,75 @@ std::vector<std::string> idle_notes(const PlanRecord::Finalist& finalist) {
   return notes;
 }
 
-/// The record of candidate `best`, the first of `finalists`.
+/// Of another objective than time, a bound in its unit; `seconds`: of an iteration of `best`.
+PlanRecord::Bound weighted_bound(const PlanCandidate& best, const PlanScore& score, Objective objective,
+                                 int least_devices, double seconds, double tokens) {
+  std::vector<double> weight;
+  for (int device = 0; device < best.job->problem.topology.size(); ++device)
+    weight.push_back(score.weight(device));
+  const bool is_money = objective == Objective::cost_per_token;
+  const double unit = is_money ? 1e6 / tokens : 1;
+  const double value = least_weighted_time(best.job->model, weight, least_devices) * unit;
+  const double cost = score.of(seconds, score.total_weight(best.plan), best.egress_usd) * unit;
+  return {value, is_money ? "USD a million tokens" : "device-seconds", relative_gap(cost, value),
+          "every layer computed where that costs least, nothing sent, nobody waits"};
+}
+
+/// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
+/// where there is one.
+void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, bool open,
+               PlanRecord& record) {
+  constexpr int most_layers = 2000;  // beyond, it takes longer than the search
+  if (best.job->model.stages.layers() > most_layers) return;
+  const auto& [stages, replicas] = search.limits;
+  const IterationBounds bounds(best.job->model);
+  const IterationBound of_time = stages && replicas ? bounds.of_shape(*stages, *replicas) : bounds.of_all();
+  if (!of_time.fits) return;
+  double seconds = record.iteration->iteration_time_s;
+  const double tokens = seconds * record.iteration->tokens_per_s;
+  const auto& simulated = record.finalists.front().simulated;
+  if (!simulated.empty() && std::isfinite(simulated.front().mean_s)) seconds = simulated.front().mean_s;
+  PlanRecord::Bound bound{of_time.value, "s", relative_gap(seconds, of_time.value), of_time.method};
+  if (search.objective != Objective::iteration_time) {
+    const int places = stages.value_or(bounds.least_stages()) * replicas.value_or(1);
+    bound = weighted_bound(best, PlanScore(search.objective, best.job->problem.topology), search.objective,
+                           places * best.plan.tensor, seconds, tokens);
+  }
+  if (open) bound.method = "of plans with these decisions: " + bound.method;
+  if (bound.gap < -1e-9)
+    record.warnings.push_back(
+        "the lower bound is above what the plan takes: one of them is wrong, please report it");
+  record.lower_bound = bound;
+}
+
+/// With --pareto, of all objectives; the candidates to simulate begin with the finalists.
+ParetoSearch searched_by(const PlanOptions& options, const Problem& problem,
+                         const IterationSearchOptions& search) {
+  try {
+    if (options.pareto) return search_pareto(problem, search);
+    ParetoSearch only{search_iteration(problem, search), {}, 0, {}};
+    only.candidates = only.result.finalists;
+    return only;
+  } catch (const NoSuchShape& error) {
+    throw Error(source_of_limits(options, problem.job),
+                fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
+  }
+}
+
+void add_finalists(const std::vector<PlanCandidate>& finalists, const std::vector<std::size_t>& order,
+                   const std::vector<Judgement>& judgements, PlanRecord& record) {
+  std::vector<std::vector<PlanRecord::Decision>> decisions;
+  for (const std::size_t i : order) {
+    record.finalists.push_back(finalist_of(finalists[i]));
+    record.finalists.back().simulated = judgements[i].simulated;
+    decisions.push_back(decisions_of(finalists[i]));
+  }
+  keep_differences(decisions);
+  for (std::size_t i = 0; i < order.size(); ++i) record.finalists[i].decisions = decisions[i];
+}
+
+}  // namespace
+
 PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
   PlanRecord record;
   record.objective = options.objective;
@@ -195,47 +278,25 @@ PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
   return record;
 }
 
-/// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
-/// where there is one.
-void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, bool open,
-               PlanRecord& record) {
-  constexpr int most_layers = 2000;  // beyond, it takes longer than the search
-  if (best.job->model.stages.layers() > most_layers) return;
-  const auto& [stages, replicas] = search.limits;
-  const IterationBounds bounds(best.job->model);
-  IterationBound bound = stages && replicas ? bounds.of_shape(*stages, *replicas) : bounds.of_all();
-  if (!bound.fits) return;
-  if (open) bound.method = "of plans with these decisions: " + bound.method;
-  double seconds = record.iteration->iteration_time_s;
-  const auto& simulated = record.finalists.front().simulated;
-  if (!simulated.empty() && std::isfinite(simulated.front().mean_s)) seconds = simulated.front().mean_s;
-  if (bound.value > seconds * (1 + 1e-9))
-    record.warnings.push_back(
-        "the lower bound is above the time of the plan: one of them is wrong, please report it");
-  record.lower_bound = PlanRecord::Bound{bound.value, "s", relative_gap(seconds, bound.value), bound.method};
+PlanRecord::Finalist finalist_of(const PlanCandidate& candidate) {
+  return {candidate.shape().stages, candidate.shape().replicas,
+          candidate.plan.tensor,    static_cast<int>(pipeline_major(candidate.plan).size()),
+          candidate.iteration_s,    {}};
 }
-
-}  // namespace
 
 int plan_by_iteration_time(const PlanOptions& options, Problem problem, InterruptWatch& watch) {
   const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
   watch.keep_result();
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   const IterationSearchOptions search = search_options(options, problem.job, printer, watch);
-  IterationSearchResult result = [&] {
-    try {
-      return search_iteration(problem, search);
-    } catch (const NoSuchShape& error) {
-      throw Error(source_of_limits(options, problem.job),
-                  fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
-    }
-  }();
+  const ParetoSearch searched = searched_by(options, problem, search);
+  const IterationSearchResult& result = searched.result;
   const bool fits = result.finalists.front().lacking <= 0;
-  std::vector<Judgement> judgements(result.finalists.size());
+  std::vector<Judgement> judgements(searched.candidates.size());
   std::string simulator_says;
   if (fits && !watch.interrupted())
-    judgements = judged(result.finalists, scenarios, options.robust.value_or(Robust::mean), options.threads,
-                        watch.stop());
+    judgements = judged(searched.candidates, scenarios, options.robust.value_or(Robust::mean),
+                        options.threads, watch.stop());
   const bool is_refused = fits && std::all_of(judgements.begin(), judgements.end(),
                                               [](const Judgement& it) { return !it.error.empty(); });
   if (is_refused)
@@ -261,13 +322,13 @@ int plan_by_iteration_time(const PlanOptions& options, Problem problem, Interrup
                               ("the one that lacks least, " + lacking_device(best)));
   if (!fits && !was_stopped) add_notes(change_notes(problem, search), record);
   record.search = search_record(options, result);
-  for (const std::size_t i : order) {
-    record.finalists.push_back(finalist_of(result.finalists[i]));
-    record.finalists.back().simulated = judgements[i].simulated;
-  }
+  add_finalists(result.finalists, order, judgements, record);
   add_notes(idle_notes(record.finalists.front()), record);
   if (fits && !watch.interrupted()) add_bound(best, search, !(problem.job.automatic == Automatic{}), record);
-  put_out(options, problem_of(best), best.plan, record);
+  const std::vector<Judgement> of_front = is_judged ? judgements : std::vector<Judgement>{};
+  put_out(
+      options, problem_of(best), best.plan, record,
+      options.pareto ? put_front(options, problem.topology, pareto_record(options, searched, of_front)) : "");
   if (watch.interrupted()) return exit_code::interrupted;
   return fits ? exit_code::done : exit_code::infeasible;
 }

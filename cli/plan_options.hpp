@@ -35,6 +35,7 @@ struct PlanOptions {
   std::optional<std::string> ranks;  // file: the devices of the ranks of a Megatron plan
   bool explain = false;
   std::optional<std::string> output;  // file
+  std::optional<std::string> pareto;  // file
   OutputFormat format = OutputFormat::text;
   bool quiet = false;
   bool list_strategies = false;

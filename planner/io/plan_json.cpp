@@ -79,6 +79,9 @@ void add_iteration(const PlanRecord::IterationEstimate& estimate, const Topology
   json["cost_per_million_tokens"] = estimate.cost_per_million_tokens
                                         ? ordered_json(*estimate.cost_per_million_tokens)
                                         : ordered_json(nullptr);
+  if (estimate.cost_per_million_tokens)
+    json["cost_parts"] = {{"devices", *estimate.cost_per_million_tokens - estimate.egress_per_million_tokens},
+                          {"egress", estimate.egress_per_million_tokens}};
   json["breakdown"] = ordered_json::object();
   for (const auto& [name, seconds] : estimate.breakdown_s) json["breakdown"][name] = seconds;
   json["memory"] = ordered_json::array();
@@ -94,12 +97,14 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
     simulated[it.scenario] = {{"mean_s", finite_or_null(it.mean_s)},
                               {"p95_s", finite_or_null(it.p95_s)},
                               {"max_s", finite_or_null(it.max_s)}};
-  return {{"pipeline", finalist.pipeline},
-          {"data", finalist.data},
-          {"tensor", finalist.tensor},
-          {"devices", finalist.devices},
-          {"iteration_time_s", finalist.iteration_time_s},
-          {"simulated", std::move(simulated)}};
+  ordered_json json = {{"pipeline", finalist.pipeline},
+                       {"data", finalist.data},
+                       {"tensor", finalist.tensor},
+                       {"devices", finalist.devices},
+                       {"iteration_time_s", finalist.iteration_time_s},
+                       {"simulated", std::move(simulated)}};
+  if (!finalist.decisions.empty()) json["decisions"] = decisions_json(finalist.decisions);
+  return json;
 }
 
 ordered_json estimate_json(const PlanRecord& record, const Topology& topology) {
@@ -187,7 +192,19 @@ ordered_json explanation_json(const PlanRecord::Explanation& explanation, const 
 
 }  // namespace
 
+ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions) {
+  ordered_json json = ordered_json::object();
+  for (const auto& [name, value] : decisions)
+    std::visit([&json, &key = name](const auto& it) { json[key] = it; }, value);
+  return json;
+}
+
 std::string plan_json(const Topology& topology, const Job& job, const Plan& plan, const PlanRecord& record) {
+  return json_text(plan_document(topology, job, plan, record));
+}
+
+ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
+                           const PlanRecord& record) {
   const PlanWriter writer(topology, plan);
   ordered_json json = {{"schema", "dtfm-plan/1"},
                        {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
@@ -207,7 +224,7 @@ std::string plan_json(const Topology& topology, const Job& job, const Plan& plan
   if (record.search) json["search"] = search_json(*record.search);
   if (!record.warnings.empty()) json["warnings"] = record.warnings;
   json["version"] = record.version;
-  return json_text(json);
+  return json;
 }
 
 }  // namespace dtfm

@@ -12,13 +12,6 @@
 namespace dtfm {
 namespace {
 
-/// What tells decided jobs of one problem apart.
-std::string key_of(const Job& job) {
-  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
-                     job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
-                     job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
-}
-
 std::vector<int> micro_batches(const Job& job) {
   constexpr int most = 64;
   std::vector<int> sizes;
@@ -50,8 +43,16 @@ std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
 
 }  // namespace
 
-Decisions::Decisions(const Problem& problem)
-    : problem_(problem), network_(std::make_shared<const NetworkCost>(problem.topology, problem.constants)) {}
+std::string decisions_key(const Job& job) {
+  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
+                     job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
+                     job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
+}
+
+Decisions::Decisions(const Problem& problem, std::vector<int> left_out)
+    : problem_(problem),
+      left_out_(std::move(left_out)),
+      network_(std::make_shared<const NetworkCost>(problem.topology, problem.constants)) {}
 
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
@@ -66,6 +67,10 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
     throw Error("", unusable_.front().second);
   order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
   auto result = decided(std::move(job));
+  if (!result && !left_out_.empty())
+    throw Error("",
+                fmt::format("no host has the {} of a stage among the devices whose price and times are known",
+                            problem_.job.parallelism.tensor));
   if (!result)
     throw Error("", fmt::format("no host has the {} devices of a stage", problem_.job.parallelism.tensor));
   return result;
@@ -73,12 +78,14 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
 
 /// Nothing where no host has enough devices for a stage, or a time is not known.
 std::shared_ptr<const DecidedJob> Decisions::decided(Job job) {
-  const auto [place, is_new] = known_.emplace(key_of(job), nullptr);
+  const auto [place, is_new] = known_.emplace(decisions_key(job), nullptr);
   if (!is_new) return place->second;
   auto result = std::make_shared<DecidedJob>(problem_, job, network_);
   std::vector<int> usable;
   for (const int device : order_)
-    if (result->model.stages.unknown(device).empty()) usable.push_back(device);
+    if (result->model.stages.unknown(device).empty() &&
+        !std::binary_search(left_out_.begin(), left_out_.end(), device))
+      usable.push_back(device);
   result->units = stage_units(problem_.topology, usable, job.parallelism.tensor);
   if (!result->units.empty()) place->second = std::move(result);
   return place->second;
@@ -130,7 +137,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   }
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
-    if (key_of(other) != key_of(job))
+    if (decisions_key(other) != decisions_key(job))
       if (auto it = decided(std::move(other))) result.push_back(std::move(it));
   return result;
 }

@@ -10,13 +10,17 @@
 
 namespace dtfm {
 
+/// What tells decided jobs of one problem apart.
+std::string decisions_key(const Job& job);
+
 /// The decided jobs of one problem, made once each. Not for several threads.
 class Decisions {
  public:
-  /// `problem` must outlive this.
-  explicit Decisions(const Problem& problem);
+  /// `problem` must outlive this. `left_out`: devices that are not to be used.
+  explicit Decisions(const Problem& problem, std::vector<int> left_out = {});
 
-  /// The job with its first choices. Throws Error where no device's times are known.
+  /// The job with its first choices. Throws Error where no device's times are known, or all of them
+  /// are left out.
   std::shared_ptr<const DecidedJob> first();
   /// Jobs that differ from `job` in one decision that is open, or in micro-batch, recomputation and tensor
   /// degree together, and can be planned. Tensor degrees: divisors of the devices of the largest host.
@@ -29,6 +33,7 @@ class Decisions {
   std::shared_ptr<const DecidedJob> decided(Job job);
 
   const Problem& problem_;
+  std::vector<int> left_out_;  // ascending
   std::shared_ptr<const NetworkCost> network_;
   std::vector<int> order_;  // of devices, by nearness
   std::map<std::string, std::shared_ptr<const DecidedJob>> known_;

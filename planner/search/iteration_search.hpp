@@ -24,6 +24,7 @@ struct IterationSearchOptions {
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 8;
+  bool keeps_front = false;
 };
 
 struct IterationSearchResult {
@@ -33,6 +34,8 @@ struct IterationSearchResult {
   Stopped stopped = Stopped::evaluations;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
   std::vector<std::pair<int, std::string>> unusable;  // devices on which nothing can be put, and why
+  std::vector<int> unpriced;         // devices left out because their price is needed and not known
+  std::vector<PlanCandidate> front;  // if asked for, of all plans (PlanFront)
 };
 
 /// 1. Screen: every shape of a coarse grid, laid out in a few ways; then all shapes near the best of them, in

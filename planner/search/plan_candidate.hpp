@@ -44,6 +44,7 @@ struct PlanCandidate {
   double iteration_s = 0;  // estimated
   double lacking = 0;      // bytes that do not fit
   double score = 0;        // what is minimised, among those that fit
+  double egress_usd = 0;   // of an iteration, for what is sent
 
   Shape shape() const {
     return {static_cast<int>(plan.pipelines.front().stages.size()), static_cast<int>(plan.pipelines.size())};

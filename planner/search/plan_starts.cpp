@@ -37,28 +37,35 @@ double seconds_of(const DecidedJob& job, const std::vector<int>& unit) {
   return slowest;
 }
 
-/// Stretches of `count` units: from the start of sites in the order, at most some `most`, all around; and the
-/// fastest.
-std::vector<std::vector<int>> stretches(const DecidedJob& job, int count, int most) {
+/// Stretches of `count` units: from the start of sites in the order, at most some `most`, all around; the
+/// fastest; and those whose work costs least.
+std::vector<std::vector<int>> stretches(const DecidedJob& job, int count, int most, const PlanScore& score) {
   const auto& units = job.units;
   const int all = static_cast<int>(units.size());
   std::vector<int> order(units.size());
   std::iota(order.begin(), order.end(), 0);
-  std::vector<int> fastest = order;
-  std::vector<double> seconds;
-  for (const auto& unit : units) seconds.push_back(seconds_of(job, unit));
-  std::stable_sort(fastest.begin(), fastest.end(),
-                   [&](int a, int b) { return seconds[at(a)] < seconds[at(b)]; });
-  fastest.resize(at(count));
-  std::vector<int> fastest_in_order = fastest;
-  std::sort(fastest_in_order.begin(), fastest_in_order.end());
+  std::vector<double> seconds, prices;
+  for (const auto& unit : units) {
+    seconds.push_back(seconds_of(job, unit));
+    prices.push_back(score.of(seconds.back(), score.total_weight(unit), 0));
+  }
+  const auto least = [&](const std::vector<double>& values) {
+    std::vector<int> best = order;
+    std::stable_sort(best.begin(), best.end(), [&](int a, int b) { return values[at(a)] < values[at(b)]; });
+    best.resize(at(count));
+    return best;
+  };
   std::set<std::vector<int>> seen;
   std::vector<std::vector<int>> result;
   const auto add = [&](std::vector<int> stretch) {
     if (seen.insert(stretch).second) result.push_back(std::move(stretch));
   };
-  add(fastest_in_order);
-  add(fastest);
+  for (const auto* values : {&seconds, &prices}) {
+    std::vector<int> in_order = least(*values);
+    std::sort(in_order.begin(), in_order.end());
+    add(in_order);
+    add(least(*values));
+  }
   std::vector<int> starts;
   for (int i = 0; i < all; ++i) {
     const auto site = [&](int unit) {
@@ -138,7 +145,8 @@ std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& 
   std::set<int> blocks = {1, shape.stages};
   for (int count = 2; thorough && count < shape.stages; count *= 2) blocks.insert(count);
   if (shape.replicas == 1) blocks = {1};
-  for (const std::vector<int>& stretch : stretches(*job, shape.stages * shape.replicas, thorough ? 24 : 1))
+  for (const std::vector<int>& stretch :
+       stretches(*job, shape.stages * shape.replicas, thorough ? 24 : 1, score))
     for (const int count : blocks) offer(priced_plan(job, laid_out(*job, shape, stretch, count), 0, score));
   for (PlanCandidate& candidate : best) candidate = fitted_plan(job, std::move(candidate.plan), score);
   std::stable_sort(best.begin(), best.end(), is_better);
@@ -149,8 +157,9 @@ PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
                           const PlanScore& score) {
   IterationTimer timer(job->model, std::move(plan));
   if (flush > 0) timer.set_flush(flush);
-  PlanCandidate candidate{job, timer.plan(), timer.flush(), timer.iteration_s(), timer.lacking_bytes(), 0};
-  candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan));
+  PlanCandidate candidate{job, timer.plan(),      timer.flush(), timer.iteration_s(), timer.lacking_bytes(),
+                          0,   timer.egress_usd()};
+  candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan), candidate.egress_usd);
   return candidate;
 }
 
