@@ -195,6 +195,11 @@ std::vector<std::string> idle_notes(const PlanRecord::Finalist& finalist) {
   return notes;
 }
 
+/// For what costs so much; the gap is negative where a bug of ours makes the bound too large.
+PlanRecord::Bound bound_of(double cost, double value, const std::string& unit, const std::string& method) {
+  return {value, unit, (cost - value) / cost, method};
+}
+
 /// Of another objective than time, a bound in its unit; `seconds`: of an iteration of `best`.
 PlanRecord::Bound weighted_bound(const PlanCandidate& best, const PlanScore& score, Objective objective,
                                  int least_devices, double seconds, double tokens) {
@@ -205,8 +210,8 @@ PlanRecord::Bound weighted_bound(const PlanCandidate& best, const PlanScore& sco
   const double unit = is_money ? 1e6 / tokens : 1;
   const double value = least_weighted_time(best.job->model, weight, least_devices) * unit;
   const double cost = score.of(seconds, score.total_weight(best.plan), best.egress_usd) * unit;
-  return {value, is_money ? "USD a million tokens" : "device-seconds", relative_gap(cost, value),
-          "every layer computed where that costs least, nothing sent, nobody waits"};
+  return bound_of(cost, value, is_money ? "USD a million tokens" : "device-seconds",
+                  "every layer computed where that costs least, nothing sent, nobody waits");
 }
 
 /// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
@@ -223,7 +228,7 @@ void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, 
   const double tokens = seconds * record.iteration->tokens_per_s;
   const auto& simulated = record.finalists.front().simulated;
   if (!simulated.empty() && std::isfinite(simulated.front().mean_s)) seconds = simulated.front().mean_s;
-  PlanRecord::Bound bound{of_time.value, "s", relative_gap(seconds, of_time.value), of_time.method};
+  PlanRecord::Bound bound = bound_of(seconds, of_time.value, "s", of_time.method);
   if (search.objective != Objective::iteration_time) {
     const int places = stages.value_or(bounds.least_stages()) * replicas.value_or(1);
     bound = weighted_bound(best, PlanScore(search.objective, best.job->problem.topology), search.objective,
@@ -233,6 +238,7 @@ void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, 
   if (bound.gap < -1e-9)
     record.warnings.push_back(
         "the lower bound is above what the plan takes: one of them is wrong, please report it");
+  bound.gap = std::max(0.0, bound.gap);
   record.lower_bound = bound;
 }
 
