@@ -31,7 +31,7 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml --objective comm-cost --prove
   dtfm-plan worldwide.yaml --pareto front.json && jq '.points[0].plan' front.json > fastest.json
   dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
-  dtfm-plan worldwide.yaml --score plan-from-elsewhere.json
+  dtfm-plan worldwide.yaml --score plan-from-elsewhere.json --advise
   dtfm-plan worldwide.yaml --job my-job.yaml --score table.csv
   dtfm-plan worldwide.yaml --job my-job.yaml --score train.sh --ranks rankfile
 
@@ -95,13 +95,21 @@ void add_what(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.tensor = count_or_auto("--tensor", text, options.tensor_auto);
              });
+}
+
+void add_score(CLI::App& app, PlanOptions& options) {
   add_option(app, "--score", "PLAN", "no search: check and score this plan, in any of the formats below",
              [&](const std::string& text) { options.score = text; });
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
+  app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");
 }
 
 void add_judge(CLI::App& app, PlanOptions& options) {
+  add_option(
+      app, "--calibration", "FILE",
+      "the constants of the simulator's model, as dtfm-calibrate writes them; then times have intervals",
+      [&](const std::string& text) { options.calibration = text; });
   app.add_option("--scenario", options.scenarios,
                  "the best plans are simulated under it too (YAML); may be repeated")
       ->type_name("FILE")
@@ -147,9 +155,10 @@ void add_output(CLI::App& app, PlanOptions& options) {
 
 /// A score is not searched for: an option of the search beside it is a mistake.
 void refuse_search_options(const CLI::App& app) {
-  for (const char* name : {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists",
-                           "--robust", "--pareto"})
-    if (app.count(name) > 0) throw Error(name, "is of the search, and --score does not search");
+  for (const char* name :
+       {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust"})
+    if (app.count(name) > 0)
+      throw Error(name, "is of the search, and --score does not search (unless it is to --advise)");
 }
 
 PlanOptions default_options() {
@@ -164,13 +173,18 @@ int run(int argc, char** argv) {
                "dtfm-plan");
   app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
   add_what(app, options);
+  add_score(app, options);
   add_judge(app, options);
   add_how(app, options);
   add_output(app, options);
   if (const auto code = parse_command_line(app, argc, argv)) return *code;
   if (options.topology.empty() && !options.list_strategies)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
-  if (options.score) refuse_search_options(app);
+  if (options.score && !options.advise) refuse_search_options(app);
+  if (options.advise && !options.score)
+    throw Error("--advise", "is about the plan to --score, and there is none");
+  if (options.pareto && options.score)
+    throw Error("--pareto", "is of a search, and --score has one plan alone");
   if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
   return run_plan_command(options);
 }

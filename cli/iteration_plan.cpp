@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
+#include <limits>
 
 #include <fmt/format.h>
 
 #include "cli/explanation.hpp"
 #include "cli/iteration_summary.hpp"
 #include "cli/judge.hpp"
+#include "cli/judged_search.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/notes.hpp"
 #include "cli/output_check.hpp"
 #include "cli/pareto.hpp"
 #include "cli/plan_decisions.hpp"
+#include "cli/plan_words.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
@@ -26,6 +28,7 @@
 #include "planner/io/atomic_file.hpp"
 #include "planner/search/feasible_changes.hpp"
 #include "planner/search/iteration_search.hpp"
+#include "simulator/calibration/prediction.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 namespace dtfm {
@@ -61,6 +64,7 @@ IterationSearchOptions search_options(const PlanOptions& options, const Job& job
                                                : job.parallelism.data;
   result.objective = *objective_named(options.objective);
   if (options.finalists) result.finalists = *options.finalists;
+  result.keeps_front = options.pareto.has_value();
   return result;
 }
 
@@ -105,22 +109,6 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   return record;
 }
 
-/// The order in which the judge ranks them; those that he could not run come last.
-std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
-                                const std::vector<Judgement>& judgements, const PlanScore& score) {
-  std::vector<std::size_t> order(candidates.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto value = [&](std::size_t i) {
-    const double seconds = judgements[i].seconds;
-    return std::isfinite(seconds)
-               ? score.of(seconds, score.total_weight(candidates[i].plan), candidates[i].egress_usd)
-               : seconds;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
-  return order;
-}
-
 void put_out(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record,
              const std::string& front = "") {
   put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
@@ -132,24 +120,6 @@ std::string put_front(const PlanOptions& options, const Topology& topology, cons
   const InterruptHold hold(must_be_whole(std::array{*options.pareto}));
   write_whole_file(*options.pareto, pareto_json(topology, front));
   return pareto_text(front, *options.pareto);
-}
-
-std::vector<std::string> notes_of(const IterationSearchResult& result, const Topology& topology) {
-  std::vector<std::string> notes;
-  if (result.stopped == Stopped::time_limit)
-    notes.push_back("stopped by --time-limit: another run may give another plan");
-  if (result.stopped == Stopped::interrupted)
-    notes.push_back("interrupted: this is the best plan so far, and another run may give another one");
-  if (!result.unpriced.empty())
-    notes.push_back(
-        fmt::format("{} without a price left out, {} first; the topology may give it one: `price: 1.2 USD/h`",
-                    counted(static_cast<long long>(result.unpriced.size()), "device"),
-                    topology.devices[at(result.unpriced.front())].id));
-  if (!result.unusable.empty())
-    notes.push_back(fmt::format(
-        "{} cannot be used, {} first: {}", counted(static_cast<long long>(result.unusable.size()), "device"),
-        topology.devices[at(result.unusable.front().first)].id, result.unusable.front().second));
-  return notes;
 }
 
 PlanRecord::Search search_record(const PlanOptions& options, const IterationSearchResult& result) {
@@ -172,15 +142,6 @@ std::string lacking_device(const PlanCandidate& candidate) {
                      worst.capacity / 1e9);
 }
 
-/// What would make a plan fit.
-std::vector<std::string> change_notes(const Problem& problem, const IterationSearchOptions& options) {
-  const std::vector<std::string> changes = feasible_changes(problem, options);
-  std::vector<std::string> notes;
-  if (changes.empty()) notes.push_back("none of the changes that were tried would make one fit");
-  for (const std::string& change : changes) notes.push_back("it would fit with " + change);
-  return notes;
-}
-
 void add_notes(const std::vector<std::string>& notes, PlanRecord& record) {
   record.warnings.insert(record.warnings.end(), notes.begin(), notes.end());
 }
@@ -193,6 +154,15 @@ std::vector<std::string> idle_notes(const PlanRecord::Finalist& finalist) {
       notes.push_back(fmt::format(
           "simulated under scenario {}, the plan completes no iteration or lacks memory", it.scenario));
   return notes;
+}
+
+/// Of an iteration on the nominal network; the estimate where it was not simulated.
+double nominal_seconds(const PlanRecord& record) {
+  if (!record.finalists.empty())
+    if (const auto& simulated = record.finalists.front().simulated;
+        !simulated.empty() && std::isfinite(simulated.front().mean_s))
+      return simulated.front().mean_s;
+  return record.iteration->iteration_time_s;
 }
 
 /// For what costs so much; the gap is negative where a bug of ours makes the bound too large.
@@ -224,10 +194,8 @@ void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, 
   const IterationBounds bounds(best.job->model);
   const IterationBound of_time = stages && replicas ? bounds.of_shape(*stages, *replicas) : bounds.of_all();
   if (!of_time.fits) return;
-  double seconds = record.iteration->iteration_time_s;
-  const double tokens = seconds * record.iteration->tokens_per_s;
-  const auto& simulated = record.finalists.front().simulated;
-  if (!simulated.empty() && std::isfinite(simulated.front().mean_s)) seconds = simulated.front().mean_s;
+  const double seconds = nominal_seconds(record);
+  const double tokens = record.iteration->iteration_time_s * record.iteration->tokens_per_s;
   PlanRecord::Bound bound = bound_of(seconds, of_time.value, "s", of_time.method);
   if (search.objective != Objective::iteration_time) {
     const int places = stages.value_or(bounds.least_stages()) * replicas.value_or(1);
@@ -240,32 +208,6 @@ void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, 
         "the lower bound is above what the plan takes: one of them is wrong, please report it");
   bound.gap = std::max(0.0, bound.gap);
   record.lower_bound = bound;
-}
-
-/// With --pareto, of all objectives; the candidates to simulate begin with the finalists.
-ParetoSearch searched_by(const PlanOptions& options, const Problem& problem,
-                         const IterationSearchOptions& search) {
-  try {
-    if (options.pareto) return search_pareto(problem, search);
-    ParetoSearch only{search_iteration(problem, search), {}, 0, {}};
-    only.candidates = only.result.finalists;
-    return only;
-  } catch (const NoSuchShape& error) {
-    throw Error(source_of_limits(options, problem.job),
-                fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
-  }
-}
-
-void add_finalists(const std::vector<PlanCandidate>& finalists, const std::vector<std::size_t>& order,
-                   const std::vector<Judgement>& judgements, PlanRecord& record) {
-  std::vector<std::vector<PlanRecord::Decision>> decisions;
-  for (const std::size_t i : order) {
-    record.finalists.push_back(finalist_of(finalists[i]));
-    record.finalists.back().simulated = judgements[i].simulated;
-    decisions.push_back(decisions_of(finalists[i]));
-  }
-  keep_differences(decisions);
-  for (std::size_t i = 0; i < order.size(); ++i) record.finalists[i].decisions = decisions[i];
 }
 
 }  // namespace
@@ -290,59 +232,134 @@ PlanRecord::Finalist finalist_of(const PlanCandidate& candidate) {
           candidate.iteration_s,    {}};
 }
 
-int plan_by_iteration_time(const PlanOptions& options, Problem problem, InterruptWatch& watch) {
+/// Words for shapes that cannot be, by who asked for them.
+JudgedSearch search_for(const PlanOptions& options, const Problem& problem,
+                        const IterationSearchOptions& search, const std::vector<JudgedScenario>& scenarios,
+                        const InterruptWatch& watch) {
+  try {
+    return judged_search(problem, search, scenarios, options.robust.value_or(Robust::mean), watch);
+  } catch (const NoSuchShape& error) {
+    throw Error(source_of_limits(options, problem.job),
+                fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
+  }
+}
+
+/// That no plan fits, and what would make one fit.
+std::vector<std::string> lack_notes(const Problem& problem, const IterationSearchOptions& options,
+                                    const JudgedSearch& search) {
+  const bool was_stopped = search.found.stopped != Stopped::evaluations;
+  std::vector<std::string> notes = {
+      fmt::format("no plan {}; in the one that lacks least, {}",
+                  was_stopped ? "that fits the memory of the devices was found in the time"
+                              : "fits the memory of the devices",
+                  lacking_device(search.best()))};
+  if (was_stopped) return notes;
+  const std::vector<std::string> changes = feasible_changes(problem, options);
+  if (changes.empty()) notes.push_back("none of the changes that were tried would make one fit");
+  for (const std::string& change : changes) notes.push_back("it would fit with " + change);
+  return notes;
+}
+
+std::vector<PlanRecord::Finalist> finalists_of(const JudgedSearch& search) {
+  std::vector<PlanRecord::Finalist> finalists;
+  for (const PlanCandidate& plan : search.plans) finalists.push_back(finalist_of(plan));
+  for (std::size_t i = 0; i < search.judgements.size(); ++i)
+    finalists[i].simulated = search.judgements[i].simulated;
+  return finalists;
+}
+
+void add_decisions(const JudgedSearch& search, std::vector<PlanRecord::Finalist>& finalists) {
+  std::vector<std::vector<PlanRecord::Decision>> decisions;
+  for (const PlanCandidate& plan : search.plans) decisions.push_back(decisions_of(plan));
+  keep_differences(decisions);
+  for (std::size_t i = 0; i < finalists.size(); ++i) finalists[i].decisions = decisions[i];
+}
+
+int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
+                           const std::optional<CalibrationSpread>& spread, InterruptWatch& watch) {
   const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
   watch.keep_result();
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  const IterationSearchOptions search = search_options(options, problem.job, printer, watch);
-  const ParetoSearch searched = searched_by(options, problem, search);
-  const IterationSearchResult& result = searched.result;
-  const bool fits = result.finalists.front().lacking <= 0;
-  std::vector<Judgement> judgements(searched.candidates.size());
-  std::string simulator_says;
-  if (fits && !watch.interrupted())
-    judgements = judged(searched.candidates, scenarios, options.robust.value_or(Robust::mean),
-                        options.threads, watch.stop());
-  const bool is_refused = fits && std::all_of(judgements.begin(), judgements.end(),
-                                              [](const Judgement& it) { return !it.error.empty(); });
-  if (is_refused)
-    simulator_says =
-        "the plans could not be simulated, and this is the best by its estimate: " + judgements.front().error;
-  const bool is_judged = fits && !watch.interrupted() && !is_refused;
-  if (!is_judged) judgements.assign(1, {});  // runs that were cut short say nothing
-  const std::vector<std::size_t> order =
-      is_judged ? ranked(result.finalists, judgements, PlanScore(search.objective, problem.topology))
-                : std::vector<std::size_t>{0};
-  const PlanCandidate& best = result.finalists[order.front()];
+  const IterationSearchOptions search_for_it = search_options(options, problem.job, printer, watch);
+  const JudgedSearch search = search_for(options, problem, search_for_it, scenarios, watch);
+  const PlanCandidate& best = search.best();
   PlanRecord record = record_of(options, best);
-  add_notes(notes_of(result, problem.topology), record);
-  if (!simulator_says.empty()) record.warnings.push_back(simulator_says);
-  if (fits && watch.interrupted() && result.stopped != Stopped::interrupted)
-    record.warnings.push_back(
-        "interrupted before the finalists were simulated: this is the best by its estimate");
-  const bool was_stopped = result.stopped == Stopped::time_limit || result.stopped == Stopped::interrupted;
-  if (!fits)
-    record.warnings.push_back((was_stopped
-                                   ? "no plan that fits the memory of the devices was found in the time; in "
-                                   : "no plan fits the memory of the devices; in ") +
-                              ("the one that lacks least, " + lacking_device(best)));
-  if (!fits && !was_stopped) add_notes(change_notes(problem, search), record);
-  record.search = search_record(options, result);
-  add_finalists(result.finalists, order, judgements, record);
+  add_notes(search.notes, record);
+  if (!search.fits()) add_notes(lack_notes(problem, search_for_it, search), record);
+  record.search = search_record(options, search.found);
+  record.finalists = finalists_of(search);
+  add_decisions(search, record.finalists);
   add_notes(idle_notes(record.finalists.front()), record);
-  if (fits && !watch.interrupted()) add_bound(best, search, !(problem.job.automatic == Automatic{}), record);
-  const std::vector<Judgement> of_front = is_judged ? judgements : std::vector<Judgement>{};
-  put_out(
-      options, problem_of(best), best.plan, record,
-      options.pareto ? put_front(options, problem.topology, pareto_record(options, searched, of_front)) : "");
+  if (search.fits() && !watch.interrupted()) {
+    add_bound(best, search_for_it, !(problem.job.automatic == Automatic{}), record);
+    if (spread)
+      record.interval = time_interval(problem_of(best), best.plan, *spread, nominal_seconds(record));
+  }
+  std::string front;
+  if (search.front)
+    front = put_front(options, problem.topology,
+                      pareto_record(options, *search.front, search.judgements_of_front));
+  put_out(options, problem_of(best), best.plan, record, front);
   if (watch.interrupted()) return exit_code::interrupted;
-  return fits ? exit_code::done : exit_code::infeasible;
+  return search.fits() ? exit_code::done : exit_code::infeasible;
 }
 
-int score_by_iteration_time(const PlanOptions& options, Problem problem, const Plan& plan,
+namespace {
+
+/// The job of a plan file says the shape of that plan, and its drains: those are the planner's to choose.
+Problem free_problem(const PlanOptions& options, Problem problem) {
+  if (options.job) return problem;
+  problem.job.parallelism.pipeline.reset();
+  problem.job.parallelism.data.reset();
+  problem.job.parallelism.flush.reset();
+  return problem;
+}
+
+/// Of a plan that was made elsewhere; where the simulator says nothing, why, and its time is infinite.
+Judgement judgement_of(const PlanCandidate& plan, const std::vector<JudgedScenario>& scenarios,
+                       const PlanOptions& options, const InterruptWatch& watch) {
+  Judgement none;
+  none.seconds = std::numeric_limits<double>::infinity();
+  if (plan.lacking > 0) {
+    none.error = "the plan does not fit the memory of its devices: " + lacking_device(plan);
+    return none;
+  }
+  Judgement judgement =
+      judged({plan}, scenarios, options.robust.value_or(Robust::mean), options.threads, watch.stop()).front();
+  if (watch.interrupted()) return none;  // runs that were cut short say nothing
+  if (judgement.error.empty()) return judgement;
+  none.error = "the plan could not be simulated: " + judgement.error;
+  return none;
+}
+
+/// What is minimised, as the judge counts.
+double value_of(const PlanScore& score, const PlanCandidate& candidate, const Judgement& judgement) {
+  return score.of(judgement.seconds, score.total_weight(candidate.plan), candidate.egress_usd);
+}
+
+/// Nothing where no plan was simulated.
+std::optional<PlanRecord::Advice> advice_on(const PlanOptions& options, const Problem& problem,
+                                            const std::vector<JudgedScenario>& scenarios,
+                                            const PlanScore& score, double value, InterruptWatch& watch) {
+  ProgressPrinter printer(options.quiet, "dtfm-plan");
+  const JudgedSearch search =
+      search_for(options, problem, search_options(options, problem.job, printer, watch), scenarios, watch);
+  if (search.judgements.empty()) return std::nullopt;
+  const double best = value_of(score, search.best(), search.judgements.front());
+  if (!std::isfinite(best)) return std::nullopt;
+  return PlanRecord::Advice{finalists_of(search).front(),
+                            decisions_in_words(problem_of(search.best()).job, search.best().plan.tensor),
+                            std::isfinite(value) ? 1 - best / value : 1};
+}
+
+}  // namespace
+
+int score_by_iteration_time(const PlanOptions& options, const Problem& given,
+                            const std::optional<CalibrationSpread>& spread, const Plan& plan,
                             const std::vector<std::string>& notes, InterruptWatch& watch) {
-  const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
-  const std::vector<std::string> choices = open_notes(problem.job);
+  const std::vector<JudgedScenario> scenarios = scenarios_of(options, given.topology);
+  const std::vector<std::string> choices = open_notes(given.job);
+  Problem problem = given;
   problem.job.automatic = {};
   problem.job.parallelism.tensor = plan.tensor;
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
@@ -356,20 +373,15 @@ int score_by_iteration_time(const PlanOptions& options, Problem problem, const P
   for (const auto& more : {notes, choices, batch_notes(plan, problem.job)}) add_notes(more, record);
   const bool fits = candidate.lacking <= 0;
   PlanRecord::Finalist& only = record.finalists.emplace_back(finalist_of(candidate));
-  Judgement judgement;
-  if (fits) {
-    judgement =
-        judged({candidate}, scenarios, options.robust.value_or(Robust::mean), options.threads, watch.stop())
-            .front();
-    only.simulated = judgement.simulated;
-  } else
-    record.warnings.push_back("the plan does not fit the memory of its devices: " +
-                              lacking_device(candidate));
-  if (fits && !judgement.error.empty())
-    record.warnings.push_back("the plan could not be simulated: " + judgement.error);
-  if (watch.interrupted() || !judgement.error.empty())
-    only.simulated.clear();  // runs that were cut short say nothing
+  Judgement judgement = judgement_of(candidate, scenarios, options, watch);
+  if (!judgement.error.empty()) record.warnings.push_back(judgement.error);
+  only.simulated = judgement.simulated;
   add_notes(idle_notes(only), record);
+  if (spread && !only.simulated.empty())
+    record.interval = time_interval(problem_of(candidate), plan, *spread, nominal_seconds(record));
+  if (options.advise && !watch.interrupted())
+    record.advice = advice_on(options, free_problem(options, given), scenarios, score,
+                              value_of(score, candidate, judgement), watch);
   put_out(options, problem_of(candidate), plan, record);
   if (watch.interrupted()) return exit_code::interrupted;
   return fits ? exit_code::done : exit_code::infeasible;

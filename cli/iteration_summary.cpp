@@ -30,7 +30,8 @@ class Writer {
         "{}: {} in {}, job {}\n{} × {} on {}, {}", topology_.name, counted(topology_.size(), "device"),
         counted(static_cast<long long>(topology_.sites.size()), "site"), s_.problem.job.name,
         counted(depth(s_.plan), "stage"), counted(static_cast<long long>(pipelines.size()), "replica"),
-        counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"), decisions());
+        counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
+        decisions_in_words(s_.problem.job, s_.plan.tensor));
     if (!s_.record.search) return text + "; scored as given\n";
     const auto& search = *s_.record.search;
     return text + fmt::format("\nseed {}, {}, stopped by: {}\n", search.seed,
@@ -44,7 +45,8 @@ class Writer {
       if (seconds > 0) text += row("  " + name, seconds, "");
     if (!s_.record.finalists.empty())
       for (const auto& it : s_.record.finalists.front().simulated)
-        text += row("simulated", it.mean_s, it.scenario == "nominal" ? "" : "mean under " + it.scenario);
+        text += row("simulated", it.mean_s,
+                    it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
     if (s_.record.lower_bound && s_.record.lower_bound->unit == "s")
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
     text +=
@@ -117,6 +119,19 @@ class Writer {
     return s_.record.explanation ? explanation_text(*s_.record.explanation) : "";
   }
 
+  /// What the planner would do instead of a plan that was scored.
+  std::string advice() const {
+    if (!s_.record.advice) return "";
+    const auto& [plan, decisions, gain] = *s_.record.advice;
+    std::string text =
+        fmt::format("The planner would take {} × {} on {}, {}\n", counted(plan.pipeline, "stage"),
+                    counted(plan.data, "replica"), counted(plan.devices, "device"), decisions);
+    for (const auto& it : plan.simulated)
+      text += row("simulated", it.mean_s,
+                  it.scenario == "nominal" ? gain_note(gain) : "mean under " + it.scenario);
+    return text;
+  }
+
   std::string warnings() const {
     std::string text;
     for (const std::string& warning : s_.record.warnings) text += "warning: " + warning + "\n";
@@ -129,20 +144,15 @@ class Writer {
     return fmt::format("  {:<24}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);
   }
 
-  std::string decisions() const {
-    const Job& job = s_.problem.job;
-    std::string text = fmt::format("{}, {}, micro-batch {}, recompute {}", s_.plan.schedule,
-                                   s_.plan.gradient_sync, job.training.micro_batch, job.training.recompute);
-    if (s_.plan.tensor > 1) text += fmt::format(", {} tensor-parallel devices a stage", s_.plan.tensor);
-    if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
-    if (job.parallelism.flush)
-      text += *job.parallelism.flush == 1
-                  ? ", drained after every micro-batch"
-                  : fmt::format(", drained every {} micro-batches", *job.parallelism.flush);
-    if (job.compression.activations != 1)
-      text += fmt::format(", activations × {:g}", job.compression.activations);
-    if (job.compression.gradients != 1) text += fmt::format(", gradients × {:g}", job.compression.gradients);
-    return text;
+  std::string interval_note() const {
+    return s_.record.interval ? interval_in_words(*s_.record.interval) : "";
+  }
+
+  std::string gain_note(double gain) const {
+    const std::string_view what = s_.record.objective == "cost-per-token"      ? "cheaper a token"
+                                  : s_.record.objective == "device-efficiency" ? "less devices × time"
+                                                                               : "less time";
+    return gain > 0 ? fmt::format("{:.1f} % {}", 100 * gain, what) : "no better than the plan as given";
   }
 
   std::string bound_note() const { return fmt::format("gap {:.1f} %", 100 * s_.record.lower_bound->gap); }
@@ -186,7 +196,8 @@ class Writer {
 std::string summary_text(const IterationSummary& summary) {
   const Writer writer(summary);
   return joined_blocks({writer.title() + writer.warnings(), writer.times(), writer.stages(),
-                        writer.pipelines() + writer.unused(), writer.finalists(), writer.explanation()});
+                        writer.pipelines() + writer.unused(), writer.finalists(), writer.advice(),
+                        writer.explanation()});
 }
 
 }  // namespace dtfm

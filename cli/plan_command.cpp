@@ -148,7 +148,7 @@ void check_output(const PlanOptions& options) {
   if (options.pareto && is_stdout(*options.pareto))
     throw Error("--pareto", "needs a file; stdout has the plan or its summary");
   check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
-                           options.ranks.value_or("")},
+                           options.ranks.value_or(""), options.calibration.value_or("")},
                 std::array{options.output.value_or(""), options.pareto.value_or("")});
   if (options.output) check_kind(*options.output, is_empty_or_json, "plan");
   if (options.pareto) check_kind(*options.pareto, is_empty_or_pareto, "file of --pareto");
@@ -293,6 +293,10 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
                          : options.pareto           ? "--pareto"
                                                     : nullptr;
   if (of_judge) throw Error(of_judge, "is not for --objective comm-cost, which simulates nothing");
+  if (options.advise)
+    throw Error("--advise", "is not for --objective comm-cost; without --score it searches");
+  if (options.calibration)
+    throw Error("--calibration", "is not for --objective comm-cost, which knows no machines");
   if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
   return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
 }
@@ -311,11 +315,13 @@ int run_plan_command(const PlanOptions& given) {
   check_output(options);
   if (options.objective == "comm-cost")
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
-  Problem problem{topology, job, built_in_calibration(), built_in_roofline()};
-  if (!given_plan) return plan_by_iteration_time(options, std::move(problem), watch);
+  const auto [constants, spread] = options.calibration ? read_calibration(*options.calibration)
+                                                       : FittedCalibration{built_in_calibration()};
+  const Problem problem{topology, job, constants, built_in_roofline()};
+  if (!given_plan) return plan_by_iteration_time(options, problem, spread, watch);
   const auto [plan, notes] = read_any_plan(*given_plan, topology, job, options.job.has_value());
   check_shape(options, plan);
-  return score_by_iteration_time(options, std::move(problem), plan, notes, watch);
+  return score_by_iteration_time(options, problem, spread, plan, notes, watch);
 }
 
 }  // namespace dtfm

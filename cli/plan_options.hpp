@@ -22,7 +22,8 @@ struct PlanOptions {
   bool pipeline_auto = false, data_auto = false;  // auto: whatever the job says
   std::optional<int> tensor;                      // nothing: not given, or auto
   bool tensor_auto = false;
-  std::vector<std::string> scenarios;  // files: the finalists are simulated under each
+  std::optional<std::string> calibration;  // file; nothing: the built-in constants
+  std::vector<std::string> scenarios;      // files: the finalists are simulated under each
   std::optional<int> finalists;
   std::optional<Robust> robust;
   std::string strategy = std::string(default_strategy);
@@ -33,6 +34,7 @@ struct PlanOptions {
   bool prove = false;
   std::optional<std::string> score;  // file: a plan to score instead of a search
   std::optional<std::string> ranks;  // file: the devices of the ranks of a Megatron plan
+  bool advise = false;               // beside a score: what the planner would do
   bool explain = false;
   std::optional<std::string> output;  // file
   std::optional<std::string> pareto;  // file

@@ -27,6 +27,21 @@ std::string layers_in_words(std::pair<int, int> layers) {
   return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}–{}", begin, end - 1);
 }
 
+std::string decisions_in_words(const Job& job, int tensor) {
+  std::string text =
+      fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,
+                  job.parallelism.gradient_sync, job.training.micro_batch, job.training.recompute);
+  if (tensor > 1) text += fmt::format(", {} tensor-parallel devices a stage", tensor);
+  if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
+  if (const auto flush = job.parallelism.flush)
+    text += *flush == 1 ? ", drained after every micro-batch"
+                        : fmt::format(", drained every {} micro-batches", *flush);
+  if (job.compression.activations != 1)
+    text += fmt::format(", activations × {:g}", job.compression.activations);
+  if (job.compression.gradients != 1) text += fmt::format(", gradients × {:g}", job.compression.gradients);
+  return text;
+}
+
 std::string composition(const Topology& topology, const std::vector<int>& devices) {
   std::vector<std::pair<int, int>> sites;  // devices, site
   for (std::size_t site = 0; site < topology.sites.size(); ++site)

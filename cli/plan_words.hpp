@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/job.hpp"
 #include "planner/core/topology.hpp"
 
 namespace dtfm {
@@ -19,6 +20,8 @@ std::string short_table(const Rows& rows, std::size_t all, std::string_view noun
 std::string short_seconds(double seconds);
 /// "3–5", "3", "none"
 std::string layers_in_words(std::pair<int, int> layers);
+/// What the planner decides besides who computes what: "1f1b, sharded-ps, micro-batch 2, recompute none".
+std::string decisions_in_words(const Job& job, int tensor);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string composition(const Topology& topology, const std::vector<int>& devices);
 

@@ -167,9 +167,7 @@ class Writer {
 
   /// " (41.9 … 45.7, 95 %)" where it is known.
   std::string interval() const {
-    const auto& it = s_.record.interval;
-    if (!it) return "";
-    return fmt::format(" ({:.4g} … {:.4g}, {:.0f} %)", it->low_s, it->high_s, 100 * it->level);
+    return s_.record.interval ? fmt::format(" {}", interval_in_words(*s_.record.interval)) : "";
   }
 
   static std::string quantiles(const Distribution& values) {

@@ -194,18 +194,10 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
   return notes;
 }
 
-/// Nothing where there is no iteration, or where nobody says how well the constants are known. What an
-/// undisturbed iteration may be off by holds for all.
+/// Nothing where there is no iteration, or where nobody says how well the constants are known.
 std::optional<TimeInterval> interval_of(const Input& input, const SimReport& report) {
   if (!input.spread || report.iterations.empty()) return std::nullopt;
-  const double factor =
-      prediction_factor(input.problem.constants, *input.spread, [&](const Calibration& constants) {
-        Problem other = input.problem;
-        other.constants = constants;
-        return undisturbed_seconds(other, input.plan);
-      });
-  const double mean = report.iteration_time_s.mean;
-  return TimeInterval{mean / factor, mean * factor, interval_level};
+  return time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean);
 }
 
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {

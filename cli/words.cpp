@@ -72,4 +72,8 @@ std::string joined_blocks(std::initializer_list<std::string> blocks) {
   return text;
 }
 
+std::string interval_in_words(const TimeInterval& interval) {
+  return fmt::format("({:.4g} … {:.4g}, {:.0f} %)", interval.low_s, interval.high_s, 100 * interval.level);
+}
+
 }  // namespace dtfm

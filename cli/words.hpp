@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/core/calibration.hpp"
+
 namespace dtfm {
 
 /// "12,345"
@@ -27,5 +29,8 @@ std::string table(const std::vector<std::vector<std::string>>& rows);
 
 /// Those that are not empty, with an empty line between them.
 std::string joined_blocks(std::initializer_list<std::string> blocks);
+
+/// "(41.9 … 45.7, 95 %)"
+std::string interval_in_words(const TimeInterval& interval);
 
 }  // namespace dtfm

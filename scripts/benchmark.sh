@@ -7,7 +7,7 @@
 #            for S seconds of wall time (5)
 #   speed    the five published cases: evaluations per second and time to the end of the default run
 #   plans    the five published cases with 24, 32, 40 layers and four batches: plans by iteration time against others,
-#            all simulated; five minutes
+#            all simulated; then 32 to 512 GPUs of two kinds against the best equal split; six minutes
 #
 # Without a word, the first two, which are by comm-cost. Tables (Markdown) go to stdout, progress to stderr. --threads N (2) holds for every run.
 # shellcheck source=scripts/lib/setup.sh
@@ -111,11 +111,15 @@ speed() {
   done
 }
 
-plans() { "$root/build/release/tests/dtfm_plan_bars" "$root/topologies" "$threads"; }
+plans() {
+  "$root/build/release/tests/dtfm_plan_bars" "$root/topologies" "$threads"
+  printf '\n'
+  "$root/build/release/tests/dtfm_kind_bars" "$threads"
+}
 
 read_arguments "$@"
 install_missing "${build_packages[@]}" python3
-build release dtfm-plan dtfm_plan_bars
+build release dtfm-plan dtfm_plan_bars dtfm_kind_bars
 planner=$root/build/release/dtfm-plan
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -54,7 +54,12 @@ struct CalibrationSpread {
 
 struct FittedCalibration {
   Calibration constants;
-  std::optional<CalibrationSpread> spread;  // nothing: nobody says
+  std::optional<CalibrationSpread> spread = {};  // nothing: nobody says
+};
+
+/// Where the mean of iterations that somebody measures should lie.
+struct TimeInterval {
+  double low_s = 0, high_s = 0, level = 0;  // level: the chance that it does
 };
 
 }  // namespace dtfm

@@ -107,9 +107,17 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
   return json;
 }
 
+ordered_json advice_json(const PlanRecord::Advice& advice) {
+  return {{"plan", finalist_json(advice.plan)}, {"decisions", advice.decisions}, {"gain", advice.gain}};
+}
+
 ordered_json estimate_json(const PlanRecord& record, const Topology& topology) {
   ordered_json json = ordered_json::object();
   if (record.iteration) add_iteration(*record.iteration, topology, json);
+  if (record.interval)
+    json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
+                                         {"high", record.interval->high_s},
+                                         {"level", record.interval->level}};
   if (record.comm_cost) {
     const auto [data, pipeline] = *record.comm_cost;
     json["comm_cost"] = {
@@ -221,6 +229,7 @@ ordered_json plan_document(const Topology& topology, const Job& job, const Plan&
   json["finalists"] = ordered_json::array();
   for (const PlanRecord::Finalist& finalist : record.finalists)
     json["finalists"].push_back(finalist_json(finalist));
+  if (record.advice) json["advice"] = advice_json(*record.advice);
   if (record.search) json["search"] = search_json(*record.search);
   if (!record.warnings.empty()) json["warnings"] = record.warnings;
   json["version"] = record.version;

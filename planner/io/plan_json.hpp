@@ -10,6 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "planner/core/calibration.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
@@ -99,13 +100,22 @@ struct PlanRecord {
     std::vector<std::string> scaling;  // from where on computing binds, in words
   };
 
+  /// What the planner would do instead of a plan that was scored.
+  struct Advice {
+    Finalist plan;
+    std::string decisions;  // in words
+    double gain = 0;        // of what is minimised, as a share; not above 0: nothing better was found
+  };
+
   std::string objective;
   std::optional<CommCostEstimate> comm_cost;
   std::optional<IterationEstimate> iteration;
+  std::optional<TimeInterval> interval;  // of measured iterations; nothing: not known
   std::optional<Bound> lower_bound;
   std::optional<Search> search;
   std::optional<Explanation> explanation;
   std::vector<Finalist> finalists;  // the plan's own first
+  std::optional<Advice> advice;
   std::vector<std::string> warnings;
   std::string version;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "planner/core/index.hpp"
 #include "planner/cost/layer_split.hpp"
@@ -37,8 +38,19 @@ double seconds_of(const DecidedJob& job, const std::vector<int>& unit) {
   return slowest;
 }
 
-/// Stretches of `count` units: from the start of sites in the order, at most some `most`, all around; the
-/// fastest; and those whose work costs least.
+/// Of runs that start at `starts`, in order, and end at the next one, or at `all`: where the first of the
+/// longest does.
+int start_of_largest(const std::vector<int>& starts, int all) {
+  int largest = 0, longest = 0;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const int length = (i + 1 < starts.size() ? starts[i + 1] : all) - starts[i];
+    if (length > longest) std::tie(largest, longest) = std::pair{starts[i], length};
+  }
+  return largest;
+}
+
+/// Stretches of `count` units: the fastest; those whose work costs least; from the start of the largest site
+/// in the order, and from those of at most some `most` sites, all around.
 std::vector<std::vector<int>> stretches(const DecidedJob& job, int count, int most, const PlanScore& score) {
   const auto& units = job.units;
   const int all = static_cast<int>(units.size());
@@ -73,12 +85,14 @@ std::vector<std::vector<int>> stretches(const DecidedJob& job, int count, int mo
     };
     if (i == 0 || site(i) != site(i - 1)) starts.push_back(i);
   }
-  const int step = std::max(1, (static_cast<int>(starts.size()) + most - 1) / most);
-  for (std::size_t i = 0; i < starts.size(); i += at(step)) {
+  const auto add_from = [&](int start) {
     std::vector<int> stretch;
-    for (int k = 0; k < count; ++k) stretch.push_back((starts[i] + k) % all);
+    for (int k = 0; k < count; ++k) stretch.push_back((start + k) % all);
     add(std::move(stretch));
-  }
+  };
+  add_from(start_of_largest(starts, all));
+  const int step = std::max(1, (static_cast<int>(starts.size()) + most - 1) / most);
+  for (std::size_t i = 0; i < starts.size(); i += at(step)) add_from(starts[i]);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "simulator/calibration/student.hpp"
+#include "simulator/simulate.hpp"
 
 namespace dtfm {
 namespace {
@@ -37,6 +38,16 @@ double prediction_factor(const Calibration& constants, const CalibrationSpread& 
       variance += derivatives[i] * spread.covariance[i][k] * derivatives[k];
   variance = std::max(variance, 0.0) + spread.residual * spread.residual;
   return std::exp(student_bound(1 - interval_level, spread.degrees) * std::sqrt(variance));
+}
+
+TimeInterval time_interval(const Problem& problem, const Plan& plan, const CalibrationSpread& spread,
+                           double seconds) {
+  Problem other = problem;
+  const double factor = prediction_factor(problem.constants, spread, [&](const Calibration& constants) {
+    other.constants = constants;
+    return undisturbed_seconds(other, plan);
+  });
+  return {seconds / factor, seconds * factor, interval_level};
 }
 
 }  // namespace dtfm

@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "planner/core/calibration.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
 
 namespace dtfm {
 
@@ -17,5 +19,10 @@ inline constexpr double interval_level = 0.95;
 /// root times Student's t is the logarithm of the factor. Calls `seconds_with` up to seven times.
 double prediction_factor(const Calibration& constants, const CalibrationSpread& spread,
                          const std::function<double(const Calibration&)>& seconds_with);
+
+/// About `seconds`, the mean of iterations of `plan` that were simulated with the constants of `problem`.
+/// What an undisturbed iteration may be off by holds for all.
+TimeInterval time_interval(const Problem& problem, const Plan& plan, const CalibrationSpread& spread,
+                           double seconds);
 
 }  // namespace dtfm

@@ -13,11 +13,6 @@
 
 namespace dtfm {
 
-/// Where the mean of iterations that somebody measures should lie.
-struct TimeInterval {
-  double low_s = 0, high_s = 0, level = 0;  // level: the chance that it does
-};
-
 /// What a result file says besides the result.
 struct SimRecord {
   std::string job, scenario;  // names; scenario empty: none

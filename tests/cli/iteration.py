@@ -128,92 +128,6 @@ def text_of(*more):
     return planned(*more, topology="priced.yaml")[1]
 
 
-def test_egress():
-    """Bytes between sites at a price: those that dtfm-sim counts, in the cost and in words."""
-    write("egress.yaml", TOPOLOGY.replace("count: 4", "price: 2 USD/h, count: 4").replace("0.5 Gbps", "0.5 Gbps, egress: 0.09 USD/GB"))
-    plan, text = planned(*SHORT, "--pipeline", 8, "--data", 1, topology="egress.yaml")
-    tokens = plan["estimate"]["tokens_per_s"] * plan["estimate"]["iteration_time_s"]
-    sent = sum(link["bytes"] for link in simulated("made.json", "egress.yaml")["links"] if link["from"] != link["to"])
-    parts = plan["estimate"]["cost_parts"]
-    check(sent > 0 and close(parts["egress"], sent * 0.09e-9 / tokens * 1e6), parts, sent)
-    check(close(parts["egress"] + parts["devices"], plan["estimate"]["cost_per_million_tokens"]), "parts", plan["estimate"])
-    check(f"({parts['devices']:.4g} for devices, {parts['egress']:.4g} for what is sent)" in text, "the parts", text)
-    # At ten dollars a gigabyte nothing is sent from site to site.
-    write("dear.yaml", Path("egress.yaml").read_text(encoding="utf-8").replace("0.09", "10000"))
-    dear, _ = planned("--objective", "cost-per-token", "--pipeline", 2, topology="dear.yaml")
-    check(dear["estimate"]["cost_parts"]["egress"] == 0, "dear bytes", dear["estimate"]["cost_parts"])
-
-
-FAST = ("--evaluations", 2000)
-PRICED = TOPOLOGY.replace("oregon, ", "oregon, price: 2 USD/h, ").replace("ohio, ", "ohio, price: 1 USD/h, ").replace(
-    "0.5 Gbps", "0.5 Gbps, egress: 0.09 USD/GB")
-
-
-def better(a, b):
-    pairs = [(a["simulated"]["iteration_time_s"], b["simulated"]["iteration_time_s"]),
-             (a["simulated"]["usd"], b["simulated"]["usd"]), (a["devices"], b["devices"])]
-    return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
-
-
-def test_pareto():
-    write("prices.yaml", PRICED)
-    alone, _ = planned(*FAST, topology="prices.yaml")
-    outputs = set()
-    for threads in (1, 2, 3):
-        plan, text = planned(*FAST, "--pareto", "front.json", "--threads", threads, topology="prices.yaml")
-        outputs.add(Path("front.json").read_text(encoding="utf-8") + text)
-    check(len(outputs) == 1, "other bytes for other threads")
-    check(plan == alone, "--pareto changes the plan")
-    front = read("front.json")
-    points = front["points"]
-    check(front["schema"] == "dtfm-pareto/1" and len(points) > 2, front["schema"], len(points))
-    check(f"{len(points)} plans in front.json" in text, "the summary lacks the front", text)
-    check(not any(better(a, b) for a in points for b in points), "a point dominates another")
-    times = [it["simulated"]["iteration_time_s"] for it in points]
-    check(times == sorted(times) and times[0] <= plan["finalists"][0]["simulated"]["nominal"]["mean_s"], times)
-    cheap, _ = planned(*FAST, "--objective", "cost-per-token", topology="prices.yaml")
-    check(min(it["usd"] for it in points) <= cheap["estimate"]["cost_per_million_tokens"] * TOKENS / 1e6 * (1 + 1e-9), "dear")
-    for it in (points[0], points[-1]):
-        write("cut.json", json.dumps(it["plan"]))
-        check(len(used(it["plan"])) == it["devices"], it["devices"], used(it["plan"]))
-        check(close(it["plan"]["estimate"]["cost_per_million_tokens"] * TOKENS / 1e6, it["usd"]), it["usd"])
-        check(close(simulated("cut.json", "prices.yaml")["iteration_time_s"]["mean"], it["simulated"]["iteration_time_s"]), it)
-        run("prices.yaml", "--score", "cut.json", "-o", "scored.json", program=PLAN)
-        check(close(read("scored.json")["estimate"]["iteration_time_s"], it["iteration_time_s"]), "the score of a point")
-
-
-def test_pareto_file():
-    """What is written is whole, and nothing else is overwritten; known before the search."""
-    what = ("sites.yaml", "--job", "free.yaml", *FAST)
-    planned(*FAST)
-    refused("made.json: cannot write: it exists and is not a file of --pareto", *what, "--pareto", "made.json")
-    refused("missing/front.json: cannot write: No such file or directory", *what, "--pareto", "missing/front.json")
-    refused("never.json: cannot write: it is given for two outputs", *what, "--pareto", "never.json")
-    refused("sites.yaml: cannot write: it is an input", *what, "--pareto", "sites.yaml")
-    refused("--pareto: needs a file; stdout has the plan or its summary", *what, "--pareto", "-")
-    refused("--pareto: is not for --objective comm-cost, which simulates nothing", *what, "--pareto", "new.json",
-            "--objective", "comm-cost", "--pipeline", 4)
-    refused("--pareto: is of the search, and --score does not search", "sites.yaml", "--score", "made.json", "--pareto", "new.json")
-    check(not Path("new.json").exists(), "a file of nothing")
-    planned(*FAST, "--pareto", "again.json")
-    first = read("again.json")
-    check(all(it["usd"] is None and it["simulated"]["usd"] is None for it in first["points"]), "a price of nothing")
-    planned(*FAST, "--pareto", "again.json")  # over one of ours
-    check(read("again.json") == first, "another front")
-    planned("--time-limit", 0.05, "--evaluations", 10**9, "--pareto", "again.json")
-    check(read("again.json")["search"]["stopped"] == "time-limit" and read("again.json")["points"], read("again.json")["search"])
-
-
-def test_finalists_tell_their_decisions():
-    plan, text = planned(*FAST, job="open.yaml")
-    names = {tuple(it.get("decisions", {})) for it in plan["finalists"]}
-    check(len(names) == 1 and names != {()}, "not the same decisions of all", names)
-    for name in names.pop():
-        check(len({json.dumps(it["decisions"][name]) for it in plan["finalists"]}) > 1, "no difference in", name)
-        values = {str(it["decisions"][name]) for it in plan["finalists"]} - {"0"}
-        check(any(value in text.split("decisions\n")[1] for value in values), "the summary lacks", name, text)
-
-
 def test_device_efficiency():
     """The model fits one device, and no number of devices makes an iteration as many times faster."""
     plan, _ = planned("--objective", "device-efficiency")
@@ -237,6 +151,72 @@ def test_score():
                           ("--tensor", "99, but the plan has 1 device a stage")):
         done = run("sites.yaml", "--score", "made.json", option, 99, program=PLAN, status=2)
         check(done.stderr.startswith(f"dtfm-plan: {option}: {words}"), option, done.stderr)
+
+
+def test_a_fast_machine_far_away():
+    """It stays out, and does not hide what the others do best together."""
+    far = "  - {site: far, count: 1, gpu: A100-40GB, host_uplink: 1 Gbps}\n"
+    devices = "devices:\n" + far + "  - {site: near, hosts: 2, gpus_per_host: 8, gpu: T4}\n"
+    links = """\
+links:
+  - {within: host, latency: 5 us, bandwidth: 300 Gbps}
+  - {within: "*", latency: 5 ms, bandwidth: 10 Gbps}
+  - {between: [far, near], latency: 20 ms, bandwidth: 0.01 Gbps, capacity: 1 Gbps}
+"""
+    write("chain.yaml", "version: 1\nname: chain\nmodel: {preset: vgg-16}\n"
+          "training: {global_batch: 31, micro_batch: 1, precision: fp32}\nparallelism: {gradient_sync: tree}\n")
+    times = []
+    for name, text in (("one.yaml", devices + links), ("two.yaml", devices + far + links)):
+        write(name, f"version: 1\nname: {name}\n{text}")
+        plan, _ = planned(*SHORT, topology=name, job="chain.yaml")
+        times.append(plan["finalists"][0]["simulated"]["nominal"]["mean_s"])
+    check(times[1] <= 1.01 * times[0], "a second fast machine far away makes it slower", times)
+
+
+def test_advice():
+    """Beside a score: what the planner finds by itself, in the words of its own summary, and by how much it is better."""
+    plan, _ = planned()
+    best_s = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    slow, _ = planned("--pipeline", 8, "--data", 1)
+    slow_s = slow["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    check(slow_s > best_s * 1.1, "the slow plan is not slow", slow_s, best_s)
+    done = run("sites.yaml", "--score", "made.json", "--advise", "-o", "scored.json", program=PLAN)
+    advice = read("scored.json")["advice"]
+    check(close(advice["plan"]["simulated"]["nominal"]["mean_s"], best_s), "the advice is not the plan", advice, best_s)
+    check(close(advice["gain"], 1 - best_s / slow_s), "its gain", advice["gain"])
+    check(f"\nThe planner would take {advice['plan']['pipeline']} stage" in done.stdout, done.stdout)
+    check(f"{100 * advice['gain']:.1f} % less time\n" in done.stdout, done.stdout)
+    check(read("scored.json")["pipelines"] == slow["pipelines"], "the plan is another one")
+    planned()
+    run("sites.yaml", "--score", "made.json", "--advise", "-o", "scored.json", program=PLAN)
+    check(abs(read("scored.json")["advice"]["gain"]) < 1e-9, "the planner's own plan is bettered")
+    refused("--advise: is about the plan to --score, and there is none", "sites.yaml", "--advise")
+
+
+def test_calibration():
+    """Other constants, other times; where it is known how well they are known, an interval that dtfm-sim says too."""
+    Path("slower.yaml").write_text("version: 1\ncompute_scale: 2\nmessage_overhead: 1 ms\nnetwork_efficiency: 0.9\n"
+                                   "iteration_overhead: 1 s\n", encoding="utf-8")
+    plan, _ = planned("--calibration", "slower.yaml")
+    check("iteration_time_interval_s" not in plan["estimate"], "an interval that nobody knows")
+    report = json.loads(run("sites.yaml", "made.json", "--calibration", "slower.yaml", "--format", "json").stdout)
+    time_s = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    check(close(report["iteration_time_s"]["mean"], time_s), "dtfm-sim and the judge differ", time_s)
+    constants = {"compute_scale": 2, "message_overhead": "1 ms", "network_efficiency": 0.9, "iteration_overhead": "1 s",
+                 "micro_batch_overhead": "0 s", "sync_efficiency": 1}
+    covariance = {name: [0.01 if name == other == "compute_scale" else 0 for other in constants] for name in constants}
+    spread = {"residual": 0.05, "degrees_of_freedom": 8, "covariance": covariance}
+    write("known.json", json.dumps({"schema": "dtfm-calibration/1", **constants, "spread": spread}))
+    plan, printed = planned("--calibration", "known.json")
+    report = json.loads(run("sites.yaml", "made.json", "--calibration", "known.json", "--format", "json").stdout)
+    interval, other = plan["estimate"]["iteration_time_interval_s"], report["iteration_time_interval_s"]
+    check(all(close(interval[key], other[key]) for key in ("low", "high", "level")), interval, other)
+    check(interval["low"] < time_s < interval["high"], interval, time_s)
+    check(f"({interval['low']:.4g} … {interval['high']:.4g}, 95 %)" in printed, printed)
+    run("sites.yaml", "--score", "made.json", "--calibration", "known.json", "-o", "scored.json", program=PLAN)
+    check(read("scored.json")["estimate"] == plan["estimate"], "the score has other intervals")
+    refused("--calibration: is not for --objective comm-cost, which knows no machines",
+            "sites.yaml", "--calibration", "known.json", "--objective", "comm-cost")
 
 
 def test_drains_are_kept():

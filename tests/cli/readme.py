@@ -2,9 +2,9 @@
 """Holds README.md to its word: every command of its ```console blocks prints the lines below it, byte for byte, and
 nothing more unless the last of them is "…".
 
-usage: readme.py README PROGRAM...
+usage: readme.py [--update] README PROGRAM...
 
-The commands run in a folder that has the repository's topologies/ and configs/, and the README's own files: a ```yaml
+--update makes README say what they print, as many lines of it as it said. The commands run in a folder that has the repository's topologies/ and configs/, and the README's own files: a ```yaml
 block whose first line is "# NAME.yaml" is that file.
 """
 import difflib
@@ -36,26 +36,32 @@ def examples_of(blocks):
             yield part.split("\n", 1)
 
 
-def faults_of(command, expected, programs, folder):
+def printed_by(command, programs, folder):
+    """What a command prints."""
     words = shlex.split(command)
     if words[0] not in programs:
-        return [f"an example must call one of {', '.join(programs)}"]
+        raise ValueError(f"an example must call one of {', '.join(programs)}")
     done = subprocess.run([programs[words[0]], *words[1:]], cwd=folder, capture_output=True, timeout=240, check=False)
     if done.returncode != 0:
-        return [f"exit status {done.returncode}: {done.stderr.decode(errors='replace')}"]
-    printed = done.stdout.decode()
-    if expected.endswith("\n…\n"):
-        expected = expected.removesuffix("…\n")
-        printed = printed[: len(expected)]
-    if printed == expected:
-        return []
-    return difflib.unified_diff(expected.splitlines(), printed.splitlines(), "README.md", "printed", lineterm="")
+        raise ValueError(f"exit status {done.returncode}: {done.stderr.decode(errors='replace')}")
+    return done.stdout.decode()
 
 
-def main(readme, *paths):
+def as_much_as(expected, printed):
+    """The lines of `printed` that README shows: all, or as many as come before "…"."""
+    if not expected.endswith("\n…\n"):
+        return printed
+    lines = expected.count("\n") - 1
+    return "".join(printed.splitlines(True)[:lines]) + "…\n"
+
+
+def main(*arguments):
+    is_update = arguments[0] == "--update"
+    readme, *paths = arguments[is_update:]
     readme = Path(readme).resolve()
     programs = {FOLDER + Path(path).name: Path(path).resolve() for path in paths}
-    blocks = BLOCK.findall(readme.read_text(encoding="utf-8"))
+    text = readme.read_text(encoding="utf-8")
+    blocks = BLOCK.findall(text)
     examples = list(examples_of(blocks))
     if not examples:
         print(f"{readme}: no ```console block with a line `$ {FOLDER}… …`")
@@ -64,12 +70,21 @@ def main(readme, *paths):
     with tempfile.TemporaryDirectory() as folder:
         for name in ("topologies", "configs"):
             shutil.copytree(readme.parent / name, Path(folder, name))
-        for name, text in files_of(blocks):
-            Path(folder, name).write_text(text, encoding="utf-8")
+        for name, content in files_of(blocks):
+            Path(folder, name).write_text(content, encoding="utf-8")
         for command, expected in examples:
-            faults = list(faults_of(command, expected, programs, folder))
-            print("FAILED" if faults else "ok", command, *faults, sep="\n" if faults else " ")
-            failed += bool(faults)
+            try:
+                now = as_much_as(expected, printed_by(command, programs, folder))
+            except ValueError as error:
+                print("FAILED", command, error, sep="\n")
+                failed += 1
+                continue
+            text = text.replace(f"$ {command}\n{expected}", f"$ {command}\n{now}")
+            faults = difflib.unified_diff(expected.splitlines(), now.splitlines(), "README.md", "printed", lineterm="")
+            print("ok" if now == expected else "FAILED", command, *faults, sep="\n" if now != expected else " ")
+            failed += now != expected
+    if is_update:
+        readme.write_text(text, encoding="utf-8")
     return 1 if failed else 0
 
 

@@ -89,6 +89,17 @@ TEST_CASE("the search finds what trying everything finds, with unlike devices to
   }
 }
 
+TEST_CASE("as many half-speed devices as fast ones: as good as trying everything") {
+  for (const bool by_site : {true, false}) {
+    Problem problem = small_problem({3, 3}, 6, 5);
+    for (int device = 0; device < 6; ++device)
+      if (by_site ? device >= 3 : device % 2 == 1) problem.topology.devices[at(device)].speed = 0.5;
+    CAPTURE(by_site);
+    CHECK(search_iteration(problem, options_of()).finalists.front().iteration_s <=
+          least_of_all(problem) * 1.0001);
+  }
+}
+
 TEST_CASE("two kinds of devices share the work as their speeds do") {
   // One pipeline of a fast and a half-speed device, 9 layers, many micro-batches: 6 layers of 1 s on the fast
   // one take as long as 3 of 2 s on the other.

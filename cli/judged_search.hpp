@@ -1,0 +1,32 @@
+// The search by iteration time with the simulator as its judge.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/interrupt.hpp"
+#include "cli/judge.hpp"
+#include "planner/search/pareto_search.hpp"
+
+namespace dtfm {
+
+struct JudgedSearch {
+  IterationSearchResult found;
+  std::vector<PlanCandidate>
+      plans;  // best first by the simulator; the best by its estimate alone where it was not asked
+  std::vector<Judgement> judgements;           // of each; empty where the simulator was not asked
+  std::optional<ParetoSearch> front;           // where `keeps_front`
+  std::vector<Judgement> judgements_of_front;  // of each of its candidates, or empty
+  std::vector<std::string> notes;              // why it was not, and what else there is to say of the search
+
+  const PlanCandidate& best() const { return plans.front(); }
+  bool fits() const { return best().lacking <= 0; }
+};
+
+/// Throws what search_iteration does. Plans that do not fit are not simulated.
+JudgedSearch judged_search(const Problem& problem, const IterationSearchOptions& options,
+                           const std::vector<JudgedScenario>& scenarios, Robust robust,
+                           const InterruptWatch& watch);
+
+}  // namespace dtfm
