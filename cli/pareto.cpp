@@ -78,6 +78,7 @@ ParetoRecord pareto_record(const PlanOptions& options, const ParetoSearch& searc
 std::string pareto_text(const ParetoRecord& record, const std::string& file) {
   constexpr std::size_t most = 8;
   const std::size_t count = record.points.size(), shown = std::min(most, count);
+  if (count == 0) return "";
   std::vector<const ParetoPoint*> some;
   for (std::size_t i = 0; i < shown; ++i)
     some.push_back(&record.points[shown < 2 ? 0 : i * (count - 1) / (shown - 1)]);

@@ -18,7 +18,7 @@ namespace dtfm {
 ParetoRecord pareto_record(const PlanOptions& options, const ParetoSearch& search,
                            const std::vector<Judgement>& judgements);
 
-/// A table of some of the points, spread over all, with the first and the last.
+/// A table of some of the points, spread over all, with the first and the last; nothing where there are none.
 std::string pareto_text(const ParetoRecord& record, const std::string& file);
 
 }  // namespace dtfm

@@ -4,10 +4,11 @@
 usage: pareto.py DTFM-PLAN DTFM-SIM
 """
 import json
+import signal
 import sys
 from pathlib import Path
 
-from iteration import SHORT, TOKENS, TOPOLOGY, planned, read, refused, simulated, used, write
+from iteration import SHORT, TOKENS, TOPOLOGY, interrupted, planned, read, refused, simulated, used, write
 from simulate import PLAN, check, close, main, run
 
 FAST = ("--evaluations", 2000)
@@ -84,6 +85,21 @@ def test_pareto_file():
     check(read("again.json") == first, "another front")
     planned("--time-limit", 0.05, "--evaluations", 10**9, "--pareto", "again.json")
     check(read("again.json")["search"]["stopped"] == "time-limit" and read("again.json")["points"], read("again.json")["search"])
+
+
+def test_pareto_of_nothing():
+    """Where no plan fits, the front says so by having none."""
+    write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))
+    _, text = planned(*SHORT, "--pareto", "none.json", topology="tight.yaml", status=3)
+    check(read("none.json")["points"] == [] and "Time against price" not in text, read("none.json")["points"], text)
+
+
+def test_pareto_is_written_when_interrupted():
+    planned(*SHORT)  # writes the inputs
+    interrupted(signal.SIGINT, "interrupted: this is the best plan so far", "--evaluations", 10**12, "--pareto", "part.json")
+    front = read("part.json")
+    check(front["search"]["stopped"] == "interrupted" and front["points"], front["search"])
+    check(all(it["simulated"] is None for it in front["points"]), "runs that were cut short count")
 
 
 def test_finalists_tell_their_decisions():
