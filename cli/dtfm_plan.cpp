@@ -31,6 +31,7 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
   dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
   dtfm-plan worldwide.yaml --objective comm-cost --prove
+  dtfm-plan worldwide.yaml --pareto front.json && jq '.points[0].plan' front.json > fastest.json
   dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
   dtfm-plan worldwide.yaml --score plan-from-elsewhere.json --advise
   dtfm-plan worldwide.yaml --job my-job.yaml --score table.csv
@@ -170,6 +171,9 @@ void add_how(CLI::App& app, PlanOptions& options) {
 void add_output(CLI::App& app, PlanOptions& options) {
   add_option(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
              [&](const std::string& text) { options.output = text; });
+  add_option(app, "--pareto", "FILE",
+             "writes the best plans by time, by price and by devices, and what lies between them (JSON)",
+             [&](const std::string& text) { options.pareto = text; });
   app.add_flag("--explain", options.explain,
                "says what binds, what would help, and what makes the job compute-bound");
   add_option(app, "--format", "text|json", "of what is printed (text)",
@@ -224,6 +228,10 @@ int run(int argc, char** argv) {
     throw Error("--warm-start", "is of the search, and --score does not search");
   if (options.horizon && !options.warm_start)
     throw Error("--horizon", "is of the plan to --warm-start from, and there is none");
+  if (options.pareto && options.score)
+    throw Error("--pareto", "is of a search, and --score has one plan alone");
+  if (options.pareto && options.warm_start)
+    throw Error("--pareto", "is of plans that begin anew, and --warm-start goes on from one");
   if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
   return run_plan_command(options);
 }

@@ -13,6 +13,9 @@
 #include "cli/judged_search.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/notes.hpp"
+#include "cli/output_check.hpp"
+#include "cli/pareto.hpp"
+#include "cli/plan_decisions.hpp"
 #include "cli/plan_words.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
@@ -23,6 +26,7 @@
 #include "planner/core/layer_times.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/cost/iteration_bound.hpp"
+#include "planner/cost/work_bound.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/search/feasible_changes.hpp"
 #include "planner/search/iteration_search.hpp"
@@ -64,6 +68,7 @@ IterationSearchOptions search_options(const PlanOptions& options, const Problem&
   result.objective = *objective_named(options.objective);
   result.warm = warm_start_of(options, problem);
   if (options.finalists) result.finalists = *options.finalists;
+  result.keeps_front = options.pareto.has_value();
   return result;
 }
 
@@ -94,8 +99,11 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   record.iteration_time_s = estimate.iteration_s;
   record.tokens_per_s = tokens / estimate.iteration_s;
   record.model_flops_per_s = sequences * candidate.job->model.stages.model_flops() / estimate.iteration_s;
-  if (const auto price = price_of(problem.topology, candidate.plan); price && tokens > 0)
-    record.cost_per_million_tokens = price->value() / 3600 / record.tokens_per_s * 1e6;
+  if (const auto price = price_of(problem.topology, candidate.plan); price && tokens > 0) {
+    record.egress_per_million_tokens = candidate.egress_usd / tokens * 1e6;
+    record.cost_per_million_tokens =
+        price->value() / 3600 / record.tokens_per_s * 1e6 + record.egress_per_million_tokens;
+  }
   const double pipelines = estimate.pipelines_s, exchanges = std::max(0.0, estimate.exchanges_s - pipelines);
   record.breakdown_s = {{"pipelines", pipelines},
                         {"exchanges after them", exchanges},
@@ -105,15 +113,17 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   return record;
 }
 
-PlanRecord::Finalist finalist_of(const PlanCandidate& candidate) {
-  return {candidate.shape().stages, candidate.shape().replicas,
-          candidate.plan.tensor,    static_cast<int>(pipeline_major(candidate.plan).size()),
-          candidate.iteration_s,    {}};
+void put_out(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record,
+             const std::string& front = "") {
+  put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
+          joined_blocks({summary_text({problem, plan, record}), front}));
 }
 
-void put_out(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record) {
-  put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
-          summary_text({problem, plan, record}));
+/// To its file; the words for the summary.
+std::string put_front(const PlanOptions& options, const Topology& topology, const ParetoRecord& front) {
+  const InterruptHold hold(must_be_whole(std::array{*options.pareto}));
+  write_whole_file(*options.pareto, pareto_json(topology, front));
+  return pareto_text(front, *options.pareto);
 }
 
 PlanRecord::Search search_record(const PlanOptions& options, const IterationSearchResult& result) {
@@ -150,7 +160,62 @@ std::vector<std::string> idle_notes(const PlanRecord::Finalist& finalist) {
   return notes;
 }
 
-/// The record of candidate `best`, the first of `finalists`.
+/// Of an iteration on the nominal network; the estimate where it was not simulated.
+double nominal_seconds(const PlanRecord& record) {
+  if (!record.finalists.empty())
+    if (const auto& simulated = record.finalists.front().simulated;
+        !simulated.empty() && std::isfinite(simulated.front().mean_s))
+      return simulated.front().mean_s;
+  return record.iteration->iteration_time_s;
+}
+
+/// For what costs so much; the gap is negative where a bug of ours makes the bound too large.
+PlanRecord::Bound bound_of(double cost, double value, const std::string& unit, const std::string& method) {
+  return {value, unit, (cost - value) / cost, method};
+}
+
+/// Of another objective than time, a bound in its unit; `seconds`: of an iteration of `best`.
+PlanRecord::Bound weighted_bound(const PlanCandidate& best, const PlanScore& score, Objective objective,
+                                 int least_devices, double seconds, double tokens) {
+  std::vector<double> weight;
+  for (int device = 0; device < best.job->problem.topology.size(); ++device)
+    weight.push_back(score.weight(device));
+  const bool is_money = objective == Objective::cost_per_token;
+  const double unit = is_money ? 1e6 / tokens : 1;
+  const double value = least_weighted_time(best.job->model, weight, least_devices) * unit;
+  const double cost = score.of(seconds, score.total_weight(best.plan), best.egress_usd) * unit;
+  return bound_of(cost, value, is_money ? "USD a million tokens" : "device-seconds",
+                  "every layer computed where that costs least, nothing sent, nobody waits");
+}
+
+/// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
+/// where there is one.
+void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, bool open,
+               PlanRecord& record) {
+  constexpr int most_layers = 2000;  // beyond, it takes longer than the search
+  if (best.job->model.stages.layers() > most_layers) return;
+  const auto& [stages, replicas] = search.limits;
+  const IterationBounds bounds(best.job->model);
+  const IterationBound of_time = stages && replicas ? bounds.of_shape(*stages, *replicas) : bounds.of_all();
+  if (!of_time.fits) return;
+  const double seconds = nominal_seconds(record);
+  const double tokens = record.iteration->iteration_time_s * record.iteration->tokens_per_s;
+  PlanRecord::Bound bound = bound_of(seconds, of_time.value, "s", of_time.method);
+  if (search.objective != Objective::iteration_time) {
+    const int places = stages.value_or(bounds.least_stages()) * replicas.value_or(1);
+    bound = weighted_bound(best, PlanScore(search.objective, best.job->problem.topology), search.objective,
+                           places * best.job->model.by_degree.front().tensor(), seconds, tokens);
+  }
+  if (open) bound.method = "of plans with these decisions: " + bound.method;
+  if (bound.gap < -1e-9)
+    record.warnings.push_back(
+        "the lower bound is above what the plan takes: one of them is wrong, please report it");
+  bound.gap = std::max(0.0, bound.gap);
+  record.lower_bound = bound;
+}
+
+}  // namespace
+
 PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
   PlanRecord record;
   record.objective = options.objective;
@@ -165,32 +230,13 @@ PlanRecord record_of(const PlanOptions& options, const PlanCandidate& best) {
   return record;
 }
 
-/// Of an iteration on the nominal network; the estimate where it was not simulated.
-double nominal_seconds(const PlanRecord& record) {
-  if (!record.finalists.empty())
-    if (const auto& simulated = record.finalists.front().simulated;
-        !simulated.empty() && std::isfinite(simulated.front().mean_s))
-      return simulated.front().mean_s;
-  return record.iteration->iteration_time_s;
+PlanRecord::Finalist finalist_of(const PlanCandidate& candidate) {
+  return {candidate.shape().stages, candidate.shape().replicas,
+          candidate.plan.tensor,    static_cast<int>(pipeline_major(candidate.plan).size()),
+          candidate.iteration_s,    {}};
 }
 
-/// For all plans with the decisions of `best`, within the limits; the gap is that of its simulated iteration,
-/// where there is one.
-void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, bool open,
-               PlanRecord& record) {
-  constexpr int most_layers = 2000;  // beyond, it takes longer than the search
-  if (best.job->model.stages.layers() > most_layers) return;
-  const auto& [stages, replicas] = search.limits;
-  const IterationBounds bounds(best.job->model);
-  IterationBound bound = stages && replicas ? bounds.of_shape(*stages, *replicas) : bounds.of_all();
-  if (!bound.fits) return;
-  if (open) bound.method = "of plans with these decisions: " + bound.method;
-  const double seconds = nominal_seconds(record);
-  if (bound.value > seconds * (1 + 1e-9))
-    record.warnings.push_back(
-        "the lower bound is above the time of the plan: one of them is wrong, please report it");
-  record.lower_bound = PlanRecord::Bound{bound.value, "s", relative_gap(seconds, bound.value), bound.method};
-}
+namespace {
 
 /// Words for shapes that cannot be, by who asked for them.
 JudgedSearch search_for(const PlanOptions& options, const Problem& problem,
@@ -228,6 +274,13 @@ std::vector<PlanRecord::Finalist> finalists_of(const JudgedSearch& search) {
   return finalists;
 }
 
+void add_decisions(const JudgedSearch& search, std::vector<PlanRecord::Finalist>& finalists) {
+  std::vector<std::vector<PlanRecord::Decision>> decisions;
+  for (const PlanCandidate& plan : search.plans) decisions.push_back(decisions_of(plan));
+  keep_differences(decisions);
+  for (std::size_t i = 0; i < finalists.size(); ++i) finalists[i].decisions = decisions[i];
+}
+
 }  // namespace
 
 int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
@@ -243,6 +296,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (!search.fits()) add_notes(lack_notes(problem, search_for_it, search), record);
   record.search = search_record(options, search.found);
   record.finalists = finalists_of(search);
+  add_decisions(search, record.finalists);
   if (search_for_it.warm) {
     for (std::size_t i = 0; i < search.plans.size(); ++i)
       record.finalists[i].moving_s = search.plans[i].moving_s;
@@ -254,7 +308,11 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
     if (spread)
       record.interval = time_interval(problem_of(best), best.plan, *spread, nominal_seconds(record));
   }
-  put_out(options, problem_of(best), best.plan, record);
+  std::string front;
+  if (search.front)
+    front = put_front(options, problem.topology,
+                      pareto_record(options, *search.front, search.judgements_of_front));
+  put_out(options, problem_of(best), best.plan, record, front);
   if (watch.interrupted()) return exit_code::interrupted;
   return search.fits() ? exit_code::done : exit_code::infeasible;
 }
@@ -289,7 +347,7 @@ Judgement judgement_of(const PlanCandidate& plan, const std::vector<JudgedScenar
 
 /// What is minimised, as the judge counts.
 double value_of(const PlanScore& score, const PlanCandidate& candidate, const Judgement& judgement) {
-  return score.of(judgement.seconds, score.total_weight(candidate.plan));
+  return score.of(judgement.seconds, score.total_weight(candidate.plan), candidate.egress_usd);
 }
 
 /// Nothing where no plan was simulated.

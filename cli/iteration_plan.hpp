@@ -9,8 +9,14 @@
 #include "cli/plan_options.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "planner/io/plan_json.hpp"
+#include "planner/search/plan_candidate.hpp"
 
 namespace dtfm {
+
+/// What a plan file says of `candidate` by itself; and of it as one that is simulated.
+PlanRecord record_of(const PlanOptions& options, const PlanCandidate& candidate);
+PlanRecord::Finalist finalist_of(const PlanCandidate& candidate);
 
 /// The exit code: 3 where no plan fits the memory of its devices.
 /// `spread`: how well the constants of `problem` are known, if that is known.

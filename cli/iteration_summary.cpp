@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/explanation.hpp"
+#include "cli/plan_decisions.hpp"
 #include "cli/plan_words.hpp"
 #include "cli/warm_start.hpp"
 #include "cli/words.hpp"
@@ -47,12 +48,19 @@ class Writer {
       for (const auto& it : s_.record.finalists.front().simulated)
         text += row("simulated", it.mean_s,
                     it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
-    if (s_.record.lower_bound) text += row("lower bound", s_.record.lower_bound->value, bound_note());
+    if (s_.record.lower_bound && s_.record.lower_bound->unit == "s")
+      text += row("lower bound", s_.record.lower_bound->value, bound_note());
     text +=
         fmt::format("{} tokens/s, {:.4g} model TFLOP/s", with_thousands(std::llround(estimate.tokens_per_s)),
                     estimate.model_flops_per_s / 1e12);
     if (estimate.cost_per_million_tokens)
       text += fmt::format(", {:.4g} USD a million tokens", *estimate.cost_per_million_tokens);
+    if (const double egress = estimate.egress_per_million_tokens; egress > 0)
+      text += fmt::format(" ({:.4g} for devices, {:.4g} for what is sent)",
+                          *estimate.cost_per_million_tokens - egress, egress);
+    if (s_.record.lower_bound && s_.record.lower_bound->unit != "s")
+      text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
+                          s_.record.lower_bound->unit, bound_note());
     return text + "\n";
   }
 
@@ -93,6 +101,8 @@ class Writer {
     Rows rows = {{"finalist", "stages × replicas", "devices", "estimated s"}};
     for (const auto& it : s_.record.finalists.front().simulated)
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
+    const bool differ = !s_.record.finalists.front().decisions.empty();
+    if (differ) rows.front().push_back("decisions");
     if (s_.record.warm_start) rows.front().push_back("moving s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& it = s_.record.finalists[i];
@@ -102,6 +112,7 @@ class Writer {
           {fmt::format("{}", i), shape, fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
       for (const auto& run : it.simulated)
         rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : never);
+      if (differ) rows.back().push_back(decision_words(it.decisions));
       if (it.moving_s) rows.back().push_back(short_seconds(*it.moving_s));
     }
     return table(rows);

@@ -20,7 +20,8 @@ std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
   const auto value = [&](std::size_t i) {
     const double seconds = judgements[i].seconds;
     if (!std::isfinite(seconds)) return seconds;
-    return score.of(seconds, score.total_weight(candidates[i].plan), candidates[i].moving_s);
+    const PlanCandidate& it = candidates[i];
+    return score.of(seconds, score.total_weight(it.plan), it.egress_usd, it.moving_s);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });
@@ -39,6 +40,11 @@ std::vector<std::string> notes_of(const IterationSearchResult& result, const Top
     notes.push_back("stopped by --time-limit: another run may give another plan");
   if (result.stopped == Stopped::interrupted)
     notes.push_back("interrupted: this is the best plan so far, and another run may give another one");
+  if (!result.unpriced.empty())
+    notes.push_back(
+        fmt::format("{} without a price left out, {} first; the topology may give it one: `price: 1.2 USD/h`",
+                    counted(static_cast<long long>(result.unpriced.size()), "device"),
+                    topology.devices[at(result.unpriced.front())].id));
   if (!result.unusable.empty())
     notes.push_back(fmt::format(
         "{} cannot be used, {} first: {}", counted(static_cast<long long>(result.unusable.size()), "device"),
@@ -69,16 +75,19 @@ JudgedSearch judged_search(const Problem& problem, const IterationSearchOptions&
                            const std::vector<JudgedScenario>& scenarios, Robust robust,
                            const InterruptWatch& watch) {
   JudgedSearch search;
-  search.found = search_iteration(problem, options);
+  if (options.keeps_front) search.front = search_pareto(problem, options);
+  search.found = search.front ? search.front->result : search_iteration(problem, options);
   search.notes = notes_of(search.found, problem.topology);
   const std::vector<PlanCandidate>& finalists = search.found.finalists;
   search.plans = {finalists.front()};
   if (!search.fits()) return search;
   std::vector<Judgement> judgements;
   if (!watch.interrupted())
-    judgements = judged(finalists, scenarios, robust, options.common.threads, watch.stop());
+    judgements = judged(search.front ? search.front->candidates : finalists, scenarios, robust,
+                        options.common.threads, watch.stop());
   if (!is_judged(search, judgements, watch)) return search;
   search.plans.clear();
+  if (search.front) search.judgements_of_front = judgements;
   for (const std::size_t i : ranked(finalists, judgements, score_of(options, problem.topology))) {
     search.plans.push_back(finalists[i]);
     search.judgements.push_back(judgements[i]);

@@ -1,12 +1,13 @@
 // The search by iteration time with the simulator as its judge.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/interrupt.hpp"
 #include "cli/judge.hpp"
-#include "planner/search/iteration_search.hpp"
+#include "planner/search/pareto_search.hpp"
 
 namespace dtfm {
 
@@ -14,8 +15,10 @@ struct JudgedSearch {
   IterationSearchResult found;
   std::vector<PlanCandidate>
       plans;  // best first by the simulator; the best by its estimate alone where it was not asked
-  std::vector<Judgement> judgements;  // of each; empty where the simulator was not asked
-  std::vector<std::string> notes;     // why it was not, and what else there is to say of the search
+  std::vector<Judgement> judgements;           // of each; empty where the simulator was not asked
+  std::optional<ParetoSearch> front;           // where `keeps_front`
+  std::vector<Judgement> judgements_of_front;  // of each of its candidates, or empty
+  std::vector<std::string> notes;              // why it was not, and what else there is to say of the search
 
   const PlanCandidate& best() const { return plans.front(); }
   bool fits() const { return best().lacking <= 0; }

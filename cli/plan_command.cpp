@@ -24,6 +24,7 @@
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/foreign_plan.hpp"
 #include "planner/io/job_reader.hpp"
+#include "planner/io/pareto_json.hpp"
 #include "planner/io/plan_json.hpp"
 #include "planner/io/plan_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
@@ -128,18 +129,30 @@ bool is_empty_or_json(const std::filesystem::path& path) {
   return first == '{';
 }
 
+bool is_empty_or_pareto(const std::filesystem::path& path) {
+  std::string begin(100, ' ');
+  std::ifstream file(path);
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return file.gcount() == 0 || begins_as_pareto(begin);
+}
+
+/// Matrices and other people's files, mistaken for an output, are not overwritten.
+void check_kind(const std::string& output, bool (*is_ours)(const std::filesystem::path&), const char* kind) {
+  std::error_code code;
+  if (!is_stdout(output) && std::filesystem::is_regular_file(output, code) && !is_ours(output))
+    throw Error(output, fmt::format("cannot write: it exists and is not a {}", kind));
+}
+
 /// Found before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
-  if (!options.output) return;
+  if (options.pareto && is_stdout(*options.pareto))
+    throw Error("--pareto", "needs a file; stdout has the plan or its summary");
   check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
                            options.ranks.value_or(""), options.calibration.value_or(""),
                            options.warm_start.value_or("")},
-                std::array{*options.output});
-  if (is_stdout(*options.output)) return;
-  std::error_code code;
-  // Matrices and other people's files, mistaken for an output, are not overwritten.
-  if (std::filesystem::is_regular_file(*options.output, code) && !is_empty_or_json(*options.output))
-    throw Error(*options.output, "cannot write: it exists and is not a plan");
+                std::array{options.output.value_or(""), options.pareto.value_or("")});
+  if (options.output) check_kind(*options.output, is_empty_or_json, "plan");
+  if (options.pareto) check_kind(*options.pareto, is_empty_or_pareto, "file of --pareto");
 }
 
 void put_out(const PlanOptions& options, const PlanSummary& summary) {
@@ -278,6 +291,7 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
   const char* of_judge = !options.scenarios.empty() ? "--scenario"
                          : options.finalists        ? "--finalists"
                          : options.robust           ? "--robust"
+                         : options.pareto           ? "--pareto"
                                                     : nullptr;
   if (of_judge) throw Error(of_judge, "is not for --objective comm-cost, which simulates nothing");
   if (options.advise)

@@ -41,6 +41,7 @@ struct PlanOptions {
   bool advise = false;                             // beside a score: what the planner would do
   bool explain = false;
   std::optional<std::string> output;  // file
+  std::optional<std::string> pareto;  // file
   OutputFormat format = OutputFormat::text;
   bool quiet = false;
   bool list_strategies = false;

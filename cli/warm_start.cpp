@@ -146,11 +146,12 @@ PlanRecord::WarmStart warm_record(const PlanOptions& options, const JudgedSearch
   record.unchanged_iteration_time_s = before_s;
   record.gain_s = before_s - after_s;
   const PlanScore score(*objective_named(options.objective), problem.topology);
-  const auto price = [&](double spent_s, const Plan& plan) {
-    return score.of(spent_s, score.total_weight(plan));
+  const auto price = [&](double spent_s, const PlanCandidate& plan, double egress_usd) {
+    return score.of(spent_s, score.total_weight(plan.plan), egress_usd);
   };
-  const double gain = price(before_s, result.unchanged->plan) - price(after_s, best.plan);
-  if (gain > 0) record.paid_after = std::ceil(price(best.moving_s, best.plan) / gain);
+  const double gain = price(before_s, *result.unchanged, result.unchanged->egress_usd) -
+                      price(after_s, best, best.egress_usd);
+  if (gain > 0) record.paid_after = std::ceil(price(best.moving_s, best, 0) / gain);
   return record;
 }
 

@@ -97,6 +97,7 @@ std::string Topology::fingerprint() const {
       hash.add(pair.bandwidth.value());
       hash.add(pair.capacity.value());
       hash.add(static_cast<std::uint64_t>(pair.shared_by_sender));
+      if (pair.egress.value() > 0) hash.add(pair.egress.value());  // else as before there were prices
       if (pair.shared_by_sender)
         hash.add(static_cast<std::uint64_t>(first_receiver.emplace(entry(a, b), b).first->second));
     }

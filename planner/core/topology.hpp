@@ -53,6 +53,7 @@ struct Link {
   BitsPerSecond capacity =
       unlimited;                  // of all flows of the site pair in this direction, whatever their entry
   bool shared_by_sender = false;  // all flows of one sender over this entry share one `bandwidth`
+  DollarsPerByte egress = {};     // what is sent costs its sender
 };
 
 /// Links given by rules: a table over "ports", which are sets of devices that no rule tells apart.
@@ -86,8 +87,8 @@ struct Topology {
   /// The link that a message from device `from` to device `to` ≠ `from` takes.
   Link link(int from, int to) const;
   /// 16 hex digits over all that matters for a plan: the devices with their GPU, memory, peak, speed and
-  /// price, the sites, the effective links and which of them a sender shares; not the topology's name or how
-  /// it was written down.
+  /// price, the sites, the effective links with their prices and which of them a sender shares; not the
+  /// topology's name or how it was written down.
   std::string fingerprint() const;
 };
 

@@ -1,6 +1,6 @@
 // Physical quantities as types, so that bits and bytes, or milliseconds and seconds, cannot be mixed up.
-// Values are held in SI base units (s, B, bit/s, FLOP, FLOP/s, USD/h); text is turned into them in planner/io
-// alone.
+// Values are held in SI base units (s, B, bit/s, FLOP, FLOP/s, USD/h, USD/B); text is turned into them in
+// planner/io alone.
 #pragma once
 
 #include <compare>
@@ -36,6 +36,7 @@ using BitsPerSecond = Quantity<struct BitsPerSecondTag>;
 using Flops = Quantity<struct FlopsTag>;  // operations, not a rate
 using FlopsPerSecond = Quantity<struct FlopsPerSecondTag>;
 using DollarsPerHour = Quantity<struct DollarsPerHourTag>;
+using DollarsPerByte = Quantity<struct DollarsPerByteTag>;
 
 inline constexpr double bits_per_byte = 8;
 

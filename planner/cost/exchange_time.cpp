@@ -47,13 +47,17 @@ void ExchangeTime::begin(const std::vector<int>& devices) {
   used_.clear();
   first_.clear();
   uses_.clear();
+  usd_ = 0;
 }
 
 void ExchangeTime::use(int from, int to, double begin_s, double seconds, double times) {
   if (are_uses_asked_) uses_.push_back({from, to, begin_s, times * (seconds - latency_s(from, to))});
 }
 
-void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
+void ExchangeTime::count(const std::vector<Message>& messages, double bytes, double times) {
+  if (network_.is_priced())
+    for (const Message& it : messages)
+      usd_ += times * bytes * network_.usd_per_byte(devices_[at(it.from)], devices_[at(it.to)]);
   if (network_.shared_count() == 0) return;
   for (const int id : used_in_phase_) phase_[at(id)] = 0;
   used_in_phase_.clear();
@@ -69,7 +73,7 @@ void ExchangeTime::count(const std::vector<Message>& messages, double bytes) {
     for (const int id : used_in_phase_) first_.emplace_back(id, phase_[at(id)] / bytes);
   for (const int id : used_in_phase_) {
     if (load_[at(id)] == 0) used_.push_back(id);
-    load_[at(id)] += phase_[at(id)];
+    load_[at(id)] += phase_[at(id)] * times;
   }
 }
 
@@ -102,8 +106,7 @@ std::vector<double> ExchangeTime::sharded_ps(double bytes) {
   for (int from = 0; from < static_cast<int>(n); ++from)
     for (int to = 0; to < static_cast<int>(n); ++to)
       if (from != to) all_.push_back({from, to});
-  count(all_, shard);
-  for (const int id : used_) load_[at(id)] *= 2;  // there are two such phases
+  count(all_, shard, 2);
   std::vector<double> summed(n), ends(n);
   all_s_.resize(all_.size());
   all_sent_s_.resize(all_.size());
@@ -154,16 +157,15 @@ std::vector<double> ExchangeTime::central_ps(double bytes) {
 void ExchangeTime::around(const std::vector<int>& members, std::vector<double>& ready, double bytes) {
   const std::size_t n = members.size();
   if (n < 2) return;
-  const double part = bytes / static_cast<double>(n);
+  const double part = bytes / static_cast<double>(n), rounds = 2.0 * static_cast<double>(n - 1);
   std::vector<Message> messages;
   for (std::size_t i = 0; i < n; ++i) messages.push_back({members[i], members[(i + 1) % n]});
-  count(messages, part);
+  count(messages, part, rounds);
   std::vector<double> latency(n), occupancy(n), free(n);
   for (std::size_t i = 0; i < n; ++i) {
     latency[i] = latency_s(messages[i].from, messages[i].to);
     occupancy[i] = seconds(messages[i].from, messages[i].to, part) - latency[i];
-    use(messages[i].from, messages[i].to, ready[i], occupancy[i] + latency[i],
-        2.0 * static_cast<double>(n - 1));
+    use(messages[i].from, messages[i].to, ready[i], occupancy[i] + latency[i], rounds);
   }
   for (std::size_t round = 0; round < 2 * (n - 1); ++round) {
     std::vector<double> received(n);
@@ -173,9 +175,6 @@ void ExchangeTime::around(const std::vector<int>& members, std::vector<double>& 
     }
     ready = std::move(received);
   }
-  if (network_.shared_count() == 0) return;
-  for (const int id : used_in_phase_)
-    load_[at(id)] += phase_[at(id)] * (2.0 * static_cast<double>(n - 1) - 1);
 }
 
 /// A binomial tree: in round k, those whose number is an odd multiple of 2^k send to the one 2^k before; back

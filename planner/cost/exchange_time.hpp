@@ -29,6 +29,8 @@ class ExchangeTime {
   /// Of the last call: bytes over shared capacities, by number; `used` are those that are not 0.
   const std::vector<double>& load() const { return load_; }
   const std::vector<int>& used() const { return used_; }
+  /// Of the last call: what its messages cost.
+  double usd() const { return usd_; }
   /// What goes from one device (by its index) to another: from when on after the start, and how long that
   /// takes the sender. Of the last call, if asked for before.
   struct Use {
@@ -46,8 +48,8 @@ class ExchangeTime {
     int from = 0, to = 0;  // indices into the devices
   };
   void begin(const std::vector<int>& devices);
-  /// Counts messages of `bytes` each that move at the same time.
-  void count(const std::vector<Message>& messages, double bytes);
+  /// Counts messages of `bytes` each that move at the same time, so many times one after the other.
+  void count(const std::vector<Message>& messages, double bytes, double times = 1);
   /// Of such a message.
   double seconds(int from, int to, double bytes) const;
   /// Tells of a message that begins then and takes `seconds`, so many times.
@@ -65,7 +67,8 @@ class ExchangeTime {
   const Topology& topology_;
   const NetworkCost& network_;
   std::vector<int> devices_;
-  std::vector<double> load_;   // of the exchange
+  std::vector<double> load_;  // of the exchange
+  double usd_ = 0;
   std::vector<double> phase_;  // of messages that move at the same time
   std::vector<int> used_, used_in_phase_, at_once_;
   std::vector<SharedPath> paths_;  // of the messages counted last

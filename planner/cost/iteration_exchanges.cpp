@@ -87,6 +87,7 @@ void IterationTimer::refresh_exchange(Segment& segment) {
   segment.load.clear();
   segment.first.clear();
   segment.uses.clear();
+  segment.egress_usd = 0;
   part_busy_s_.clear();
   count_parts(segment);
   bool with_first = true;  // all of its devices have the first layer too
@@ -129,6 +130,7 @@ void IterationTimer::exchange_part(Segment& segment, int part, double bytes) {
   const std::vector<double> ends = exchange_.ends(model_.sync, devices, bytes);
   for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
   for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
+  segment.egress_usd += exchange_.usd();
   const double late = segment.most_held > 1 ? late_part_s(devices) : 0;
   for (std::size_t i = 0; i < ends.size(); ++i)
     segment.ends_s[i] = std::max(segment.ends_s[i], ends[i] + late);

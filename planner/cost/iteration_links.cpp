@@ -1,4 +1,4 @@
-// What the messages of pipelines share.
+// What the messages of pipelines cost and share.
 #include <algorithm>
 
 #include "planner/core/index.hpp"
@@ -13,6 +13,35 @@ bool passes(const SharedPath& path, int id) {
 }
 
 }  // namespace
+
+/// Every micro-batch's activations go to the next stage and their gradients come back; inside a stage the
+/// all-reduces go around its devices.
+void IterationTimer::refresh_egress(int pipeline) {
+  Lane& lane = lanes_[at(pipeline)];
+  double usd = 0;  // of a micro-batch
+  const auto send = [&](int from, int to, double bytes) {
+    if (from != to) usd += bytes * model_.network.usd_per_byte(from, to);
+  };
+  for (std::size_t i = 0; i < lane.layers.size(); ++i) {
+    const std::vector<int>& here = devices_of(pipeline, static_cast<int>(i));
+    const StageCosts& costs = model_.stages_of(here.size());
+    const double reduced = here.size() < 2 ? 0
+                                           : costs.all_reduces(lane.layers[i], false).bytes +
+                                                 costs.all_reduces(lane.layers[i], true).bytes;
+    for (std::size_t rank = 0; rank < here.size(); ++rank)
+      send(here[rank], here[(rank + 1) % here.size()], reduced);
+    if (i + 1 == lane.layers.size()) continue;
+    const std::vector<int>& there = devices_of(pipeline, static_cast<int>(i) + 1);
+    const int parts = parts_between(here, there);
+    const double bytes = model_.parts_of(parts).boundary_bytes(lane.layers[i].second);
+    for (int part = 0; part < parts; ++part) {
+      const int from = device_of_part(here, part, parts), to = device_of_part(there, part, parts);
+      send(from, to, bytes);
+      send(to, from, bytes);
+    }
+  }
+  lane.egress_usd = usd * lane.work.micro_batches;
+}
 
 /// Which capacities the messages of a pipeline pass, and how many bytes of all its micro-batches.
 void IterationTimer::refresh_load(int pipeline) {

@@ -183,6 +183,14 @@ const PipelineWork& IterationTimer::work(int pipeline) {
   return lanes_[at(pipeline)].work;
 }
 
+double IterationTimer::egress_usd() {
+  refresh();
+  double sum = 0;
+  for (const Lane& lane : lanes_) sum += lane.egress_usd;
+  for (const Segment& segment : segments_) sum += segment.egress_usd;
+  return sum;
+}
+
 double IterationTimer::lacking_bytes() {
   refresh();
   double sum = 0;
@@ -205,6 +213,7 @@ void IterationTimer::refresh() {
     refresh_updates(i);
     refresh_memory(i);
     if (is_shared()) refresh_load(i);
+    if (model_.network.is_priced()) refresh_egress(i);
     lane.is_fresh = true;
     lane.is_timed = false;
   }

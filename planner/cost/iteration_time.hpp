@@ -109,6 +109,8 @@ class IterationTimer {
   const PipelineTime& pipeline(int pipeline);
   /// What that is the time of.
   const PipelineWork& work(int pipeline);
+  /// USD an iteration for what is sent over priced links.
+  double egress_usd();
   /// Bytes that devices lack, all together; 0: the plan fits.
   double lacking_bytes();
   /// Of devices whose GPU is known, pipeline by pipeline.
@@ -127,6 +129,7 @@ class IterationTimer {
     std::vector<double> update_s;             // by computed stage: of its devices, with all they compute
     std::vector<double> needed;               // by stage: bytes
     double lacking = 0;                       // bytes
+    double egress_usd = 0;                    // of an iteration, but for exchanges
     std::vector<Load> load;                   // of an iteration
     std::vector<SharedPath> paths;            // of messages there, back: by boundary, then part
     std::vector<std::size_t> first_path;      // by boundary; and all of them
@@ -143,8 +146,9 @@ class IterationTimer {
     int parts = 1;           // of its gradients
     int most_held = 1;       // of them, by one device
     double start_s = 0, end_s = 0;
-    std::vector<double> ends_s;                 // after its start, by pipeline
-    double last_s = 0;                          // of them
+    std::vector<double> ends_s;  // after its start, by pipeline
+    double last_s = 0;           // of them
+    double egress_usd = 0;
     std::vector<PartUse> uses;                  // where segments are not apart: of channels between pipelines
     std::vector<std::pair<int, double>> load;   // bytes over shared capacities
     std::vector<std::pair<int, double>> first;  // first messages that pass them at once
@@ -171,7 +175,8 @@ class IterationTimer {
   HopTime hop(const std::vector<int>& from, const std::vector<int>& to, double bytes) const;
   double together_s_per_byte(const std::vector<int>& from, const std::vector<int>& to) const;
   double all_reduce_s(const std::vector<int>& devices, std::pair<int, int> layers, bool backward) const;
-  // What messages of pipelines share (iteration_links.cpp).
+  // What messages of pipelines cost and share (iteration_links.cpp).
+  void refresh_egress(int pipeline);
   void refresh_load(int pipeline);
   void refresh_company(int pipeline);
   double beside_s(const std::vector<int>& from, const std::vector<int>& to, double bytes, int other_from,

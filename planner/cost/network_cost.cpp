@@ -24,6 +24,9 @@ NetworkCost::NetworkCost(const Topology& topology, const Calibration& calibratio
     : topology_(topology),
       efficiency_(calibration.network_efficiency),
       overhead_s_(calibration.message_overhead_s) {
+  if (const auto* rules = std::get_if<RuleLinks>(&topology.links))
+    is_priced_ = std::any_of(rules->links.begin(), rules->links.end(),
+                             [](const Link& link) { return link.egress.value() > 0; });
   number_senders();
   number_site_pairs();
   number_ends();

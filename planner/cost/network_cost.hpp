@@ -49,6 +49,11 @@ class NetworkCost {
   double shared_seconds_per_byte(int id) const { return seconds_per_byte_[static_cast<std::size_t>(id)]; }
   /// Of a message to another device.
   SharedPath shared(int from, int to) const;
+  /// Whether anything that is sent costs money; and USD of a byte to another device.
+  bool is_priced() const { return is_priced_; }
+  double usd_per_byte(int from, int to) const {
+    return is_priced_ ? topology_.link(from, to).egress.value() : 0;
+  }
 
  private:
   std::size_t pair(int from, int to) const {
@@ -63,6 +68,7 @@ class NetworkCost {
 
   const Topology& topology_;
   double efficiency_, overhead_s_;
+  bool is_priced_ = false;
   std::vector<double> seconds_per_byte_;  // of every shared capacity
   // Numbers of capacities, −1 where there is none.
   std::vector<int> of_sender_;               // [device × entries + entry of the rules]

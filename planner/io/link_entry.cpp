@@ -61,6 +61,7 @@ Link link_of(const YamlMap& map) {
   if (const auto capacity = map.optional("capacity")) link.capacity = capacity->rate();
   if (const auto shared = map.optional("shared"))
     link.shared_by_sender = shared->choice({"flow", "sender"}) == 1;
+  if (const auto egress = map.optional("egress")) link.egress = egress->data_price();
   return link;
 }
 
@@ -110,8 +111,8 @@ std::vector<LinkEntry> read_link_entries(const YamlValue& links, const Fleet& fl
   const Ends ends(fleet);
   std::vector<LinkEntry> entries;
   for (const YamlValue& item : links.list()) {
-    const YamlMap map =
-        item.map({"within", "between", "from", "to", "latency", "rtt", "bandwidth", "capacity", "shared"});
+    const YamlMap map = item.map(
+        {"within", "between", "from", "to", "latency", "rtt", "bandwidth", "capacity", "shared", "egress"});
     LinkEntry entry;
     entry.where = item.where();
     entry.line = item.line();

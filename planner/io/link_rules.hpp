@@ -20,7 +20,8 @@ namespace dtfm {
 /// and in each of these one direction before both directions. (The only GPU of a host is a device and not a
 /// host here.) Two entries of one place for one pair of devices, where no better entry decides, are an Error,
 /// as is a pair without any entry, and as are two capacities of one pair of sites and direction: `capacity`
-/// is what all its flows from host to host share, also those whose entry gives none.
+/// is what all its flows from host to host share, also those whose entry gives none. `egress: 0.09 USD/GB` is
+/// what the sender pays for what it sends over the entry; nothing where it is not given.
 RuleLinks read_link_rules(const YamlValue& links, const Fleet& fleet);
 
 }  // namespace dtfm

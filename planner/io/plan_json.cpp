@@ -79,6 +79,9 @@ void add_iteration(const PlanRecord::IterationEstimate& estimate, const Topology
   json["cost_per_million_tokens"] = estimate.cost_per_million_tokens
                                         ? ordered_json(*estimate.cost_per_million_tokens)
                                         : ordered_json(nullptr);
+  if (estimate.cost_per_million_tokens)
+    json["cost_parts"] = {{"devices", *estimate.cost_per_million_tokens - estimate.egress_per_million_tokens},
+                          {"egress", estimate.egress_per_million_tokens}};
   json["breakdown"] = ordered_json::object();
   for (const auto& [name, seconds] : estimate.breakdown_s) json["breakdown"][name] = seconds;
   json["memory"] = ordered_json::array();
@@ -101,6 +104,7 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
                        {"iteration_time_s", finalist.iteration_time_s}};
   if (finalist.moving_s) json["moving_s"] = *finalist.moving_s;
   json["simulated"] = std::move(simulated);
+  if (!finalist.decisions.empty()) json["decisions"] = decisions_json(finalist.decisions);
   return json;
 }
 
@@ -224,7 +228,19 @@ ordered_json moving_json(const PlanRecord::Moving& moving) {
   return json;
 }
 
+ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions) {
+  ordered_json json = ordered_json::object();
+  for (const auto& [name, value] : decisions)
+    std::visit([&json, &key = name](const auto& it) { json[key] = it; }, value);
+  return json;
+}
+
 std::string plan_json(const Topology& topology, const Job& job, const Plan& plan, const PlanRecord& record) {
+  return json_text(plan_document(topology, job, plan, record));
+}
+
+ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
+                           const PlanRecord& record) {
   const PlanWriter writer(topology, plan);
   ordered_json json = {{"schema", "dtfm-plan/1"},
                        {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
@@ -246,7 +262,7 @@ std::string plan_json(const Topology& topology, const Job& job, const Plan& plan
   if (record.search) json["search"] = search_json(*record.search);
   if (!record.warnings.empty()) json["warnings"] = record.warnings;
   json["version"] = record.version;
-  return json_text(json);
+  return json;
 }
 
 }  // namespace dtfm

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,7 +31,14 @@ struct PlanRecord {
       int device = 0;
       double needed_bytes = 0, capacity_bytes = 0;
     };
-    std::vector<Memory> memory;  // of devices whose GPU is known
+    std::vector<Memory> memory;            // of devices whose GPU is known
+    double egress_per_million_tokens = 0;  // USD of its cost, for what is sent
+  };
+  /// What the job may leave open: `micro_batch`, say, and what it is.
+  struct Decision {
+    std::string name;
+    std::variant<int, double, std::string> value;
+    friend bool operator==(const Decision&, const Decision&) = default;
   };
   /// A plan that was simulated to choose the one of the file.
   struct Finalist {
@@ -41,7 +49,8 @@ struct PlanRecord {
       double mean_s = 0, p95_s = 0, max_s = 0;
     };
     std::vector<Simulated> simulated;  // an iteration under each scenario; infinite where none was completed
-    std::optional<double> moving_s = {};  // before the first one; nothing: it goes on from no other plan
+    std::vector<Decision> decisions = {};  // in which finalists differ
+    std::optional<double> moving_s = {};   // before the first one; nothing: it goes on from no other plan
   };
   struct Bound {
     double value = 0;  // in the unit of the objective
@@ -138,6 +147,10 @@ struct PlanRecord {
 /// The text of a plan file. Same arguments, same bytes.
 std::string plan_json(const Topology& topology, const Job& job, const Plan& plan, const PlanRecord& record);
 
+/// The same, to be a part of another document.
+nlohmann::ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
+                                     const PlanRecord& record);
+nlohmann::ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions);
 nlohmann::ordered_json moving_json(const PlanRecord::Moving& moving);
 
 /// The job in the words of a job file: as YAML, which JSON is, it reads back as the same job.

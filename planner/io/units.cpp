@@ -62,6 +62,8 @@ constexpr Unit flop_units[] = {{"FLOP", 0},  {"kFLOP", 3},  {"MFLOP", 6},
 constexpr Unit flop_rate_units[] = {{"FLOP/s", 0},  {"kFLOP/s", 3},  {"MFLOP/s", 6},
                                     {"GFLOP/s", 9}, {"TFLOP/s", 12}, {"PFLOP/s", 15}};
 constexpr Unit price_units[] = {{"USD/h", 0}};
+constexpr Unit data_price_units[] = {
+    {"USD/GB", -9}, {"USD/TB", -12}, {"USD/GiB", 0, 1 / gibi}, {"USD/TiB", 0, 1 / tebi}};
 
 constexpr Dimension time_dimension{"a time", "67 ms", time_units, 6, 1e-12, 1e9, "s"};  // 31 years
 constexpr Dimension rate_dimension{"a data rate", "0.79 Gbps", rate_units, 10, 1e-3, 1e18, "bps"};
@@ -71,6 +73,8 @@ constexpr Dimension flop_dimension{
 constexpr Dimension flop_rate_dimension{
     "a computing speed", "125 TFLOP/s", flop_rate_units, std::size(flop_rate_units), 1, 1e24, "FLOP/s"};
 constexpr Dimension price_dimension{"a price", "2.1 USD/h", price_units, 1, 1e-9, 1e9, "USD/h"};
+constexpr Dimension data_price_dimension{
+    "a price of data", "0.09 USD/GB", data_price_units, std::size(data_price_units), 1e-18, 1, "USD/B"};
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -247,6 +251,9 @@ FlopsPerSecond parse_flop_rate(std::string_view text) {
 }
 DollarsPerHour parse_price(std::string_view text) {
   return DollarsPerHour(parse_quantity(price_dimension, text));
+}
+DollarsPerByte parse_data_price(std::string_view text) {
+  return DollarsPerByte(parse_quantity(data_price_dimension, text));
 }
 
 std::string format_seconds(Seconds value) {

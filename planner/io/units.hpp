@@ -21,8 +21,9 @@ Seconds parse_seconds(std::string_view text);  // ns, us, µs, ms, s, min, h
 BitsPerSecond parse_rate(std::string_view text);  // bps … Tbps, bit/s … Tbit/s, B/s … TB/s, KiB/s … TiB/s
 Bytes parse_bytes(std::string_view text);         // B, kB … TB (powers of 1000), KiB … TiB (of 1024)
 Flops parse_flops(std::string_view text);         // FLOP, kFLOP … PFLOP
-FlopsPerSecond parse_flop_rate(std::string_view text);  // FLOP/s, kFLOP/s … PFLOP/s
-DollarsPerHour parse_price(std::string_view text);      // USD/h
+FlopsPerSecond parse_flop_rate(std::string_view text);   // FLOP/s, kFLOP/s … PFLOP/s
+DollarsPerHour parse_price(std::string_view text);       // USD/h
+DollarsPerByte parse_data_price(std::string_view text);  // USD/GB, USD/TB, USD/GiB, USD/TiB
 
 /// What the numbers of a file may be besides zero: far beyond any machine, network and model, and so far from
 /// where doubles end that products and quotients of several are finite.

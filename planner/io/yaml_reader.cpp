@@ -174,6 +174,11 @@ DollarsPerHour YamlValue::price() const {
   return not_negative(*this, text, parsed(*this, text, parse_price));
 }
 
+DollarsPerByte YamlValue::data_price() const {
+  const std::string& text = scalar("a price of data");
+  return not_negative(*this, text, parsed(*this, text, parse_data_price));
+}
+
 std::size_t YamlValue::choice(std::initializer_list<std::string_view> words) const {
   const std::string& text = scalar("a word");
   const auto word = std::find(words.begin(), words.end(), text);

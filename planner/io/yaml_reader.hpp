@@ -82,12 +82,13 @@ class YamlValue {
   /// A factor or a share: a number from 1e-6 to 1e6.
   double ratio() const;
   // Within the limits of units.hpp:
-  Seconds seconds() const;           // ≥ 0
-  BitsPerSecond rate() const;        // > 0
-  Bytes bytes() const;               // ≥ 0
-  Flops flops() const;               // ≥ 0
-  FlopsPerSecond flop_rate() const;  // > 0
-  DollarsPerHour price() const;      // ≥ 0
+  Seconds seconds() const;            // ≥ 0
+  BitsPerSecond rate() const;         // > 0
+  Bytes bytes() const;                // ≥ 0
+  Flops flops() const;                // ≥ 0
+  FlopsPerSecond flop_rate() const;   // > 0
+  DollarsPerHour price() const;       // ≥ 0
+  DollarsPerByte data_price() const;  // ≥ 0
   /// The index in `words` of the text.
   std::size_t choice(std::initializer_list<std::string_view> words) const;
 

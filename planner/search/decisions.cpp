@@ -12,13 +12,6 @@
 namespace dtfm {
 namespace {
 
-/// What tells decided jobs of one problem apart, but for unlike degrees.
-std::string key_of(const Job& job) {
-  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
-                     job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
-                     job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
-}
-
 std::vector<int> micro_batches(const Job& job) {
   constexpr int most = 64;
   std::vector<int> sizes;
@@ -59,8 +52,16 @@ std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
 
 }  // namespace
 
-Decisions::Decisions(const Problem& problem)
-    : problem_(problem), network_(std::make_shared<const NetworkCost>(problem.topology, problem.constants)) {}
+std::string decisions_key(const Job& job) {
+  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
+                     job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
+                     job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
+}
+
+Decisions::Decisions(const Problem& problem, std::vector<int> left_out)
+    : problem_(problem),
+      left_out_(std::move(left_out)),
+      network_(std::make_shared<const NetworkCost>(problem.topology, problem.constants)) {}
 
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
@@ -75,6 +76,10 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
     throw Error("", unusable_.front().second);
   order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
   auto result = decided(std::move(job));
+  if (!result && !left_out_.empty())
+    throw Error("",
+                fmt::format("no host has the {} of a stage among the devices whose price and times are known",
+                            problem_.job.parallelism.tensor));
   if (!result)
     throw Error("", fmt::format("no host has the {} devices of a stage", problem_.job.parallelism.tensor));
   return result;
@@ -83,7 +88,8 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
 /// Nothing where no host has enough devices for a stage, or a time is not known; of unlike degrees, where all
 /// stages would be of one.
 std::shared_ptr<const DecidedJob> Decisions::decided(Job job, bool has_unlike_degrees) {
-  const auto [place, is_new] = known_.emplace(key_of(job) + (has_unlike_degrees ? " and less" : ""), nullptr);
+  const auto [place, is_new] =
+      known_.emplace(decisions_key(job) + (has_unlike_degrees ? " and less" : ""), nullptr);
   if (!is_new) return place->second;
   std::vector<int> tensors = {job.parallelism.tensor};
   if (has_unlike_degrees)
@@ -91,7 +97,9 @@ std::shared_ptr<const DecidedJob> Decisions::decided(Job job, bool has_unlike_de
   auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
   std::vector<int> usable;
   for (const int device : order_)
-    if (result->model.unknown(device).empty()) usable.push_back(device);
+    if (result->model.unknown(device).empty() &&
+        !std::binary_search(left_out_.begin(), left_out_.end(), device))
+      usable.push_back(device);
   result->units = has_unlike_degrees ? stage_units(problem_.topology, usable, tensors)
                                      : stage_units(problem_.topology, usable, job.parallelism.tensor);
   const auto has_most = [&](const std::vector<int>& unit) {
@@ -184,7 +192,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   }
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
-    if (key_of(other) != key_of(job))
+    if (decisions_key(other) != decisions_key(job))
       if (auto it = decided(std::move(other), of.has_unlike_degrees())) result.push_back(std::move(it));
   return result;
 }

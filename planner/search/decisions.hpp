@@ -10,13 +10,17 @@
 
 namespace dtfm {
 
+/// What tells decided jobs of one problem apart.
+std::string decisions_key(const Job& job);
+
 /// The decided jobs of one problem, made once each. Not for several threads.
 class Decisions {
  public:
-  /// `problem` must outlive this.
-  explicit Decisions(const Problem& problem);
+  /// `problem` must outlive this. `left_out`: devices that are not to be used.
+  explicit Decisions(const Problem& problem, std::vector<int> left_out = {});
 
-  /// The job with its first choices. Throws Error where no device's times are known.
+  /// The job with its first choices. Throws Error where no device's times are known, or all of them
+  /// are left out.
   std::shared_ptr<const DecidedJob> first();
   /// `job`, decided as `other` is, which has the same model, as far as that is open and possible, with stages
   /// of several degrees if it has; nothing where no host has enough devices for a stage.
@@ -37,6 +41,7 @@ class Decisions {
   std::shared_ptr<const DecidedJob> decided(Job job, bool has_unlike_degrees = false);
 
   const Problem& problem_;
+  std::vector<int> left_out_;  // ascending
   std::shared_ptr<const NetworkCost> network_;
   std::vector<int> order_;  // of devices, by nearness
   std::map<std::string, std::shared_ptr<const DecidedJob>> known_;

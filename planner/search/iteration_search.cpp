@@ -24,47 +24,28 @@ namespace {
 using DecidedJobPtr = std::shared_ptr<const DecidedJob>;
 using Clock = std::chrono::steady_clock;
 
-// Set by hand and not tuned, but for the default moves and the effort, which the wall times of
-// planner/search/README.md asked for.
+// Set by hand and not tuned.
 constexpr double coarse_ratio = 1.25;  // of neighbouring numbers of replicas
 constexpr std::size_t screened = 10;   // shapes whose neighbourhood is looked at
 constexpr std::size_t kept = 48;       // candidates
 constexpr std::size_t deciders = 4;    // of them, on which alternatives are tried
 constexpr int decision_rounds = 6;
 constexpr std::size_t islands = 8, later_islands = 3;
-constexpr long long default_moves = 240'000;
-constexpr double default_effort = 2.5e8;  // of all annealing with 64 units; grows as units^1.25
-constexpr double first_share = 0.5;       // of the moves, for the first annealing of all islands
+constexpr double first_share = 0.5;  // of the moves, for the first annealing of all islands
 constexpr double hottest = 0.02, hottest_later = 0.005, coldest = 0.0002;
-
-/// Steps of the estimate after a move of `candidate`, each some 10 ns (planner/cost/README.md): the pipelines
-/// that feel it, by stations or, of other schedules than gpipe, by events of the first micro-batches; and the
-/// messages of two exchanges. Where links are shared all pipelines feel it, and messages look at what they
-/// pass.
-double effort_of_move(const PlanCandidate& candidate) {
-  const IterationModel& model = candidate.job->model;
-  const auto [stages, replicas] = candidate.shape();
-  const bool shared = model.network.shared_count() > 0;
-  double of_pipeline = stages;
-  if (model.schedule != PipelineSchedule::gpipe) {
-    const int batches = candidate.plan.pipelines.front().micro_batches;
-    const int played = std::min(batches, model.chunks > 1 ? 5 * stages : 3 * stages + 4);
-    of_pipeline = 2.0 * stages * model.chunks * played * (shared ? 4 : 1);
-  }
-  return (shared ? replicas : 2) * of_pipeline + 2.0 * replicas * replicas * model.chunks * (shared ? 3 : 1);
-}
 
 class IterationSearch {
  public:
   IterationSearch(const Problem& problem, const IterationSearchOptions& options)
       : options_(options),
-        decisions_(problem),
+        decisions_(problem, PlanScore(options.objective, problem.topology).unpriced()),
         score_(score_of(problem)),
         begin_(options.common.begin.value_or(Clock::now())) {}
 
   IterationSearchResult run() {
     const DecidedJobPtr first = decisions_.first();
     result_.unusable = decisions_.unusable();
+    result_.unpriced = score_.unpriced();
     if (options_.warm) offer_warm(*options_.warm, *first);
     screen(first);
     if (pool_.empty()) throw NoSuchShape(what_there_is(*first));
@@ -113,6 +94,7 @@ class IterationSearch {
   void keep(PlanCandidate candidate) {
     constexpr int most_alike = 3;
     int alike = 0;
+    if (options_.keeps_front) front_.offer(candidate);
     for (auto it = pool_.begin(); it != pool_.end(); ++it) {
       if (it->job != candidate.job || it->shape() != candidate.shape()) continue;
       if (it->plan == candidate.plan) {
@@ -248,14 +230,10 @@ class IterationSearch {
 
   /// As many as asked for; else as many as the effort allows.
   long long moves_of(const PlanCandidate& start, double moves, std::size_t islands_now) const {
-    constexpr double least = 500;
     const double even = moves / static_cast<double>(islands_now);
     if (options_.common.evaluations) return static_cast<long long>(even);
     if (options_.common.time_limit) return std::numeric_limits<long long>::max();
-    const double units = static_cast<double>(start.job->units.size()) / 64;
-    const double effort =
-        default_effort * std::max(1.0, std::pow(units, 1.25)) / 2 / static_cast<double>(islands_now);
-    return static_cast<long long>(std::max(least, std::min(even, effort / effort_of_move(start))));
+    return affordable_moves(start, even, 2 * static_cast<double>(islands_now));
   }
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
@@ -282,13 +260,15 @@ class IterationSearch {
     };
     const auto found = parallel_map(count, options_.common.threads, [&](int i) {
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
-      PlanCooling cooling{moves_of(starts[at(i)], moves, starts.size()), from, coldest, {}};
+      PlanCooling cooling{
+          moves_of(starts[at(i)], moves, starts.size()), from, coldest, {}, options_.keeps_front};
       if (seconds) cooling.time_share = share_of(*seconds * std::min(options_.common.threads, count) / count);
       return annealed_plan(starts[at(i)], score_, cooling, rng, stop);
     });
     for (const AnnealedPlan& it : found) {
       result_.evaluations += it.moves;
       keep(it.best);
+      for (const PlanCandidate& candidate : it.front) front_.offer(candidate);
     }
     note();
   }
@@ -322,6 +302,7 @@ class IterationSearch {
   }
 
   void finish() {
+    result_.front = front_.plans();
     result_.finalists = best_unlike(at(options_.finalists));
     if (options_.warm) settle_finalists();
     if (result_.unchanged) put_among_finalists(*result_.unchanged);
@@ -341,6 +322,7 @@ class IterationSearch {
   PlanScore score_;
   Clock::time_point begin_;
   std::vector<PlanCandidate> pool_;  // best first
+  PlanFront front_{most_in_front};
   std::mutex progress_mutex_;
   IterationSearchResult result_;
 };

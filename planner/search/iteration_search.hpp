@@ -26,6 +26,7 @@ struct IterationSearchOptions {
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 8;
+  bool keeps_front = false;
   std::optional<WarmStart> warm = {};  // the plan that runs: what follows has to be moved to
 };
 
@@ -38,6 +39,8 @@ struct IterationSearchResult {
   Stopped stopped = Stopped::evaluations;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
   std::vector<std::pair<int, std::string>> unusable;  // devices on which nothing can be put, and why
+  std::vector<int> unpriced;         // devices left out because their price is needed and not known
+  std::vector<PlanCandidate> front;  // if asked for, of all plans (PlanFront)
 };
 
 /// 0. Where a plan runs: it as it is, and repaired (planner/search/warm_start). All scores are of the time

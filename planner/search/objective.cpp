@@ -1,5 +1,7 @@
 #include "planner/search/objective.hpp"
 
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +10,12 @@
 #include "planner/core/index.hpp"
 
 namespace dtfm {
+
+namespace {
+
+constexpr double seconds_per_hour = 3600;
+
+}  // namespace
 
 std::optional<Objective> objective_named(std::string_view name) {
   if (name == "iteration-time") return Objective::iteration_time;
@@ -18,17 +26,18 @@ std::optional<Objective> objective_named(std::string_view name) {
 
 PlanScore::PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const MovingCost> moving,
                      double horizon_s)
-    : moving_(std::move(moving)), horizon_s_(horizon_s) {
+    : is_money_(objective == Objective::cost_per_token), moving_(std::move(moving)), horizon_s_(horizon_s) {
   if (objective == Objective::iteration_time) return;
   for (int device = 0; device < topology.size(); ++device) {
     const auto price = price_of(topology, device);
-    if (objective == Objective::cost_per_token && !price)
-      throw Error("--objective",
-                  fmt::format("cost-per-token needs the price of every device, and {} has none; "
-                              "give it one in the topology: `price: 1.2 USD/h`",
-                              topology.devices[at(device)].id));
-    weight_.push_back(objective == Objective::cost_per_token ? price->value() : 1);
+    const double usd_per_s =
+        price ? price->value() / seconds_per_hour : std::numeric_limits<double>::infinity();
+    weight_.push_back(is_money_ ? usd_per_s : 1);
   }
+  if (static_cast<int>(unpriced().size()) == topology.size())
+    throw Error("--objective",
+                "cost-per-token needs prices, and no device has one; give them some in the "
+                "topology: `price: 1.2 USD/h`");
 }
 
 /// Where nearly all of the horizon, or more, is for moving, finite all the same, so that less of it is
@@ -40,9 +49,16 @@ double PlanScore::longer_by_moving(double moving_s) const {
   return share < 1 - 1 / longest ? 1 / (1 - share) : longest * (1 + share);
 }
 
-double PlanScore::total_weight(const Plan& plan) const {
+std::vector<int> PlanScore::unpriced() const {
+  std::vector<int> devices;
+  for (std::size_t device = 0; device < weight_.size(); ++device)
+    if (!std::isfinite(weight_[device])) devices.push_back(static_cast<int>(device));
+  return devices;
+}
+
+double PlanScore::total_weight(const std::vector<int>& devices) const {
   double sum = 0;
-  for (const int device : pipeline_major(plan)) sum += weight(device);
+  for (const int device : devices) sum += weight(device);
   return sum;
 }
 
@@ -50,6 +66,13 @@ std::optional<DollarsPerHour> price_of(const Topology& topology, int device) {
   const Device& it = topology.devices[at(device)];
   if (it.price) return it.price;
   return it.gpu < 0 ? std::nullopt : topology.gpus[at(it.gpu)].price;
+}
+
+std::optional<double> usd_of(const Topology& topology, const Plan& plan, double iteration_s,
+                             double egress_usd) {
+  const auto price = price_of(topology, plan);
+  if (!price) return std::nullopt;
+  return price->value() / seconds_per_hour * iteration_s + egress_usd;
 }
 
 std::optional<DollarsPerHour> price_of(const Topology& topology, const Plan& plan) {

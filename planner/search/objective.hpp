@@ -18,30 +18,36 @@ enum class Objective { iteration_time, cost_per_token, device_efficiency };
 std::optional<Objective> objective_named(std::string_view name);
 
 /// Every iteration trains the same tokens, so what is minimised is seconds of an iteration times what one of
-/// them costs: 1; dollars of all devices that are used; their number.
+/// them costs: 1; USD of all devices that are used, and to these are added those of what is sent; the number
+/// of devices.
 ///
 /// Where a plan goes on from another one, the devices are busy for so many seconds of `horizon_s` with moving
 /// what they hold; what is left is for iterations. Seconds over the horizon ÷ iterations in it are
 /// iteration · horizon ÷ (horizon − moving).
 class PlanScore {
  public:
-  /// Throws Error where a device has no price, and neither has its GPU, if prices are needed.
+  /// Throws Error where prices are needed and no device has one, by itself or by its GPU.
   /// `moving`: what it takes to go on from the plan that runs; nothing where none does.
   PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const MovingCost> moving = nullptr,
             double horizon_s = std::numeric_limits<double>::infinity());
 
-  /// Of a second of one device's work; 0 for `iteration_time`.
+  /// Of a second of one device's work; 0 for `iteration_time`; infinite where a price is needed and not
+  /// known.
   double weight(int device) const { return weight_.empty() ? 0 : weight_[static_cast<std::size_t>(device)]; }
-  double total_weight(const Plan& plan) const;
-  double of(double iteration_s, double total_weight, double moving_s = 0) const {
+  double total_weight(const Plan& plan) const { return total_weight(pipeline_major(plan)); }
+  double total_weight(const std::vector<int>& devices) const;
+  double of(double iteration_s, double total_weight, double egress_usd, double moving_s = 0) const {
     const double felt_s = iteration_s * longer_by_moving(moving_s);
-    return weight_.empty() ? felt_s : felt_s * total_weight;
+    return (weight_.empty() ? felt_s : felt_s * total_weight) + (is_money_ ? egress_usd : 0);
   }
+  /// Devices whose price is needed and not known: not to be used.
+  std::vector<int> unpriced() const;
   const MovingCost* moving() const { return moving_.get(); }
 
  private:
   double longer_by_moving(double moving_s) const;
 
+  bool is_money_;
   std::shared_ptr<const MovingCost> moving_;
   double horizon_s_;
   std::vector<double> weight_;  // of each device; empty for `iteration_time`
@@ -51,5 +57,9 @@ class PlanScore {
 std::optional<DollarsPerHour> price_of(const Topology& topology, int device);
 /// USD/h of all devices that a plan uses, if all have a price.
 std::optional<DollarsPerHour> price_of(const Topology& topology, const Plan& plan);
+/// USD of an iteration: of these devices for as long, and of what it sends; nothing where a price is not
+/// known.
+std::optional<double> usd_of(const Topology& topology, const Plan& plan, double iteration_s,
+                             double egress_usd);
 
 }  // namespace dtfm

@@ -17,7 +17,11 @@ namespace {
 // How much of the score is that of the mean end, which leads where the slowest pipeline alone says nothing.
 // This and the shares of the kinds of moves (make_move) are set by hand and not tuned.
 constexpr double guidance = 0.05;
-constexpr int near = 6;  // units on either side of a neighbour
+constexpr int near = 6;                      // units on either side of a neighbour
+constexpr std::size_t most_on_the_way = 16;  // of a front
+// Steps of the estimate, of all annealing with 64 units; grows as units^1.25. The wall times of
+// planner/search/README.md asked for it.
+constexpr double default_effort = 2.5e8;
 
 struct Slot {
   int pipeline = 0, stage = 0;
@@ -53,7 +57,8 @@ class PlanAnnealer {
         score_(score),
         rng_(rng),
         units_(units_of(start)),
-        timer_(start.job->model, start.plan) {
+        timer_(start.job->model, start.plan),
+        front_(most_on_the_way) {
     if (score.moving()) moving_.emplace(*score.moving(), start.job->model.chunks);
     timer_.set_flush(start.flush);
     std::map<int, int> unit_of;  // by its first device
@@ -83,6 +88,7 @@ class PlanAnnealer {
   }
 
   AnnealedPlan run(const PlanCooling& cooling, const std::function<bool()>& stop) {
+    keeps_front_ = cooling.keeps_front;
     const double ratio = cooling.coldest / cooling.hottest;
     const double scale = best_.score > 0 ? best_.score : now_;
     long long move = 0;
@@ -97,7 +103,7 @@ class PlanAnnealer {
       const double temperature = scale * cooling.hottest * std::pow(ratio, share);
       try_move(temperature);
     }
-    return {best_, move};
+    return {best_, move, front_.plans()};
   }
 
  private:
@@ -113,13 +119,20 @@ class PlanAnnealer {
   double energy() {
     const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
     const double lacking = timer_.lacking_bytes();
-    return score_.of(seconds, weight_, moving_s()) * (lacking > 0 ? 2 + lacking / 1e9 : 1);
+    return score_.of(seconds, weight_, timer_.egress_usd(), moving_s()) *
+           (lacking > 0 ? 2 + lacking / 1e9 : 1);
   }
 
   void keep_if_best() {
     const double lacking = timer_.lacking_bytes();
-    PlanCandidate now{best_.job, {}, best_.flush, timer_.iteration_s(), lacking, moving_s()};
-    now.score = score_.of(now.iteration_s, weight_, now.moving_s);
+    PlanCandidate now{best_.job, {},         best_.flush,        timer_.iteration_s(),
+                      lacking,   moving_s(), timer_.egress_usd()};
+    now.score = score_.of(now.iteration_s, weight_, now.egress_usd, now.moving_s);
+    if (keeps_front_ && lacking <= 0 && front_.wants(measure_of(now, plan()))) {
+      now.plan = plan();
+      now.plan.tensor = tensor_degrees(now.plan).back();
+      front_.offer(now);
+    }
     if (!is_better(now, best_)) return;
     now.plan = plan();
     now.plan.tensor = tensor_degrees(now.plan).back();
@@ -149,6 +162,7 @@ class PlanAnnealer {
   /// For the `number`-th unused unit.
   void replace(Slot slot, int number) {
     const int out = unit_at_[at(slot.pipeline)][at(slot.stage)], in = unused_[at(number)];
+    if (!std::isfinite(weight_of(in))) return;  // its price is needed and not known
     unused_[at(number)] = out;
     slot_of_[at(out)] = {-1, -1};
     put(in, slot);
@@ -340,12 +354,38 @@ class PlanAnnealer {
   std::vector<std::function<void()>> undo_;  // the steps of the move, each backwards
   double weight_ = 0;                        // of the devices in use
   double now_ = 0;
+  PlanFront front_;
+  bool keeps_front_ = false;
   int least_layers_ = 1, batch_step_ = 1;
   bool are_degrees_unlike_ = false;
   bool are_unlike_ = false;  // units differ in speed or memory, so that pipelines may differ in their layers
 };
 
+/// Steps of the estimate after a move of `candidate`, each some 10 ns (planner/cost/README.md): the pipelines
+/// that feel it, by stations or, of other schedules than gpipe, by events of the first micro-batches; and the
+/// messages of two exchanges. Where links are shared all pipelines feel it, and messages look at what they
+/// pass.
+double effort_of_move(const PlanCandidate& candidate) {
+  const IterationModel& model = candidate.job->model;
+  const auto [stages, replicas] = candidate.shape();
+  const bool shared = model.network.shared_count() > 0;
+  double of_pipeline = stages;
+  if (model.schedule != PipelineSchedule::gpipe) {
+    const int batches = candidate.plan.pipelines.front().micro_batches;
+    const int played = std::min(batches, model.chunks > 1 ? 5 * stages : 3 * stages + 4);
+    of_pipeline = 2.0 * stages * model.chunks * played * (shared ? 4 : 1);
+  }
+  return (shared ? replicas : 2) * of_pipeline + 2.0 * replicas * replicas * model.chunks * (shared ? 3 : 1);
+}
+
 }  // namespace
+
+long long affordable_moves(const PlanCandidate& start, double moves, double parts) {
+  constexpr double least = 500;
+  const double units = static_cast<double>(start.job->units.size()) / 64;
+  const double effort = default_effort * std::max(1.0, std::pow(units, 1.25)) / parts;
+  return static_cast<long long>(std::max(least, std::min(moves, effort / effort_of_move(start))));
+}
 
 AnnealedPlan annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
                            Rng& rng, const std::function<bool()>& stop) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "planner/core/rng.hpp"
 #include "planner/search/objective.hpp"
 #include "planner/search/plan_candidate.hpp"
+#include "planner/search/plan_front.hpp"
 
 namespace dtfm {
 
@@ -14,14 +16,22 @@ struct PlanCooling {
   double hottest = 0, coldest = 0;  // temperatures as shares of the score
   std::function<double()>
       time_share;  // of the time there is, how much is over: at 1 it ends; nothing: moves count
+  bool keeps_front = false;
 };
 
 inline constexpr int moves_between_asking = 256;
 
 struct AnnealedPlan {
   PlanCandidate best;
-  long long moves = 0;  // made
+  long long moves = 0;               // made
+  std::vector<PlanCandidate> front;  // what was best on the way by time or price, if asked for
 };
+
+/// Moves of all annealing of a search, if nothing else limits it: so many as the wall times of
+/// planner/search/README.md asked for.
+inline constexpr long long default_moves = 240'000;
+/// `moves`, or as many as one of so many equal parts of a search's effort allows.
+long long affordable_moves(const PlanCandidate& start, double moves, double parts);
 
 /// The best plan on the way from `start`, which keeps its numbers of stages and pipelines. Moves: exchange
 /// two units, one with an unused one, one for one near a neighbour, the rest of two pipelines, two stages of

@@ -55,6 +55,7 @@ struct PlanCandidate {
   double iteration_s = 0;  // estimated
   double lacking = 0;      // bytes that do not fit
   double moving_s = 0;     // before its first iteration, where there is a plan to go on from
+  double egress_usd = 0;   // of an iteration, for what is sent
   double score = 0;        // what is minimised, among those that fit
 
   Shape shape() const {

@@ -59,28 +59,35 @@ int start_of_largest(const std::vector<int>& starts, int all) {
   return largest;
 }
 
-/// Stretches of `count` units: the fastest; from the start of the largest site in the order, and from those
-/// of at most some `most` sites, all around.
+/// Stretches of `count` units: the fastest; those whose work costs least; from the start of the largest site
+/// in the order, and from those of at most some `most` sites, all around.
 std::vector<std::vector<int>> stretches(const DecidedJob& job, const std::vector<std::vector<int>>& units,
-                                        int count, int most) {
+                                        int count, int most, const PlanScore& score) {
   const int all = static_cast<int>(units.size());
   std::vector<int> order(units.size());
   std::iota(order.begin(), order.end(), 0);
-  std::vector<int> fastest = order;
-  std::vector<double> seconds;
-  for (const auto& unit : units) seconds.push_back(seconds_of(job, unit));
-  std::stable_sort(fastest.begin(), fastest.end(),
-                   [&](int a, int b) { return seconds[at(a)] < seconds[at(b)]; });
-  fastest.resize(at(count));
-  std::vector<int> fastest_in_order = fastest;
-  std::sort(fastest_in_order.begin(), fastest_in_order.end());
+  std::vector<double> seconds, prices;
+  for (const auto& unit : units) {
+    seconds.push_back(seconds_of(job, unit));
+    prices.push_back(score.of(seconds.back(), score.total_weight(unit), 0));
+  }
+  const auto least = [&](const std::vector<double>& values) {
+    std::vector<int> best = order;
+    std::stable_sort(best.begin(), best.end(), [&](int a, int b) { return values[at(a)] < values[at(b)]; });
+    best.resize(at(count));
+    return best;
+  };
   std::set<std::vector<int>> seen;
   std::vector<std::vector<int>> result;
   const auto add = [&](std::vector<int> stretch) {
     if (seen.insert(stretch).second) result.push_back(std::move(stretch));
   };
-  add(fastest_in_order);
-  add(fastest);
+  for (const auto* values : {&seconds, &prices}) {
+    std::vector<int> in_order = least(*values);
+    std::sort(in_order.begin(), in_order.end());
+    add(in_order);
+    add(least(*values));
+  }
   std::vector<int> starts;
   for (int i = 0; i < all; ++i) {
     const auto site = [&](int unit) {
@@ -176,7 +183,7 @@ std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& 
   if (shape.replicas == 1) blocks = {1};
   const int count = shape.stages * shape.replicas;
   const std::vector<std::vector<int>> units = units_for(*job, count);
-  for (const std::vector<int>& stretch : stretches(*job, units, count, thorough ? 24 : 1))
+  for (const std::vector<int>& stretch : stretches(*job, units, count, thorough ? 24 : 1, score))
     for (const int block_count : blocks)
       offer(priced_plan(job, laid_out(*job, units, shape, stretch, block_count), 0, score));
   for (PlanCandidate& candidate : best) candidate = fitted_plan(job, std::move(candidate.plan), score);
@@ -189,9 +196,11 @@ PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
   IterationTimer timer(job->model, std::move(plan));
   if (flush > 0) timer.set_flush(flush);
   PlanCandidate candidate{job, timer.plan(), timer.flush(), timer.iteration_s(), timer.lacking_bytes()};
+  candidate.egress_usd = timer.egress_usd();
   if (score.moving())
     candidate.moving_s = MovingTimer(*score.moving(), job->model.chunks).seconds(candidate.plan);
-  candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan), candidate.moving_s);
+  candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan), candidate.egress_usd,
+                             candidate.moving_s);
   return candidate;
 }
 

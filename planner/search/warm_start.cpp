@@ -232,7 +232,8 @@ class Settler {
   bool is_as_good() {
     constexpr double rounding = 1e-9;
     const Plan& plan = timer_.plan();
-    const double score = score_.of(timer_.iteration_s(), score_.total_weight(plan), moving_.seconds(plan));
+    const double score = score_.of(timer_.iteration_s(), score_.total_weight(plan), timer_.egress_usd(),
+                                   moving_.seconds(plan));
     return score <= from_.score * (1 + rounding) && timer_.lacking_bytes() <= from_.lacking;
   }
 

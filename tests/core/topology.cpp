@@ -124,6 +124,7 @@ TEST_CASE("a fingerprint changes with whatever matters for a plan, each time to 
       {"bandwidth", [](Topology& t) { rules(t).links[2].bandwidth = BitsPerSecond(0.8e9); }},
       {"capacity", [](Topology& t) { rules(t).links[2].capacity = unlimited; }},
       {"shared by sender", [](Topology& t) { rules(t).links[2].shared_by_sender = false; }},
+      {"egress", [](Topology& t) { rules(t).links[2].egress = DollarsPerByte(9e-11); }},
       {"direction", [](Topology& t) { rules(t).table.transposeInPlace(); }},
       {"one device less", [](Topology& t) { t.devices.pop_back(); }},
       {"order of devices", [](Topology& t) { std::swap(t.devices[0].id, t.devices[1].id); }},

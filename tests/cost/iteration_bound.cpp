@@ -11,80 +11,14 @@
 #include "planner/io/topology_reader.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/lowering/iteration_graph.hpp"
+#include "tests/support/any_plan.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/random_problem.hpp"
 #include "tests/support/simulated.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
 
 namespace {
-
-/// Everything that a job can say about how it is trained.
-void set_training(Rng& rng, Job& job) {
-  const char* schedules[] = {"gpipe", "1f1b", "interleaved"};
-  const char* syncs[] = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
-  job.parallelism.schedule = schedules[rng.below(3)];
-  job.parallelism.gradient_sync = syncs[rng.below(5)];
-  job.parallelism.overlap = rng.below(2) == 0;
-  if (job.parallelism.schedule == "interleaved")
-    job.parallelism.chunks = 1 + static_cast<int>(rng.below(2));
-  else if (rng.below(3) == 0)
-    job.parallelism.flush = 1 + static_cast<int>(rng.below(8));
-  if (rng.below(3) == 0) {
-    job.compression = {0.25, 0.5, std::nullopt};
-    if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(random_size(rng, 1e9, 1e12));
-  }
-}
-
-/// Any cut of the layers into stages of at least `least`.
-std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages, int least) {
-  std::vector<int> sizes(at(stages), least);
-  for (int left = layers - stages * least; left > 0; --left)
-    ++sizes[rng.below(static_cast<std::uint32_t>(stages))];
-  std::vector<std::pair<int, int>> split;
-  int begin = 0;
-  for (const int size : sizes) {
-    split.emplace_back(begin, begin + size);
-    begin += size;
-  }
-  return split;
-}
-
-/// Any shape, devices in any order, any cuts (common or not), any micro-batches of each pipeline; the job
-/// gets as many as the pipelines have together.
-/// `tensor`: the most devices of a stage; of 2, with `any_degree` a stage has one or two.
-Plan any_plan(Rng& rng, Problem& problem, int tensor, bool any_degree) {
-  Job& job = problem.job;
-  const int layers = layer_count(job.model), chunks = job.parallelism.chunks.value_or(1);
-  const int places = problem.topology.size() / tensor;
-  const int stages =
-      1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(std::min(places, layers / chunks))));
-  const int replicas = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(places / stages)));
-  std::vector<int> order(at(problem.topology.size()));
-  for (int i = 0; i < problem.topology.size(); ++i) order[at(i)] = i;
-  rng.shuffle(std::span<int>(order));
-  Plan plan{tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
-  const bool common = rng.below(2) == 0;
-  int all = 0;
-  for (int replica = 0; replica < replicas; ++replica) {
-    const int multiple = job.parallelism.schedule == "interleaved" ? stages : 1;
-    Pipeline pipeline{multiple * static_cast<int>((replica == 0 ? 1 : 0) + rng.below(12)), {}};
-    all += pipeline.micro_batches;
-    const auto split = common && replica > 0 ? std::vector<std::pair<int, int>>{}
-                                             : random_split(rng, layers, stages, chunks);
-    for (int stage = 0; stage < stages; ++stage) {
-      Stage it{split.empty() ? plan.pipelines.front().stages[at(stage)].layers : split[at(stage)], {}};
-      const int degree = any_degree && rng.below(2) == 0 ? 1 : tensor;
-      for (int rank = 0; rank < degree; ++rank)
-        it.devices.push_back(order[at((replica * stages + stage) * tensor + rank)]);
-      pipeline.stages.push_back(it);
-    }
-    plan.pipelines.push_back(pipeline);
-  }
-  job.training.global_batch = all * job.training.micro_batch;
-  return plan;
-}
 
 int stages_of(const Plan& plan) {
   return static_cast<int>(plan.pipelines.front().stages.size());

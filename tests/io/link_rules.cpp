@@ -108,7 +108,8 @@ TEST_CASE("entries hold for the pairs that they name and no others") {
 
 TEST_CASE("a link has what its entry says") {
   const Topology topology = read(
-      "  - {from: a, to: b, rtt: 98 ms, bandwidth: 0.8 Gbps, capacity: 5 Gbps, shared: sender}\n"
+      "  - {from: a, to: b, rtt: 98 ms, bandwidth: 0.8 Gbps, capacity: 5 Gbps, shared: sender, "
+      "egress: 0.09 USD/GB}\n"
       "  - {from: b, to: a, latency: 0 ms, bandwidth: 1 Gbps, shared: flow}\n" +
       any);
   const Link there = topology.link(0, 4), back = topology.link(4, 0);
@@ -116,9 +117,11 @@ TEST_CASE("a link has what its entry says") {
   CHECK(there.bandwidth.value() == 0.8e9);
   CHECK(there.capacity.value() == 5e9);
   CHECK(there.shared_by_sender);
+  CHECK(there.egress.value() == 0.09e-9);
   CHECK(back.latency.value() == 0);
   CHECK(back.capacity == unlimited);
   CHECK_FALSE(back.shared_by_sender);
+  CHECK(back.egress.value() == 0);
 }
 
 TEST_CASE("two equally specific entries for a pair are refused, unless a better one decides") {

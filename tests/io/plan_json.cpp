@@ -113,23 +113,27 @@ TEST_CASE("the estimate of an iteration and the finalists arrive") {
   Job job = small_job();
   PlanRecord record;
   record.objective = "iteration-time";
-  record.iteration = {2.5, 44.8, 6e9, 0.75, {{"pipelines", 1.5}, {"overhead", 1}}, {{3, 10.25, 16e9}}};
-  record.finalists = {{2, 2, 1, 4, 2.5, {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
-                      {1, 3, 1, 3, 2.625, {}}};
+  record.iteration = {2.5, 44.8, 6e9, 0.75, {{"pipelines", 1.5}, {"overhead", 1}}, {{3, 10.25, 16e9}}, 0.25};
+  record.finalists = {
+      {2, 2, 1, 4, 2.5, {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
+      {1, 3, 1, 3, 2.625, {}, {{"micro_batch", 2}, {"schedule", "1f1b"}, {"gradients", 0.5}}}};
   const auto json_of = [&] {
     return ordered_json::parse(plan_json(four_devices(), job, deployed_plan(two_by_two(), job), record));
   };
-  CHECK(json_of()["estimate"].dump() ==
-        R"({"iteration_time_s":2.5,"tokens_per_s":44.8,"model_flops_per_s":6000000000.0,)"
-        R"("cost_per_million_tokens":0.75,"breakdown":{"pipelines":1.5,"overhead":1.0},)"
-        R"("memory":[{"device":"a/3","needed_bytes":11.0,"capacity_bytes":16000000000.0}]})");
+  CHECK(
+      json_of()["estimate"].dump() ==
+      R"({"iteration_time_s":2.5,"tokens_per_s":44.8,"model_flops_per_s":6000000000.0,)"
+      R"("cost_per_million_tokens":0.75,"cost_parts":{"devices":0.5,"egress":0.25},"breakdown":{"pipelines":1.5,"overhead":1.0},)"
+      R"("memory":[{"device":"a/3","needed_bytes":11.0,"capacity_bytes":16000000000.0}]})");
   CHECK(
       json_of()["finalists"].dump() ==
       R"([{"pipeline":2,"data":2,"tensor":1,"devices":4,"iteration_time_s":2.5,"simulated":{)"
       R"("nominal":{"mean_s":2.75,"p95_s":3.0,"max_s":3.5},"storm":{"mean_s":null,"p95_s":null,"max_s":null}}},)"
-      R"({"pipeline":1,"data":3,"tensor":1,"devices":3,"iteration_time_s":2.625,"simulated":{}}])");
+      R"({"pipeline":1,"data":3,"tensor":1,"devices":3,"iteration_time_s":2.625,"simulated":{},)"
+      R"("decisions":{"micro_batch":2,"schedule":"1f1b","gradients":0.5}}])");
   record.iteration->cost_per_million_tokens.reset();
   CHECK(json_of()["estimate"]["cost_per_million_tokens"].is_null());
+  CHECK_FALSE(json_of()["estimate"].contains("cost_parts"));
   CHECK_FALSE(json_of()["estimate"].contains("comm_cost"));
   record.comm_cost = {1, 2};
   CHECK(json_of()["estimate"]["comm_cost"]["total_s"] == 3);

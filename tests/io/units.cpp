@@ -45,6 +45,9 @@ TEST_CASE("a quantity is the double nearest to what was written") {
   CHECK(parse_bytes("0.47124922275543213 GB").value() == 0.47124922275543213e9);
   CHECK(parse_bytes("0 B").value() == 0);
   CHECK(parse_price("2.1 USD/h").value() == 2.1);
+  CHECK(parse_data_price("0.09 USD/GB").value() == 0.09e-9);
+  CHECK(parse_data_price("20 USD/TB").value() == 20e-12);
+  CHECK(parse_data_price("1 USD/GiB").value() == 1 / (1024.0 * 1024 * 1024));
   CHECK(parse_flops("0.24 TFLOP").value() == 0.24e12);
   CHECK(parse_flop_rate("125 TFLOP/s").value() == 125e12);
   CHECK(parse_flop_rate("4.37TFLOP/s").value() == 4.37e12);
@@ -99,6 +102,10 @@ TEST_CASE("what no machine, network or model can be is refused, whatever its uni
   CHECK(complaint(parse_bytes, "-1e10 GB").starts_with("`-1e10 GB` is out of range: a size"));
   CHECK(complaint(parse_flop_rate, "1e300 FLOP/s").find("a computing speed") != std::string::npos);
   CHECK(complaint(parse_price, "1e12 USD/h").find("a price") != std::string::npos);
+  CHECK(complaint(parse_data_price, "1e12 USD/GB") ==
+        "`1e12 USD/GB` is out of range: a price of data is from 1e-18 to 1 USD/B");
+  CHECK(complaint(parse_data_price, "0.09 USD") ==
+        "`USD` is no unit of price of data; known: `USD/GB`, `USD/TB`, `USD/GiB`, `USD/TiB`");
   const auto in_milliseconds = [](std::string_view text) { return parse_in_unit(text, time_unit("ms")); };
   CHECK(complaint(in_milliseconds, "1e13") == "`1e13` is out of range: a time is from 1e-12 to 1e+09 s");
   CHECK(parse_seconds("0 s").value() == 0);

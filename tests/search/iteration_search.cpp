@@ -9,6 +9,7 @@
 #include "planner/cost/iteration_bound.hpp"
 #include "planner/search/device_order.hpp"
 #include "planner/search/feasible_changes.hpp"
+#include "tests/support/all_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
@@ -30,21 +31,6 @@ IterationSearchOptions options_of(long long evaluations = 20'000) {
   IterationSearchOptions options;
   options.common.evaluations = evaluations;
   return options;
-}
-
-/// Calls `use` with every way to write `total` as `parts` numbers of at least 1.
-void for_all_sums(int total, int parts, std::vector<int>& sum, const std::function<void()>& use) {
-  if (parts == 1) {
-    sum.push_back(total);
-    use();
-    sum.pop_back();
-    return;
-  }
-  for (int first = 1; first <= total - parts + 1; ++first) {
-    sum.push_back(first);
-    for_all_sums(total - first, parts - 1, sum, use);
-    sum.pop_back();
-  }
 }
 
 /// The least estimate of all plans of one shape in which every pipeline has the same layers.
@@ -259,9 +245,35 @@ TEST_CASE("fewer devices, or cheaper ones, where that is what counts") {
   for (int device = 0; device < 7; ++device) problem.topology.devices[at(device)].price = DollarsPerHour(3);
   options.objective = Objective::cost_per_token;
   CHECK(pipeline_major(search_iteration(problem, options).finalists.front().plan) == std::vector<int>{7});
-  problem.topology.devices[2].price.reset();
+  problem.topology.devices[7].price.reset();
+  const IterationSearchResult found = search_iteration(problem, options);
+  CHECK(found.unpriced == std::vector<int>{7});
+  for (const PlanCandidate& it : found.finalists)
+    for (const int device : pipeline_major(it.plan)) CHECK(device != 7);
+  for (Device& device : problem.topology.devices) device.price.reset();
   CHECK_THAT(error_of([&] { search_iteration(problem, options); }),
-             contains("cost-per-token needs the price of every device"));
+             contains("cost-per-token needs prices, and no device has one"));
+}
+
+TEST_CASE("what is sent over a priced link counts where money does") {
+  // Two devices a site at 3.6 USD/h, 1e-3 USD a second; 8 layers and 32 micro-batches are 768 s of work. Hops
+  // inside a site are short; between the sites every byte costs so much that nobody sends one.
+  Problem problem = small_problem({2, 2}, 8, 32);
+  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(3.6);
+  problem.constants.iteration_overhead_s = 100;  // so that two devices are dearer than one by little
+  std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1);
+  IterationSearchOptions options = options_of();
+  options.objective = Objective::cost_per_token;
+  options.limits.stages = 2;
+  const PlanCandidate found = search_iteration(problem, options).finalists.front();
+  CHECK(found.egress_usd == 0);
+  CHECK(found.score ==
+        Approx(found.iteration_s * 1e-3 * static_cast<double>(pipeline_major(found.plan).size())));
+  // Four stages pass one of the dear hops: 32 micro-batches, 100 bytes there and 100 back.
+  options.limits.stages = 4;
+  const PlanCandidate four = search_iteration(problem, options).finalists.front();
+  CHECK(four.egress_usd == Approx(32 * 200));
+  CHECK(four.score == Approx(four.iteration_s * 4e-3 + 32 * 200));
 }
 
 TEST_CASE("devices near each other stand together at every scale") {

@@ -70,12 +70,12 @@ Plan two_pipelines(const Job& job) {
 TEST_CASE("seconds are felt as the horizon less the moving leaves them") {
   const Problem problem = small_problem({2}, 4, 4);
   const PlanScore score(Objective::iteration_time, problem.topology, nullptr, 100);
-  CHECK(score.of(10, 0) == 10);
+  CHECK(score.of(10, 0, 0) == 10);
   // 80 s of 100 are left for iterations of 10 s: 8 of them, 12.5 s of the horizon each.
-  CHECK(score.of(10, 0, 20) == Approx(12.5));
+  CHECK(score.of(10, 0, 0, 20) == Approx(12.5));
   // Beyond the horizon nothing is done; less of it is still better.
-  CHECK(score.of(1, 0, 100) > score.of(1e5, 0, 99));
-  CHECK(score.of(1, 0, 101) > score.of(1, 0, 100));
+  CHECK(score.of(1, 0, 0, 100) > score.of(1e5, 0, 0, 99));
+  CHECK(score.of(1, 0, 0, 101) > score.of(1, 0, 0, 100));
   const PlanScore devices(Objective::device_efficiency, problem.topology, nullptr, 100);
   CHECK(devices.of(10, 3, 20) == Approx(37.5));
 }

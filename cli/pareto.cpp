@@ -1,0 +1,99 @@
+#include "cli/pareto.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "cli/iteration_plan.hpp"
+#include "cli/plan_decisions.hpp"
+#include "cli/plan_words.hpp"
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/search/plan_front.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Of the candidate, if an iteration takes so long.
+ParetoPoint::Cost cost_of(const PlanCandidate& candidate, double iteration_s) {
+  return {iteration_s,
+          usd_of(candidate.job->problem.topology, candidate.plan, iteration_s, candidate.egress_usd)};
+}
+
+PlanMeasure measure_of(const ParetoPoint::Cost& cost, const PlanCandidate& candidate) {
+  return {cost.iteration_time_s, cost.usd.value_or(std::numeric_limits<double>::infinity()),
+          static_cast<int>(pipeline_major(candidate.plan).size())};
+}
+
+ParetoPoint point_of(const PlanOptions& options, const PlanCandidate& candidate, const Judgement* judgement) {
+  ParetoPoint point;
+  point.estimated = cost_of(candidate, candidate.iteration_s);
+  if (judgement) point.simulated = cost_of(candidate, judgement->seconds);
+  point.devices = static_cast<int>(pipeline_major(candidate.plan).size());
+  point.decisions = decisions_of(candidate);
+  std::erase_if(point.decisions, [](const PlanRecord::Decision& it) {
+    return it.name == "tensor" ||
+           ((it.name == "chunks" || it.name == "flush") && std::get<int>(it.value) == 0);
+  });
+  point.job = problem_of(candidate).job;
+  point.plan = candidate.plan;
+  point.record = record_of(options, candidate);
+  point.record.finalists = {finalist_of(candidate)};
+  if (judgement) point.record.finalists.front().simulated = judgement->simulated;
+  return point;
+}
+
+}  // namespace
+
+ParetoRecord pareto_record(const PlanOptions& options, const ParetoSearch& search,
+                           const std::vector<Judgement>& judgements) {
+  PlanOptions quick = options;
+  quick.explain = false;
+  std::vector<std::size_t> known;
+  std::vector<PlanMeasure> measures;
+  for (std::size_t i = 0; i < search.candidates.size(); ++i) {
+    const PlanCandidate& it = search.candidates[i];
+    const double seconds = judgements.empty() ? it.iteration_s : judgements[i].seconds;
+    if (it.lacking > 0 || !std::isfinite(seconds)) continue;
+    known.push_back(i);
+    measures.push_back(measure_of(cost_of(it, seconds), it));
+  }
+  ParetoRecord record;
+  for (const std::size_t i : undominated(measures))
+    record.points.push_back(
+        point_of(quick, search.candidates[known[i]], judgements.empty() ? nullptr : &judgements[known[i]]));
+  record.search = {
+      options.strategy, options.seed, search.evaluations, std::string(name_of(search.stopped)), {}};
+  if (judgements.empty() && !record.points.empty())
+    record.warnings.push_back("the plans were not simulated: this front is by their estimates");
+  if (search.stopped == Stopped::time_limit)
+    record.warnings.push_back("stopped by --time-limit: another run may give another front");
+  if (search.stopped == Stopped::interrupted)
+    record.warnings.push_back("interrupted: another run may give another front");
+  record.version = DTFM_VERSION;
+  return record;
+}
+
+std::string pareto_text(const ParetoRecord& record, const std::string& file) {
+  constexpr std::size_t most = 8;
+  const std::size_t count = record.points.size(), shown = std::min(most, count);
+  if (count == 0) return "";
+  std::vector<const ParetoPoint*> some;
+  for (std::size_t i = 0; i < shown; ++i)
+    some.push_back(&record.points[shown < 2 ? 0 : i * (count - 1) / (shown - 1)]);
+  Rows rows = {{"iteration s", "USD", "devices", "stages × replicas", "recompute, schedule, exchange"}};
+  for (const ParetoPoint* it : some) {
+    const ParetoPoint::Cost& cost = it->simulated ? *it->simulated : it->estimated;
+    std::string shape = fmt::format("{} × {}", depth(it->plan), it->plan.pipelines.size());
+    if (it->plan.tensor > 1) shape += fmt::format(" × {} tensor", it->plan.tensor);
+    rows.push_back(
+        {short_seconds(cost.iteration_time_s), cost.usd ? fmt::format("{:.4g}", *cost.usd) : "?",
+         fmt::format("{}", it->devices), shape,
+         fmt::format("{}, {}, {}", it->job.training.recompute, it->plan.schedule, it->plan.gradient_sync)});
+  }
+  return fmt::format("Time against price and devices: {} in {}\n{}",
+                     counted(static_cast<long long>(count), "plan"), file, table(rows));
+}
+
+}  // namespace dtfm

@@ -1,0 +1,16 @@
+// How little an iteration can cost at best, where what counts is seconds times what a second of each device
+// costs: money, or the number of devices.
+#pragma once
+
+#include <vector>
+
+#include "planner/cost/iteration_time.hpp"
+
+namespace dtfm {
+
+/// No plan of at least `least_devices` devices has a smaller (time of an iteration) × Σ `weight` of its
+/// devices, estimated or simulated, if it trains all micro-batches of the job. Devices of infinite weight, or
+/// whose times are not known, are in no plan; enough others for a stage must be there.
+double least_weighted_time(const IterationModel& model, const std::vector<double>& weight, int least_devices);
+
+}  // namespace dtfm

@@ -1,0 +1,28 @@
+// The search for plans of which none is better than another in time, price and number of devices at once.
+#pragma once
+
+#include <vector>
+
+#include "planner/search/iteration_search.hpp"
+
+namespace dtfm {
+
+struct ParetoSearch {
+  IterationSearchResult result;  // of the objective that was asked for, as without the others
+  /// Its finalists, those of the other objectives, and the front of all plans that were seen, by their
+  /// estimates: those to simulate, the finalists first.
+  std::vector<PlanCandidate> candidates;
+  long long evaluations = 0;  // of all searches
+  Stopped stopped = Stopped::evaluations;
+};
+
+/// 1. A whole search for each objective, that of `options` first: by time, by price if a price is known, by
+/// devices. So the ends are no worse than what single searches find.
+/// 2. Sweep: for largest numbers of devices, each 1.25 times the one before, plans of every number of stages
+/// with as many replicas as that allows, under the decisions of the front.
+/// 3. Anneal every plan of the front, by time and by price, twice; together as much as in one search of 1.
+/// A time limit is divided evenly among the searches of 1, and 2 and 3 together. The number of threads means
+/// nothing. Throws what `search_iteration` does.
+ParetoSearch search_pareto(const Problem& problem, const IterationSearchOptions& options);
+
+}  // namespace dtfm

@@ -1,0 +1,109 @@
+// What sending costs, in closed form, against every message that the simulator sees.
+#include <cmath>
+
+#include "planner/core/shards.hpp"
+#include "planner/cost/iteration_time.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/any_plan.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Every pair of sites and direction has a price of its own, now and then none.
+void set_prices(Rng& rng, Topology& topology) {
+  for (Link& link : std::get<RuleLinks>(topology.links).links)
+    if (rng.below(4) != 0) link.egress = DollarsPerByte(random_size(rng, 1e-12, 1e-9));
+}
+
+/// Of an iteration, by the bytes from site to site.
+double simulated_usd(const Problem& problem, const Plan& plan) {
+  SimOptions options;
+  options.iterations = 1;
+  const SimReport report = simulate(problem, plan, {}, options);
+  REQUIRE(report.iterations.size() == 1);
+  const auto& rules = std::get<RuleLinks>(problem.topology.links);
+  double usd = 0;
+  for (const LinkReport& it : report.links)
+    usd += it.bytes * rules.links[at(rules.table(it.from, it.to))].egress.value();
+  return usd;
+}
+
+double egress_usd(const Problem& problem, const Plan& plan) {
+  const IterationModel model(problem, tensor_degrees(plan),
+                             std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+  return IterationTimer(model, plan).egress_usd();
+}
+
+}  // namespace
+
+TEST_CASE("what is sent costs what the simulator's messages cost, for any plan, schedule and sync") {
+  int priced = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    Rng rng = Rng::for_task(seed, 7);
+    Problem problem{random_topology(rng, 1 + static_cast<int>(rng.below(9)), rng.below(2) == 0),
+                    random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
+                    Calibration{1, 0.001, 0.9, rng.below(2) * 0.5}};
+    problem.constants.sync_efficiency = rng.below(2) == 0 ? 1 : 0.7;
+    for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e15);
+    set_prices(rng, problem.topology);
+    set_training(rng, problem.job);
+    const int tensor = problem.topology.size() > 1 && rng.below(3) == 0 ? 2 : 1;
+    const Plan plan = any_plan(rng, problem, tensor, seed % 2 == 0);
+    const Parallelism& how = problem.job.parallelism;
+    CAPTURE(seed, tensor, plan.pipelines.size(), depth(plan), how.schedule, how.gradient_sync, how.overlap,
+            how.flush.value_or(0), how.chunks.value_or(1));
+    const double expected = simulated_usd(problem, plan), usd = egress_usd(problem, plan);
+    priced += expected > 0;
+    // The simulator rounds no bytes; sums in another order differ in their last digits.
+    REQUIRE(std::abs(usd - expected) <= 1e-9 * expected);
+  }
+  CHECK(priced > 300);
+}
+
+TEST_CASE("what is sent costs as much after changes as anew") {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Rng rng = Rng::for_task(seed, 8);
+    Problem problem{random_topology(rng, 8, rng.below(2) == 0), random_chain_job(rng, 8), {}};
+    set_prices(rng, problem.topology);
+    set_training(rng, problem.job);
+    const Plan plan = any_plan(rng, problem, 1);
+    const IterationModel model(problem);
+    IterationTimer timer(model, plan);
+    for (int change = 0; change < 20; ++change) {
+      const auto any = [&](std::size_t count) {
+        return static_cast<int>(rng.below(static_cast<std::uint32_t>(count)));
+      };
+      const int a = any(plan.pipelines.size()), b = any(plan.pipelines.size());
+      const int s = any(plan.pipelines.front().stages.size());
+      const auto first = timer.plan().pipelines[at(a)].stages[at(s)].devices;
+      const auto second = timer.plan().pipelines[at(b)].stages[at(s)].devices;
+      timer.set_devices(a, s, second);
+      timer.set_devices(b, s, first);
+      const int from = timer.plan().pipelines[at(a)].micro_batches;
+      timer.set_micro_batches(a, from + depth(plan));
+      CAPTURE(seed, change);
+      REQUIRE(timer.egress_usd() == Approx(IterationTimer(model, timer.plan()).egress_usd()).epsilon(1e-12));
+    }
+  }
+}
+
+// Two stages on two sites, 5 micro-batches of 100 bytes (fp16 outputs of 100 bytes): 500 bytes there at 1e-3
+// USD a byte, and 500 bytes of gradients back at 1e-4.
+TEST_CASE("the sender pays, each direction its own price") {
+  Problem problem{flat_topology({1, 1}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e3, 100), {}};
+  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  rules.links.push_back(rules.links[1]);
+  rules.table(0, 1) = 2;
+  rules.links[1].egress = DollarsPerByte(1e-4);
+  rules.links[2].egress = DollarsPerByte(1e-3);
+  problem.job.training.global_batch = 5;
+  CHECK(egress_usd(problem, plan_of(problem.job, 2, 1, 5)) == Approx(5 * 100 * (1e-3 + 1e-4)));
+  // One replica a site, everything exchanged by two parameter servers: each sends half of its gradients, then
+  // the half that it has summed: 2 layers × 1e3 parameters × 2 bytes in all.
+  problem.job.parallelism.gradient_sync = "sharded-ps";
+  const double gradients = IterationModel(problem).stages.gradient_bytes({0, 2}, true);
+  CHECK(egress_usd(problem, plan_of(problem.job, 1, 2, 2)) == Approx(gradients * (1e-3 + 1e-4)));
+}

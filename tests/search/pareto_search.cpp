@@ -1,0 +1,179 @@
+#include "planner/search/pareto_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/search/plan_front.hpp"
+#include "tests/support/all_plans.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/random_problem.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+std::vector<PlanMeasure> measures_of(const std::vector<PlanCandidate>& candidates) {
+  std::vector<PlanMeasure> measures;
+  for (const PlanCandidate& it : candidates) measures.push_back(measure_of(it, it.plan));
+  return measures;
+}
+
+std::vector<PlanMeasure> front_of(const std::vector<PlanMeasure>& measures) {
+  std::vector<PlanMeasure> front;
+  for (const std::size_t i : undominated(measures)) front.push_back(measures[i]);
+  return front;
+}
+
+bool is_about(double a, double b) {
+  return a == b || std::abs(a - b) <= 1e-9 * std::abs(b);
+}
+
+bool is_about(const PlanMeasure& a, const PlanMeasure& b) {
+  return is_about(a.iteration_s, b.iteration_s) && is_about(a.usd, b.usd) && a.devices == b.devices;
+}
+
+/// Equal ones within rounding once.
+std::vector<PlanMeasure> exhaustive_front(const Problem& problem) {
+  const IterationModel model(problem);
+  std::vector<PlanMeasure> front;
+  for_all_plans(model, [&](const Plan& plan) {
+    IterationTimer timer(model, plan);
+    const double seconds = timer.iteration_s();
+    const auto usd = usd_of(problem.topology, plan, seconds, timer.egress_usd());
+    const PlanMeasure measure{seconds, usd.value_or(std::numeric_limits<double>::infinity()),
+                              static_cast<int>(pipeline_major(plan).size())};
+    if (std::any_of(front.begin(), front.end(),
+                    [&](const PlanMeasure& it) { return dominates(it, measure) || is_about(it, measure); }))
+      return;
+    std::erase_if(front, [&](const PlanMeasure& it) { return dominates(measure, it); });
+    front.push_back(measure);
+  });
+  return front;
+}
+
+IterationSearchOptions options_of(long long evaluations, int threads = 1) {
+  IterationSearchOptions options;
+  options.common.evaluations = evaluations;
+  options.common.threads = threads;
+  return options;
+}
+
+/// Unlike speeds and prices, two sites, and between them bytes that cost something.
+Problem priced_problem(Rng& rng, const std::vector<int>& per_site, int layers, int micro_batches) {
+  Problem problem{
+      flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
+  problem.job.training.global_batch = micro_batches;
+  for (Device& device : problem.topology.devices) {
+    device.speed = 0.5 + 0.25 * rng.below(5);
+    device.price = DollarsPerHour(1 + rng.below(8));
+  }
+  std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1e-7 * rng.below(100));
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("of tiny problems the front is that of all plans") {
+  std::size_t points = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Rng rng = Rng::for_task(seed, 0);
+    const Problem problem = priced_problem(rng, {2, 2}, 3, 4);
+    CAPTURE(seed);
+    const std::vector<PlanMeasure> expected = exhaustive_front(problem);
+    points += expected.size();
+    const ParetoSearch search = search_pareto(problem, options_of(20'000));
+    const std::vector<PlanMeasure> found = front_of(measures_of(search.candidates));
+    for (const PlanMeasure& it : expected) {
+      CAPTURE(it.iteration_s, it.usd, it.devices);
+      CHECK(std::any_of(found.begin(), found.end(), [&](const auto& other) { return is_about(other, it); }));
+    }
+    CHECK(found.size() == expected.size());
+  }
+  CHECK(points > 40);  // fronts of more than their ends
+}
+
+TEST_CASE("no point of a front dominates another, and its ends are no worse than single searches") {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    Rng rng = Rng::for_task(seed, 1);
+    const Problem problem = priced_problem(rng, {4, 5, 3}, 8, 24);
+    CAPTURE(seed);
+    const ParetoSearch search = search_pareto(problem, options_of(4000));
+    const std::vector<PlanMeasure> all = measures_of(search.candidates), front = front_of(all);
+    REQUIRE(front.size() > 2);
+    for (const PlanMeasure& a : front)
+      for (const PlanMeasure& b : front) CHECK_FALSE(dominates(a, b));
+    const auto best = [&](Objective objective) {
+      IterationSearchOptions options = options_of(4000);
+      options.objective = objective;
+      const PlanCandidate found = search_iteration(problem, options).finalists.front();
+      return measure_of(found, found.plan);
+    };
+    const auto least = [&](const auto& value) {
+      double result = value(front.front());
+      for (const PlanMeasure& it : front) result = std::min(result, value(it));
+      return result;
+    };
+    CHECK(front.front().iteration_s <= best(Objective::iteration_time).iteration_s);
+    CHECK(least([](const PlanMeasure& it) { return it.usd; }) <= best(Objective::cost_per_token).usd);
+    const auto work = [](const PlanMeasure& it) { return it.iteration_s * it.devices; };
+    CHECK(least(work) <= work(best(Objective::device_efficiency)) * (1 + 1e-12));
+    CHECK(search.result.finalists.front().plan ==
+          search_iteration(problem, options_of(4000)).finalists.front().plan);
+  }
+}
+
+TEST_CASE("fronts are the same for any number of threads") {
+  Rng rng = Rng::for_task(0, 2);
+  const Problem problem = priced_problem(rng, {4, 4}, 6, 12);
+  const ParetoSearch one = search_pareto(problem, options_of(2000));
+  for (const int threads : {2, 3, 8}) {
+    const ParetoSearch many = search_pareto(problem, options_of(2000, threads));
+    CHECK(many.evaluations == one.evaluations);
+    REQUIRE(many.candidates.size() == one.candidates.size());
+    for (std::size_t i = 0; i < one.candidates.size(); ++i)
+      CHECK(many.candidates[i].plan == one.candidates[i].plan);
+  }
+}
+
+TEST_CASE("without prices the front is of time and devices; a device without one has a place in it by time") {
+  Rng rng = Rng::for_task(0, 3);
+  Problem problem = priced_problem(rng, {2, 2}, 4, 8);
+  problem.topology.devices[0].price.reset();
+  problem.topology.devices[0].speed = 8;
+  const auto fastest = front_of(measures_of(search_pareto(problem, options_of(2000)).candidates)).front();
+  CHECK_FALSE(std::isfinite(fastest.usd));
+  for (Device& device : problem.topology.devices) device.price.reset();
+  for (const PlanMeasure& it : front_of(measures_of(search_pareto(problem, options_of(2000)).candidates)))
+    CHECK_FALSE(std::isfinite(it.usd));
+}
+
+TEST_CASE("an interrupted search for a front has what it found so far") {
+  Rng rng = Rng::for_task(0, 4);
+  const Problem problem = priced_problem(rng, {4, 4}, 6, 12);
+  IterationSearchOptions options = options_of(2000);
+  const std::atomic<bool> interrupted = true;
+  options.common.interrupted = &interrupted;
+  const ParetoSearch search = search_pareto(problem, options);
+  CHECK(search.stopped == Stopped::interrupted);
+  CHECK_FALSE(search.candidates.empty());
+}
+
+TEST_CASE("a crowded front keeps its ends and lets the closest go") {
+  Rng rng = Rng::for_task(0, 5);
+  const Problem problem = priced_problem(rng, {1}, 1, 1);
+  const auto job = search_iteration(problem, options_of(10)).finalists.front();
+  PlanFront front(4);
+  PlanCandidate candidate = job;
+  for (const double seconds : {1.0, 2.0, 2.1, 4.0, 8.0}) {  // the longer the cheaper
+    candidate.iteration_s = seconds;
+    candidate.egress_usd = 100 - 10 * seconds;
+    front.offer(candidate);
+  }
+  std::vector<double> left;
+  for (const PlanCandidate& it : front.plans()) left.push_back(it.iteration_s);
+  REQUIRE(left.size() == 4);
+  CHECK(left.front() == 1.0);
+  CHECK(left.back() == 8.0);
+  CHECK(std::count(left.begin(), left.end(), 2.0) + std::count(left.begin(), left.end(), 2.1) == 1);
+}
