@@ -50,7 +50,10 @@ double effort_of_move(const PlanCandidate& candidate) {
     const int played = std::min(batches, model.chunks > 1 ? 5 * stages : 3 * stages + 4);
     of_pipeline = 2.0 * stages * model.chunks * played * (shared ? 4 : 1);
   }
-  return (shared ? replicas : 2) * of_pipeline + 2.0 * replicas * replicas * model.chunks * (shared ? 3 : 1);
+  // Of unlike degrees the parts of all exchanges are put in turn.
+  const double parts = candidate.job->has_unlike_degrees() ? 2.0 * model.stages.tensor() * stages : 1;
+  return (shared ? replicas : 2) * of_pipeline +
+         2.0 * replicas * replicas * model.chunks * parts * (shared ? 3 : 1);
 }
 
 class IterationSearch {
@@ -143,6 +146,10 @@ class IterationSearch {
 
   void screen(const DecidedJobPtr& job) {
     offer_starts(job, possible_shapes(*job, options_.limits, coarse_ratio), false);
+    screen_near_best(job);
+  }
+
+  void screen_near_best(const DecidedJobPtr& job) {
     const std::vector<Shape> centres = best_shapes(job, screened);
     std::vector<Shape> nearby;
     for (const Shape& shape : possible_shapes(*job, options_.limits, 1.04))
@@ -196,9 +203,10 @@ class IterationSearch {
       if (done.insert(best.get()).second) screen(best);
       note();
     }
+    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*pool_.front().job))
+      offer_starts(job, possible_shapes(*job, options_.limits, coarse_ratio), false);
     const DecidedJobPtr best = pool_.front().job;
-    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*best))
-      if (!must_stop()) screen(job);
+    if (best->has_unlike_degrees() && !must_stop()) screen_near_best(best);
   }
 
   /// The best of the pool, of every shape and job the best one first.
