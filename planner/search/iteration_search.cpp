@@ -51,7 +51,7 @@ double effort_of_move(const PlanCandidate& candidate) {
     of_pipeline = 2.0 * stages * model.chunks * played * (shared ? 4 : 1);
   }
   // Of unlike degrees the parts of all exchanges are put in turn.
-  const double parts = candidate.job->has_unlike_degrees() ? 2.0 * model.stages.tensor() * stages : 1;
+  const double parts = candidate.job->has_unlike_degrees() ? 4.0 * model.stages.tensor() * stages : 1;
   return (shared ? replicas : 2) * of_pipeline +
          2.0 * replicas * replicas * model.chunks * parts * (shared ? 3 : 1);
 }
