@@ -88,8 +88,8 @@ void IterationTimer::refresh_exchange(Segment& segment) {
   segment.first.clear();
   segment.uses.clear();
   segment.egress_usd = 0;
-  part_busy_s_.clear();
   count_parts(segment);
+  if (segment.most_held > 1) part_busy_s_.assign(lanes_.size() * lanes_.size() * at(segment.parts), 0);
   bool with_first = true;  // all of its devices have the first layer too
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     with_first = with_first &&
@@ -131,32 +131,42 @@ void IterationTimer::exchange_part(Segment& segment, int part, double bytes) {
   for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
   for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
   segment.egress_usd += exchange_.usd();
-  const double late = segment.most_held > 1 ? late_part_s(devices) : 0;
+  const double late = segment.most_held > 1 ? late_part_s(segment, part) : 0;
   for (std::size_t i = 0; i < ends.size(); ++i)
     segment.ends_s[i] = std::max(segment.ends_s[i], ends[i] + late);
-  for (const ExchangeTime::Use& use : exchange_.uses()) {
-    const int channels = parts_between(devices_of(use.from, segment.stage[at(use.from)]),
-                                       devices_of(use.to, segment.stage[at(use.to)]));
-    segment.uses.push_back({use, rank_of_part(part, segment.parts, channels)});
-  }
+  for (const ExchangeTime::Use& use : exchange_.uses())
+    segment.uses.push_back({use, channel_of(segment, use, part)});
 }
 
 /// A channel carries the parts of two devices one after the other. The messages of an exchange that begin
 /// together are a phase of it: what one of them is there later than the phase would end, the whole ends
 /// later.
-double IterationTimer::late_part_s(const std::vector<int>& devices) {
-  std::map<double, double> phase_end_s;  // by begin
+double IterationTimer::late_part_s(const Segment& segment, int part) {
+  part_phases_.clear();
+  const auto phase_end_s = [&](double begin) -> double& {
+    for (auto it = part_phases_.rbegin(); it != part_phases_.rend(); ++it)
+      if (it->first == begin) return it->second;
+    return part_phases_.emplace_back(begin, begin).second;
+  };
   for (const ExchangeTime::Use& use : exchange_.uses()) {
-    double& end = phase_end_s[use.begin_s];
+    double& end = phase_end_s(use.begin_s);
     end = std::max(end, use.begin_s + use.occupancy_s);
   }
   double late = 0;
   for (const ExchangeTime::Use& use : exchange_.uses()) {
-    double& busy = part_busy_s_[{devices[at(use.from)], devices[at(use.to)]}];
+    const std::size_t pair = at(use.from) * lanes_.size() + at(use.to);
+    double& busy = part_busy_s_[pair * at(segment.parts) + at(channel_of(segment, use, part))];
     busy = std::max(busy, use.begin_s) + use.occupancy_s;
-    late = std::max(late, busy - phase_end_s[use.begin_s]);
+    late = std::max(late, busy - phase_end_s(use.begin_s));
   }
   return late;
+}
+
+/// Of those between two stages, the one that a part takes.
+int IterationTimer::channel_of(const Segment& segment, const ExchangeTime::Use& use, int part) const {
+  return rank_of_part(part, segment.parts,
+                      parts_between(devices_of(use.from, segment.stage[at(use.from)]),
+                                    devices_of(use.to, segment.stage[at(use.to)])));
 }
 
 /// All parts are exchanged at the same time, on the same hosts.

@@ -192,7 +192,8 @@ class IterationTimer {
   void count_parts(Segment& segment);
   std::vector<int> holders(const Segment& segment, int part) const;
   void exchange_part(Segment& segment, int part, double bytes);
-  double late_part_s(const std::vector<int>& devices);
+  double late_part_s(const Segment& segment, int part);
+  int channel_of(const Segment& segment, const ExchangeTime::Use& use, int part) const;
   void share_links_of_parts(Segment& segment, double bytes);
   void start_exchange(Segment& segment);
   void put_in_turn(Segment& segment);
@@ -216,7 +217,9 @@ class IterationTimer {
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start
   ExchangeTime exchange_;
-  std::map<std::pair<int, int>, double> part_busy_s_;  // of channels between devices, by parts of a segment
+  // Of a segment's parts: each channel between stages; of the one at hand: its phases, begin and end.
+  std::vector<double> part_busy_s_;
+  std::vector<std::pair<double, double>> part_phases_;
   IterationEstimate estimate_;
   double mean_end_s_ = 0;
 };

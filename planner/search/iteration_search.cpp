@@ -148,6 +148,10 @@ class IterationSearch {
 
   void screen(const DecidedJobPtr& job) {
     offer_starts(job, possible_shapes(*job, options_.limits, coarse_ratio), false);
+    screen_near_best(job);
+  }
+
+  void screen_near_best(const DecidedJobPtr& job) {
     const std::vector<Shape> centres = best_shapes(job, screened);
     std::vector<Shape> nearby;
     for (const Shape& shape : possible_shapes(*job, options_.limits, 1.04))
@@ -201,9 +205,10 @@ class IterationSearch {
       if (done.insert(best.get()).second) screen(best);
       note();
     }
+    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*pool_.front().job))
+      offer_starts(job, possible_shapes(*job, options_.limits, coarse_ratio), false);
     const DecidedJobPtr best = pool_.front().job;
-    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*best))
-      if (!must_stop()) screen(job);
+    if (best->has_unlike_degrees() && !must_stop()) screen_near_best(best);
   }
 
   /// The best of the pool, of every shape and job the best one first.

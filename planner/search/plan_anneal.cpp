@@ -375,7 +375,10 @@ double effort_of_move(const PlanCandidate& candidate) {
     const int played = std::min(batches, model.chunks > 1 ? 5 * stages : 3 * stages + 4);
     of_pipeline = 2.0 * stages * model.chunks * played * (shared ? 4 : 1);
   }
-  return (shared ? replicas : 2) * of_pipeline + 2.0 * replicas * replicas * model.chunks * (shared ? 3 : 1);
+  // Of unlike degrees the parts of all exchanges are put in turn.
+  const double parts = candidate.job->has_unlike_degrees() ? 4.0 * model.stages.tensor() * stages : 1;
+  return (shared ? replicas : 2) * of_pipeline +
+         2.0 * replicas * replicas * model.chunks * parts * (shared ? 3 : 1);
 }
 
 }  // namespace

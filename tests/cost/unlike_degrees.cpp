@@ -173,7 +173,7 @@ TEST_CASE("parts that the same devices hold are exchanged one after the other") 
 TEST_CASE("as the simulator says where nothing is shared, whatever the degrees") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const bool overlap : {false, true})
-      for (const std::uint64_t stream : {1, 2, 3}) {
+      for (std::uint64_t stream = 1; stream <= 3; ++stream) {
         const Errors errors = errors_of(schedule, false, overlap, stream);
         CAPTURE(schedule, overlap, stream, errors.worst, errors.mean, errors.tau);
         CHECK(std::abs(errors.worst) <= (schedule == "interleaved" ? 0.075 : 0.05));
@@ -190,7 +190,7 @@ TEST_CASE("as the simulator says where nothing is shared, whatever the degrees")
 TEST_CASE("near to what the simulator says where hosts share their uplink, whatever the degrees") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const bool overlap : {false, true})
-      for (const std::uint64_t stream : {1, 2, 3}) {
+      for (std::uint64_t stream = 1; stream <= 3; ++stream) {
         const Errors errors = errors_of(schedule, true, overlap, stream);
         CAPTURE(schedule, overlap, stream, errors.worst, errors.mean, errors.tau);
         CHECK(std::abs(errors.worst) <= 0.12);

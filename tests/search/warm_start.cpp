@@ -77,7 +77,7 @@ TEST_CASE("seconds are felt as the horizon less the moving leaves them") {
   CHECK(score.of(1, 0, 0, 100) > score.of(1e5, 0, 0, 99));
   CHECK(score.of(1, 0, 0, 101) > score.of(1, 0, 0, 100));
   const PlanScore devices(Objective::device_efficiency, problem.topology, nullptr, 100);
-  CHECK(devices.of(10, 3, 20) == Approx(37.5));
+  CHECK(devices.of(10, 3, 0, 20) == Approx(37.5));
 }
 
 TEST_CASE("staying is among the finalists, and never worse") {
