@@ -192,9 +192,11 @@ void refuse_search_options(const CLI::App& app) {
 
 /// Two plans are compared as they are.
 void refuse_options_beside_diff(const CLI::App& app) {
-  for (const char* name : {"--job", "--batch", "--objective", "--pipeline", "--data", "--tensor", "--score",
-                           "--ranks", "--warm-start", "--horizon", "--scenario", "--finalists", "--robust",
-                           "--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--explain"})
+  for (const char* name :
+       {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
+        "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
+        "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
+        "--explain", "--calibration", "--pareto",     "--advise"})
     if (app.count(name) > 0) throw Error(name, "is of a search or a score, and --diff compares two plans");
 }
 

@@ -362,7 +362,7 @@ std::optional<PlanRecord::Advice> advice_on(const PlanOptions& options, const Pr
   if (!std::isfinite(best)) return std::nullopt;
   return PlanRecord::Advice{finalists_of(search).front(),
                             decisions_in_words(problem_of(search.best()).job, search.best().plan),
-                            std::isfinite(value) ? 1 - best / value : 1};
+                            std::isfinite(value) ? std::optional(1 - best / value) : std::nullopt};
 }
 
 }  // namespace

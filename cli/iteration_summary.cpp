@@ -155,11 +155,12 @@ class Writer {
     return s_.record.interval ? interval_in_words(*s_.record.interval) : "";
   }
 
-  std::string gain_note(double gain) const {
+  std::string gain_note(std::optional<double> gain) const {
+    if (!gain) return "";
     const std::string_view what = s_.record.objective == "cost-per-token"      ? "cheaper a token"
                                   : s_.record.objective == "device-efficiency" ? "less devices × time"
                                                                                : "less time";
-    return gain > 0 ? fmt::format("{:.1f} % {}", 100 * gain, what) : "no better than the plan as given";
+    return *gain > 0 ? fmt::format("{:.1f} % {}", 100 * *gain, what) : "no better than the plan as given";
   }
 
   std::string bound_note() const { return fmt::format("gap {:.1f} %", 100 * s_.record.lower_bound->gap); }

@@ -65,6 +65,7 @@ ParetoRecord pareto_record(const PlanOptions& options, const ParetoSearch& searc
         point_of(quick, search.candidates[known[i]], judgements.empty() ? nullptr : &judgements[known[i]]));
   record.search = {
       options.strategy, options.seed, search.evaluations, std::string(name_of(search.stopped)), {}};
+  record.warnings = search.notes;
   if (judgements.empty() && !record.points.empty())
     record.warnings.push_back("the plans were not simulated: this front is by their estimates");
   if (search.stopped == Stopped::time_limit)

@@ -28,7 +28,7 @@ std::string cannot_stay(const WarmStart& warm, const IterationSearchResult& resu
   if (const auto gone = std::count(devices.begin(), devices.end(), no_device); gone > 0)
     return fmt::format("{} of its {} {} gone", gone,
                        counted(static_cast<long long>(devices.size()), "device"), gone == 1 ? "is" : "are");
-  return "the job, the limits or the devices' times do not allow it";
+  return "the job, the limits, or times or prices of its devices do not allow it";
 }
 
 bool is_same(const PlanCandidate& a, const PlanCandidate& b) {

@@ -108,8 +108,14 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
   return json;
 }
 
+ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? finite_or_null(*value) : ordered_json(nullptr);
+}
+
 ordered_json advice_json(const PlanRecord::Advice& advice) {
-  return {{"plan", finalist_json(advice.plan)}, {"decisions", advice.decisions}, {"gain", advice.gain}};
+  return {{"plan", finalist_json(advice.plan)},
+          {"decisions", advice.decisions},
+          {"gain", number_or_null(advice.gain)}};
 }
 
 ordered_json estimate_json(const PlanRecord& record, const Topology& topology) {
@@ -140,10 +146,6 @@ ordered_json search_json(const PlanRecord::Search& search) {
           {"evaluations", search.evaluations},
           {"stopped", search.stopped},
           {"convergence", std::move(convergence)}};
-}
-
-ordered_json number_or_null(const std::optional<double>& value) {
-  return value ? finite_or_null(*value) : ordered_json(nullptr);
 }
 
 ordered_json pace_json(const PlanRecord::Explanation::Pace& pace) {

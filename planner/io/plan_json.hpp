@@ -105,7 +105,9 @@ struct PlanRecord {
   struct Advice {
     Finalist plan;
     std::string decisions;  // in words
-    double gain = 0;        // of what is minimised, as a share; not above 0: nothing better was found
+    /// Of what is minimised, as a share; not above 0: nothing better was found; nothing: of the plan as given
+    /// it is not known, or no number.
+    std::optional<double> gain;
   };
   /// What devices fetch before they can go on from another plan. Ids, for a device may be of either topology.
   struct Moving {

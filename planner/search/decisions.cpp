@@ -7,6 +7,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/search/device_order.hpp"
 
 namespace dtfm {
@@ -50,6 +51,10 @@ std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
   return chain;
 }
 
+bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
+  return std::all_of(degrees.begin(), degrees.end(), [&](int it) { return job.model.has_degree(at(it)); });
+}
+
 }  // namespace
 
 std::string decisions_key(const Job& job) {
@@ -85,6 +90,20 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   return result;
 }
 
+/// With stages of these degrees, the smallest of which are made of what the larger ones leave of a host;
+/// nothing where no host has enough devices for a stage, or a time is not known.
+std::shared_ptr<DecidedJob> Decisions::made(const Job& job, const std::vector<int>& tensors) const {
+  auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
+  std::vector<int> usable;
+  for (const int device : order_)
+    if (result->model.unknown(device).empty() &&
+        !std::binary_search(left_out_.begin(), left_out_.end(), device))
+      usable.push_back(device);
+  result->units = tensors.size() > 1 ? stage_units(problem_.topology, usable, tensors)
+                                     : stage_units(problem_.topology, usable, tensors.front());
+  return result->units.empty() ? nullptr : result;
+}
+
 /// Nothing where no host has enough devices for a stage, or a time is not known; of unlike degrees, where all
 /// stages would be of one.
 std::shared_ptr<const DecidedJob> Decisions::decided(Job job, bool has_unlike_degrees) {
@@ -94,34 +113,25 @@ std::shared_ptr<const DecidedJob> Decisions::decided(Job job, bool has_unlike_de
   std::vector<int> tensors = {job.parallelism.tensor};
   if (has_unlike_degrees)
     tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
-  auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
-  std::vector<int> usable;
-  for (const int device : order_)
-    if (result->model.unknown(device).empty() &&
-        !std::binary_search(left_out_.begin(), left_out_.end(), device))
-      usable.push_back(device);
-  result->units = has_unlike_degrees ? stage_units(problem_.topology, usable, tensors)
-                                     : stage_units(problem_.topology, usable, job.parallelism.tensor);
+  auto result = made(job, tensors);
+  if (!result) return nullptr;
   const auto has_most = [&](const std::vector<int>& unit) {
     return static_cast<int>(unit.size()) == job.parallelism.tensor;
   };
   const auto largest = std::count_if(result->units.begin(), result->units.end(), has_most);
   const bool are_unlike = largest > 0 && largest < std::ssize(result->units);
-  if (has_unlike_degrees ? are_unlike : !result->units.empty()) place->second = std::move(result);
+  if (!has_unlike_degrees || are_unlike) place->second = std::move(result);
   return place->second;
 }
 
-std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Job& other,
-                                                  bool has_unlike_degrees) {
+std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Job& other, const Plan& plan) {
   Job job = of.problem.job;
   const Automatic& open = problem_.job.automatic;
-  const auto has = [](const auto& list, const auto& value) {
-    return std::find(list.begin(), list.end(), value) != list.end();
-  };
-  if (open.tensor && has(tensor_degrees(problem_.topology, job.model), other.parallelism.tensor))
-    job.parallelism.tensor = other.parallelism.tensor;
-  if (open.micro_batch && has(micro_batches(job), other.training.micro_batch))
-    job.training.micro_batch = other.training.micro_batch;
+  if (open.micro_batch) {
+    const std::vector<int> sizes = micro_batches(job);
+    if (std::find(sizes.begin(), sizes.end(), other.training.micro_batch) != sizes.end())
+      job.training.micro_batch = other.training.micro_batch;
+  }
   if (open.recompute) job.training.recompute = other.training.recompute;
   if (open.schedule) {
     job.parallelism.schedule = other.parallelism.schedule;
@@ -130,9 +140,14 @@ std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Jo
   if (open.gradient_sync) job.parallelism.gradient_sync = other.parallelism.gradient_sync;
   if (open.activations) job.compression.activations = other.compression.activations;
   if (open.gradients) job.compression.gradients = other.compression.gradients;
-  if (has_unlike_degrees && open.tensor)
-    if (auto unlike = decided(job, true)) return unlike;
-  return decided(std::move(job));
+  const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
+  const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
+    return divides(job.model, it) && degrees.back() % it == 0;
+  });
+  if (!open.tensor || !are_possible) return decided(std::move(job));
+  job.parallelism.tensor = degrees.back();
+  if (auto it = decided(job, degrees.size() > 1); it && has_all(*it, degrees)) return it;
+  return made(job, degrees);
 }
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::unlike_degrees(const DecidedJob& of) {

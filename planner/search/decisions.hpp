@@ -22,9 +22,10 @@ class Decisions {
   /// The job with its first choices. Throws Error where no device's times are known, or all of them
   /// are left out.
   std::shared_ptr<const DecidedJob> first();
-  /// `job`, decided as `other` is, which has the same model, as far as that is open and possible, with stages
-  /// of several degrees if it has; nothing where no host has enough devices for a stage.
-  std::shared_ptr<const DecidedJob> like(const DecidedJob& job, const Job& other, bool has_unlike_degrees);
+  /// `job`, decided as `other` is, which has the same model, as far as that is open and possible; with the
+  /// tensor degrees of `plan`, even where these hosts would suggest others. Nothing where no host has enough
+  /// devices for a stage.
+  std::shared_ptr<const DecidedJob> like(const DecidedJob& job, const Job& other, const Plan& plan);
   /// Jobs that differ from `job` in one decision that is open, or in micro-batch, recomputation and tensor
   /// degree together, and can be planned. Tensor degrees: divisors of the devices of the largest host.
   std::vector<std::shared_ptr<const DecidedJob>> alternatives(const DecidedJob& job);
@@ -39,6 +40,7 @@ class Decisions {
 
  private:
   std::shared_ptr<const DecidedJob> decided(Job job, bool has_unlike_degrees = false);
+  std::shared_ptr<DecidedJob> made(const Job& job, const std::vector<int>& tensors) const;
 
   const Problem& problem_;
   std::vector<int> left_out_;  // ascending

@@ -14,7 +14,6 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "planner/core/shards.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/search/plan_anneal.hpp"
 
@@ -67,7 +66,7 @@ class IterationSearch {
 
   /// The first of all candidates, so that others have to be better.
   void offer_warm(const WarmStart& warm, const DecidedJob& first) {
-    const DecidedJobPtr job = decisions_.like(first, warm.job, tensor_degrees(warm.plan).size() > 1);
+    const DecidedJobPtr job = decisions_.like(first, warm.job, warm.plan);
     if (!job) return;
     const int flush = job->model.flush > 0 ? 0 : warm.job.parallelism.flush.value_or(0);
     result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score_);

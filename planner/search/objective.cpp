@@ -17,10 +17,21 @@ constexpr double seconds_per_hour = 3600;
 
 }  // namespace
 
+std::string_view name_of(Objective objective) {
+  switch (objective) {
+    case Objective::cost_per_token:
+      return "cost-per-token";
+    case Objective::device_efficiency:
+      return "device-efficiency";
+    default:
+      return "iteration-time";
+  }
+}
+
 std::optional<Objective> objective_named(std::string_view name) {
-  if (name == "iteration-time") return Objective::iteration_time;
-  if (name == "cost-per-token") return Objective::cost_per_token;
-  if (name == "device-efficiency") return Objective::device_efficiency;
+  for (const Objective it :
+       {Objective::iteration_time, Objective::cost_per_token, Objective::device_efficiency})
+    if (name == name_of(it)) return it;
   return std::nullopt;
 }
 

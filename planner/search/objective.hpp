@@ -16,6 +16,7 @@ namespace dtfm {
 enum class Objective { iteration_time, cost_per_token, device_efficiency };
 /// Nothing for another name.
 std::optional<Objective> objective_named(std::string_view name);
+std::string_view name_of(Objective objective);
 
 /// Every iteration trains the same tokens, so what is minimised is seconds of an iteration times what one of
 /// them costs: 1; USD of all devices that are used, and to these are added those of what is sent; the number

@@ -7,6 +7,9 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/search/decisions.hpp"
@@ -80,10 +83,20 @@ class FrontSearch {
     options.keeps_front = true;
     if (auto& limit = options.common.time_limit)
       *limit *= static_cast<double>(number + 1) / static_cast<double>(objectives_.size() + 1);
-    IterationSearchResult result = search_iteration(problem_, options);
+    if (number == 0) return take(search_iteration(problem_, options), true);
+    try {
+      take(search_iteration(problem_, options), false);
+    } catch (const Error& error) {  // devices without a price leave too few, say
+      found_.notes.push_back(
+          fmt::format("nothing was found by {}: {}", name_of(options.objective), error.what()));
+    }
+  }
+
+  void take(IterationSearchResult result, bool is_first) {
     found_.evaluations += result.evaluations;
+    if (result.stopped == Stopped::time_limit) found_.stopped = Stopped::time_limit;
     for (const PlanCandidate& it : result.front) front_.offer(it);
-    if (number == 0) {
+    if (is_first) {
       found_.candidates = result.finalists;
       found_.result = std::move(result);
     } else {
@@ -145,7 +158,7 @@ class FrontSearch {
           {found_.evaluations, found_.evaluations, found_.result.finalists.front().iteration_s, 0});
   }
 
-  /// Of the moves of one search, its part of this one; with a time limit, its part of what is left.
+  /// Of the moves of one search, its part of this one; a time limit only ends it.
   PlanCooling cooling_of(const PlanCandidate& start, int round, std::size_t count) const {
     const auto parts = static_cast<double>(count);
     PlanCooling cooling{0, hottest[round], coldest, {}, true};

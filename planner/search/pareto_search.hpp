@@ -1,6 +1,7 @@
 // The search for plans of which none is better than another in time, price and number of devices at once.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "planner/search/iteration_search.hpp"
@@ -14,6 +15,7 @@ struct ParetoSearch {
   std::vector<PlanCandidate> candidates;
   long long evaluations = 0;  // of all searches
   Stopped stopped = Stopped::evaluations;
+  std::vector<std::string> notes;  // objectives by which nothing was found, and why
 };
 
 /// 1. A whole search for each objective, that of `options` first: by time, by price if a price is known, by
@@ -22,7 +24,7 @@ struct ParetoSearch {
 /// with as many replicas as that allows, under the decisions of the front.
 /// 3. Anneal every plan of the front, by time and by price, twice; together as much as in one search of 1.
 /// A time limit is divided evenly among the searches of 1, and 2 and 3 together. The number of threads means
-/// nothing. Throws what `search_iteration` does.
+/// nothing. Throws what `search_iteration` does for the objective of `options`.
 ParetoSearch search_pareto(const Problem& problem, const IterationSearchOptions& options);
 
 }  // namespace dtfm

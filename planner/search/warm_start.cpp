@@ -1,6 +1,7 @@
 #include "planner/search/warm_start.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "planner/core/index.hpp"
@@ -77,7 +78,11 @@ class Repair {
           seats.push_back({p, s});
         }
     if (plan_.pipelines.empty()) return plan_;
-    if (micro_batches_of(plan_) != micro_batch_count(job_->problem.job.training)) deal_evenly(*job_, plan_);
+    const int step = batch_step(*job_, depth(plan_));
+    const bool is_whole = std::all_of(plan_.pipelines.begin(), plan_.pipelines.end(),
+                                      [&](const Pipeline& it) { return it.micro_batches % step == 0; });
+    if (!is_whole || micro_batches_of(plan_) != micro_batch_count(job_->problem.job.training))
+      deal_evenly(*job_, plan_);
     for (const Seat& seat : seats) find_best(seat);
     return plan_;
   }
@@ -310,6 +315,7 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   if (micro_batches_of(plan) != micro_batch_count(of.training) || !has_layers_for_chunks(plan, *job))
     return std::nullopt;
   const int step = batch_step(*job, depth(plan));
+  if (flush % step != 0 && flush < micro_batches_of(plan)) return std::nullopt;
   if (step > 1 && (!are_equally_deep(plan) || !is_possible(*job, {depth(plan), replicas}, limits)))
     return std::nullopt;
   for (const Pipeline& pipeline : plan.pipelines) {
@@ -323,7 +329,9 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   Plan same = plan;
   same.schedule = of.parallelism.schedule;
   same.gradient_sync = of.parallelism.gradient_sync;
-  return priced_plan(job, std::move(same), flush, score);
+  PlanCandidate candidate = priced_plan(job, std::move(same), flush, score);
+  if (!std::isfinite(candidate.score)) return std::nullopt;  // a device has no price, which is needed
+  return candidate;
 }
 
 PlanCandidate settled_plan(const PlanCandidate& candidate, const PlanScore& score) {

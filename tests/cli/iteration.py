@@ -190,6 +190,12 @@ def test_advice():
     planned()
     run("sites.yaml", "--score", "made.json", "--advise", "-o", "scored.json", program=PLAN)
     check(abs(read("scored.json")["advice"]["gain"]) < 1e-9, "the planner's own plan is bettered")
+    write("small.yaml", TOPOLOGY.replace("16 GB", "1 GB"))
+    planned("--pipeline", 1, "--data", 1)
+    alone = {"job": slow["job"], "pipelines": read("made.json")["pipelines"]}
+    write("alone.json", json.dumps(alone))
+    done = run("small.yaml", "--score", "alone.json", "--advise", "-o", "scored.json", program=PLAN, status=3)
+    check(read("scored.json")["advice"]["gain"] is None and " % less" not in done.stdout, done.stdout)
     refused("--advise: is about the plan to --score, and there is none", "sites.yaml", "--advise")
 
 

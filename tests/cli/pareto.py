@@ -87,6 +87,15 @@ def test_pareto_file():
     check(read("again.json")["search"]["stopped"] == "time-limit" and read("again.json")["points"], read("again.json")["search"])
 
 
+def test_front_where_prices_are_too_few():
+    """The price of half of the devices is known, and plans of all of them are asked for: no search by price, but a front."""
+    write("some.yaml", TOPOLOGY.replace("oregon, ", "oregon, price: 2 USD/h, "))
+    plan, _ = planned(*SHORT, "--pipeline", 1, "--data", 8, "--pareto", "some.json", topology="some.yaml")
+    front = read("some.json")
+    check(front["points"][0]["devices"] == 8 == len(used(plan)), front["points"])
+    check(any(it.startswith("nothing was found by cost-per-token: ") for it in front["warnings"]), front["warnings"])
+
+
 def test_pareto_of_nothing():
     """Where no plan fits, the front says so by having none."""
     write("tight.yaml", TOPOLOGY.replace("16 GB", "0.1 GB"))

@@ -94,6 +94,31 @@ def test_changed_link():
     check(len(used(money)) <= len(used(long)), "devices", len(used(money)), len(used(long)))
 
 
+def test_other_schedule():
+    """Pipelines of 11 micro-batches each, which no two interleaved stages can have."""
+    write("odd.yaml", FREE.replace("global_batch: 24", "global_batch: 22"))
+    write("chunked.yaml", FREE.replace("global_batch: 24", "global_batch: 22") + "parallelism: {schedule: interleaved, chunks: 2}\n")
+    old, _ = planned("old.json", "--pipeline", 2, "--data", 2, job="odd.yaml")
+    check([it["micro_batches"] for it in old["pipelines"]] == [11, 11], old["pipelines"])
+    plan, _ = planned("next.json", "--warm-start", "old.json", job="chunked.yaml")
+    check(all(it["micro_batches"] % len(it["stages"]) == 0 for it in plan["pipelines"]), plan["pipelines"])
+    check(plan["warm_start"]["cannot_stay"].startswith("the job, the limits"), plan["warm_start"])
+
+
+def test_other_hosts():
+    """A host of six joins two of four: no degree that six divide by keeps a plan of stages of four from going on."""
+    hosts = TOPOLOGY.replace("site: oregon, count: 4", "site: oregon, hosts: 2, gpus_per_host: 4").replace(
+        "links:\n", "links:\n  - {within: host, latency: 5 us, bandwidth: 300 Gbps}\n")
+    write("hosts.yaml", hosts)
+    write("joined.yaml", hosts.replace("links:\n", "  - {site: tokyo, hosts: 1, gpus_per_host: 6, gpu: card}\nlinks:\n", 1))
+    write("tensor.yaml", FREE + "parallelism: {tensor: auto}\n")
+    write("four.yaml", FREE + "parallelism: {tensor: 4}\n")
+    old, _ = planned("old.json", topology="hosts.yaml", job="four.yaml")
+    check(old["parallelism"]["tensor"] == 4, old["parallelism"])
+    plan, _ = planned("next.json", "--warm-start", "old.json", topology="joined.yaml", job="tensor.yaml")
+    check("cannot_stay" not in plan["warm_start"] and plan["warm_start"]["unchanged_iteration_time_s"] > 0, plan["warm_start"])
+
+
 def test_threads():
     planned("old.json", "--pipeline", 2, "--data", 4)
     texts = set()
@@ -148,6 +173,12 @@ def test_refusals():
 
 def difference(*arguments):
     return json.loads(run(*arguments, "--format", "json", program=PLAN).stdout)
+
+
+def test_diff_takes_no_options_of_searches():
+    planned("old.json")
+    for option in ("--calibration", "--pareto"):
+        refused(f"{option}: is of a search or a score, and --diff compares two plans", "--diff", "old.json", "old.json", option, "x")
 
 
 def test_diff():
