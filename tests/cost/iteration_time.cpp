@@ -11,6 +11,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
+#include "tests/support/unlike_layers.hpp"
 
 using namespace dtfm;
 
@@ -18,25 +19,6 @@ namespace {
 
 const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
 const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
-
-int from_to(Rng& rng, int least, int most) {
-  return least + static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
-}
-
-/// Layers that differ, of some seconds each.
-Job random_job(Rng& rng, const std::string& schedule, const std::string& sync) {
-  Job job = chain_job(from_to(rng, 16, 24), 0, 0);
-  for (Layer& layer : std::get<LayerChain>(job.model).layers) {
-    layer.parameters = 5e6 * rng.uniform();
-    layer.forward = Flops(1e12 * (0.5 + rng.uniform()));
-    layer.backward = layer.forward * 2;
-    layer.output = Bytes(1e6 * rng.uniform());
-  }
-  job.parallelism.schedule = schedule;
-  job.parallelism.gradient_sync = sync;
-  if (schedule == "interleaved") job.parallelism.chunks = 2;
-  return job;
-}
 
 /// 16 devices of three sites, two a host, with links that share nothing; some are slower.
 Topology random_topology(Rng& rng) {
@@ -197,7 +179,7 @@ TEST_CASE("after changes a timer says the same as a new one") {
           CAPTURE(schedule, shared, overlap, seed);
           Rng rng = Rng::for_task(1, seed);
           Problem problem{shared ? shared_topology(rng) : random_topology(rng),
-                          random_job(rng, schedule, syncs[rng.below(5)]),
+                          unlike_layers(rng, schedule, syncs[rng.below(5)]),
                           {1, 0.01, 0.9, 0.5}};
           problem.job.parallelism.overlap = overlap;
           problem.topology.gpus[0].memory = Bytes(1e8);
@@ -217,7 +199,7 @@ TEST_CASE("exactly what the simulator says where nothing is shared and all pipel
       Rng rng = Rng::for_task(5, seed);
       const std::string sync = syncs[seed % 5];
       CAPTURE(schedule, sync, seed);
-      const Problem problem{random_topology(rng), random_job(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
+      const Problem problem{random_topology(rng), unlike_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
       Plan plan = random_plan(rng, problem.job, 1, true);
       for (Pipeline& pipeline : plan.pipelines) pipeline.micro_batches = from_to(rng, 1, 12);
       CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(1e-9));
@@ -232,7 +214,7 @@ TEST_CASE("as the simulator says where nothing is shared: splits, schedules, exc
       Rng rng = Rng::for_task(2, seed);
       const std::string sync = syncs[seed % 5];
       CAPTURE(schedule, sync, seed);
-      const Problem problem{random_topology(rng), random_job(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
+      const Problem problem{random_topology(rng), unlike_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
       const Plan plan = random_plan(rng, problem.job, 1);
       CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.025));
     }
@@ -243,7 +225,7 @@ TEST_CASE("as the simulator says: overlap, tensor parallelism, compression, upda
     CAPTURE(seed);
     Rng rng = Rng::for_task(3, seed);
     Problem problem{random_topology(rng),
-                    random_job(rng, schedules[seed % 3], syncs[seed % 5]),
+                    unlike_layers(rng, schedules[seed % 3], syncs[seed % 5]),
                     {1, 0.01, 0.9, 0.5},
                     {1, 0, 0, 0, 1}};
     Job& job = problem.job;
@@ -266,7 +248,8 @@ TEST_CASE("near to what the simulator says where links are shared") {
     int count = 0;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       Rng rng = Rng::for_task(4, seed);
-      Problem problem{shared_topology(rng), random_job(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
+      Problem problem{
+          shared_topology(rng), unlike_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
       problem.job.parallelism.overlap = seed % 2 == 1;
       const Plan plan = random_plan(rng, problem.job, 1, true);
       const double error = std::abs(estimated(problem, plan) / simulated(problem, plan) - 1);

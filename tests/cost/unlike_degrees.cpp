@@ -13,6 +13,7 @@
 #include "planner/cost/layer_split.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
+#include "tests/support/unlike_layers.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
@@ -22,10 +23,6 @@ namespace {
 const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
 const std::vector<int> degrees = {1, 2, 4, 8};
 const std::vector<int> hosts = {8, 4, 4, 2, 2, 1, 1, 1, 1};
-
-int from_to(Rng& rng, int least, int most) {
-  return least + static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
-}
 
 /// The devices of `hosts` on two sites, with random links between hosts, faster ones inside.
 Topology unlike_hosts(Rng& rng, bool shared) {
@@ -50,20 +47,6 @@ Topology unlike_hosts(Rng& rng, bool shared) {
     }
   topology.links = MeasuredLinks{latency, bandwidth};
   return topology;
-}
-
-Job unlike_layers(Rng& rng, const std::string& schedule, const std::string& sync) {
-  Job job = chain_job(from_to(rng, 16, 24), 0, 0);
-  for (Layer& layer : std::get<LayerChain>(job.model).layers) {
-    layer.parameters = 5e6 * rng.uniform();
-    layer.forward = Flops(1e12 * (0.5 + rng.uniform()));
-    layer.backward = layer.forward * 2;
-    layer.output = Bytes(1e6 * rng.uniform());
-  }
-  job.parallelism.schedule = schedule;
-  job.parallelism.gradient_sync = sync;
-  if (schedule == "interleaved") job.parallelism.chunks = 2;
-  return job;
 }
 
 /// Every host cut into units of 1, 2, 4 or 8 devices, in a random order.

@@ -1,6 +1,5 @@
 // The search over tensor degrees where hosts have different numbers of devices.
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -9,6 +8,7 @@
 #include "planner/core/shards.hpp"
 #include "planner/search/device_order.hpp"
 #include "planner/search/iteration_search.hpp"
+#include "tests/support/all_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 
@@ -42,20 +42,6 @@ IterationSearchOptions options_of(long long evaluations) {
   IterationSearchOptions options;
   options.common.evaluations = evaluations;
   return options;
-}
-
-void for_all_sums(int total, int parts, std::vector<int>& sum, const std::function<void()>& use) {
-  if (parts == 1) {
-    sum.push_back(total);
-    use();
-    sum.pop_back();
-    return;
-  }
-  for (int first = 1; first <= total - parts + 1; ++first) {
-    sum.push_back(first);
-    for_all_sums(total - first, parts - 1, sum, use);
-    sum.pop_back();
-  }
 }
 
 /// Of all plans whose stages are of these units and of one shape, and whose pipelines have the same layers.

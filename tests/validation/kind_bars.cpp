@@ -16,9 +16,7 @@
 #include "planner/io/job_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
-#include "planner/search/iteration_search.hpp"
-#include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "tests/validation/best_plan.hpp"
 
 namespace dtfm {
 namespace {
@@ -38,12 +36,6 @@ links:
 )",
                                     std::max(1, hosts / 4), hosts - std::max(1, hosts / 4)),
                         "mixed.yaml", "");
-}
-
-double simulated_s(const PlanCandidate& candidate) {
-  Problem problem = candidate.job->problem;
-  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
-  return replay(iteration_graph(problem, candidate.plan).graph).makespan;
 }
 
 /// The least estimate of all equal splits over the first devices of a few orders: pipeline by pipeline or
@@ -89,22 +81,15 @@ parallelism: {{schedule: 1f1b}}
                                         16 * devices),
                             "gpt3-6.7b.yaml");
   const Problem problem{mixed(devices), job, built_in_calibration(), built_in_roofline()};
-  IterationSearchOptions options;
-  options.common.threads = threads;
-  const IterationSearchResult found = search_iteration(problem, options);
-  const std::vector<double> seconds =
-      parallel_map(static_cast<int>(found.finalists.size()), threads,
-                   [&](int i) { return simulated_s(found.finalists[at(i)]); });
-  const auto best = std::min_element(seconds.begin(), seconds.end());
-  const Shape shape = found.finalists[static_cast<std::size_t>(best - seconds.begin())].shape();
+  const auto [shape, seconds] = best_plan(problem, threads);
   const PlanCandidate equal = best_equal(problem, threads);
   const double equal_s = simulated_s(equal);
   // Of computing alone: the equal split goes at the pace of the slow ones, ours at the sum of all speeds.
   const int fast = std::max(1, devices / 32) * 8;
   const double theory = 1 - 0.5 * devices / (fast + 0.5 * (devices - fast));
-  fmt::print("| {} | {:.3f} ({} × {}) | {:.3f} ({} × {}) | {:.1f} % | {:.1f} % |\n", devices, *best,
+  fmt::print("| {} | {:.3f} ({} × {}) | {:.3f} ({} × {}) | {:.1f} % | {:.1f} % |\n", devices, seconds,
              shape.stages, shape.replicas, equal_s, equal.shape().stages, equal.shape().replicas,
-             100 * (1 - *best / equal_s), 100 * theory);
+             100 * (1 - seconds / equal_s), 100 * theory);
 }
 
 }  // namespace

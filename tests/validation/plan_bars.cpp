@@ -15,21 +15,13 @@
 #include "planner/io/job_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
-#include "planner/search/iteration_search.hpp"
-#include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "tests/validation/best_plan.hpp"
 
 namespace dtfm {
 namespace {
 
 constexpr int side = 8;  // stages and replicas of the others
 constexpr int random_placements = 1000;
-
-double simulated_s(const PlanCandidate& candidate) {
-  Problem problem = candidate.job->problem;
-  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
-  return replay(iteration_graph(problem, candidate.plan).graph).makespan;
-}
 
 class Others {
  public:
@@ -94,22 +86,15 @@ bool print_row(const std::string& topologies, const std::string& name, int layer
   std::get<Transformer>(job.model).layers = layers;
   const Problem problem{read_topology(topologies + "/" + name + ".yaml"), job, built_in_calibration(),
                         built_in_roofline()};
-  IterationSearchOptions options;
-  options.common.threads = threads;
-  const IterationSearchResult found = search_iteration(problem, options);
-  const std::vector<double> seconds =
-      parallel_map(static_cast<int>(found.finalists.size()), threads,
-                   [&](int i) { return simulated_s(found.finalists[at(i)]); });
-  const auto best = std::min_element(seconds.begin(), seconds.end());
-  const Shape shape = found.finalists[static_cast<std::size_t>(best - seconds.begin())].shape();
+  const auto [shape, seconds] = best_plan(problem, threads);
   const Others others(problem);
   const std::vector<double> other = {others.by_comm_cost_s(threads), others.in_file_order_s(false),
                                      others.in_file_order_s(true), others.random_s(threads)};
   const double least = *std::min_element(other.begin(), other.end());
   fmt::print("| {} | {} | {} | {:.3f} ({} × {}) | {:.3f} | {:.3f} | {:.3f} | {:.3f} | {:+.1f} % |\n", name,
-             layers, batch, *best, shape.stages, shape.replicas, other[0], other[1], other[2], other[3],
-             100 * (*best / least - 1));
-  return *best <= least * (1 + 1e-9);
+             layers, batch, seconds, shape.stages, shape.replicas, other[0], other[1], other[2], other[3],
+             100 * (seconds / least - 1));
+  return seconds <= least * (1 + 1e-9);
 }
 
 }  // namespace

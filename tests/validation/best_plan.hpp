@@ -1,0 +1,40 @@
+// The plan of the default search and what the simulator says of it, for tables of plans.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/search/iteration_search.hpp"
+#include "simulator/graph/graph_replay.hpp"
+#include "simulator/lowering/iteration_graph.hpp"
+
+namespace dtfm {
+
+/// Seconds of an iteration.
+inline double simulated_s(const PlanCandidate& candidate) {
+  Problem problem = candidate.job->problem;
+  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
+  return replay(iteration_graph(problem, candidate.plan).graph).makespan;
+}
+
+struct BestPlan {
+  Shape shape;
+  double seconds = 0;  // simulated
+};
+
+/// Of the finalists, the one that is simulated fastest.
+inline BestPlan best_plan(const Problem& problem, int threads) {
+  IterationSearchOptions options;
+  options.common.threads = threads;
+  const IterationSearchResult found = search_iteration(problem, options);
+  const std::vector<double> seconds =
+      parallel_map(static_cast<int>(found.finalists.size()), threads,
+                   [&](int i) { return simulated_s(found.finalists[at(i)]); });
+  const auto best = std::min_element(seconds.begin(), seconds.end());
+  return {found.finalists[static_cast<std::size_t>(best - seconds.begin())].shape(), *best};
+}
+
+}  // namespace dtfm
