@@ -10,6 +10,7 @@
 
 #include <Eigen/Core>
 
+#include "planner/core/shared_matrix.hpp"
 #include "planner/core/units.hpp"
 
 namespace dtfm {
@@ -60,14 +61,15 @@ struct Link {
 struct RuleLinks {
   std::vector<Link> links;
   std::vector<int> port;  // of each device
-  Eigen::MatrixXi table;  // ports × ports (row = sender): index into `links`, −1: no such pair of devices
-  Eigen::MatrixXi same_host;  // the same for two devices of one host
+  // ports × ports (row = sender): index into `links`, −1: no such pair of devices; and the same for two
+  // devices of one host.
+  SharedMatrix<Eigen::MatrixXi> table, same_host;
 };
 
 /// Links as measured, device by device; row = sender. The diagonals mean nothing.
 struct MeasuredLinks {
-  Eigen::MatrixXd latency;    // s, one way
-  Eigen::MatrixXd bandwidth;  // bit/s
+  SharedMatrix<Eigen::MatrixXd> latency;    // s, one way
+  SharedMatrix<Eigen::MatrixXd> bandwidth;  // bit/s
 };
 
 enum class Fairness { equal, rtt };

@@ -11,11 +11,12 @@ namespace {
 /// Entries of pairs of ports, one of which is of `site` and the other of `other`, become faster copies.
 void double_entries(RuleLinks& rules, const std::vector<int>& site_of_port, int site, int other) {
   std::map<int, int> copies;
-  for (Eigen::Index from = 0; from < rules.table.rows(); ++from)
-    for (Eigen::Index to = 0; to < rules.table.cols(); ++to) {
+  Eigen::MatrixXi& table = rules.table.own();
+  for (Eigen::Index from = 0; from < table.rows(); ++from)
+    for (Eigen::Index to = 0; to < table.cols(); ++to) {
       const int a = site_of_port[static_cast<std::size_t>(from)],
                 b = site_of_port[static_cast<std::size_t>(to)];
-      int& entry = rules.table(from, to);
+      int& entry = table(from, to);
       if (entry < 0 || !((a == site && b == other) || (a == other && b == site))) continue;
       const auto [place, is_new] = copies.emplace(entry, static_cast<int>(rules.links.size()));
       if (is_new) {
@@ -38,7 +39,7 @@ void double_link(Topology& topology, int site, int other) {
     double_entries(*rules, site_of_port, site, other);
     return;
   }
-  auto& bandwidth = std::get<MeasuredLinks>(topology.links).bandwidth;
+  Eigen::MatrixXd& bandwidth = std::get<MeasuredLinks>(topology.links).bandwidth.own();
   for (int from = 0; from < topology.size(); ++from)
     for (int to = 0; to < topology.size(); ++to) {
       const Device &a = topology.devices[at(from)], &b = topology.devices[at(to)];

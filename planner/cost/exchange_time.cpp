@@ -51,13 +51,13 @@ void ExchangeTime::begin(const std::vector<int>& devices) {
 }
 
 void ExchangeTime::use(int from, int to, double begin_s, double seconds, double times) {
-  if (are_uses_asked_) uses_.push_back({from, to, begin_s, times * (seconds - latency_s(from, to))});
+  if (asked_ != Uses::none) uses_.push_back({from, to, begin_s, times * (seconds - latency_s(from, to))});
 }
 
 void ExchangeTime::count(const std::vector<Message>& messages, double bytes, double times) {
   if (network_.is_priced())
     for (const Message& it : messages)
-      usd_ += times * bytes * network_.usd_per_byte(devices_[at(it.from)], devices_[at(it.to)]);
+      usd_ += times * it.count * bytes * network_.usd_per_byte(devices_[at(it.from)], devices_[at(it.to)]);
   if (network_.shared_count() == 0) return;
   for (const int id : used_in_phase_) phase_[at(id)] = 0;
   used_in_phase_.clear();
@@ -66,7 +66,7 @@ void ExchangeTime::count(const std::vector<Message>& messages, double bytes, dou
     paths_.push_back(network_.shared(devices_[at(message.from)], devices_[at(message.to)]));
     for (const int id : paths_.back()) {
       if (phase_[at(id)] == 0) used_in_phase_.push_back(id);
-      phase_[at(id)] += bytes;
+      phase_[at(id)] += message.count * bytes;
     }
   }
   if (first_.empty() && bytes > 0)
@@ -97,33 +97,62 @@ double ExchangeTime::latency_s(int from, int to) const {
   return network_.message(devices_[at(from)], devices_[at(to)]).latency_s;
 }
 
+/// Devices of one kind are in the same group; or each is in its own, where every message is asked for.
+void ExchangeTime::find_groups() {
+  const auto group_of = [&](int device) -> int& {
+    return group_of_kind_[at(asked_ == Uses::all ? device : network_.kind(device))];
+  };
+  groups_.clear();
+  group_.clear();
+  group_of_kind_.resize(topology_.devices.size(), -1);
+  for (int i = 0; i < static_cast<int>(devices_.size()); ++i) {
+    int& number = group_of(devices_[at(i)]);
+    if (number < 0) {
+      number = static_cast<int>(groups_.size());
+      groups_.push_back({i, -1, 0});
+    }
+    Group& group = groups_[at(number)];
+    if (++group.count == 2) group.second = i;
+    group_.push_back(number);
+  }
+  for (const int device : devices_) group_of(device) = -1;
+}
+
 /// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard, when the first
-/// message on that way has left.
+/// message on that way has left. Of messages between the same groups, one is looked at.
 std::vector<double> ExchangeTime::sharded_ps(double bytes) {
-  const std::size_t n = devices_.size();
-  const double shard = bytes / static_cast<double>(n);
+  find_groups();
+  const int groups = static_cast<int>(groups_.size());
+  const double shard = bytes / static_cast<double>(devices_.size());
   all_.clear();
-  for (int from = 0; from < static_cast<int>(n); ++from)
-    for (int to = 0; to < static_cast<int>(n); ++to)
-      if (from != to) all_.push_back({from, to});
+  for (int from = 0; from < groups; ++from)
+    for (int to = 0; to < groups; ++to) {
+      const Group &a = groups_[at(from)], &b = groups_[at(to)];
+      if (from != to)
+        all_.push_back({a.first, b.first, 1.0 * a.count * b.count});
+      else if (a.count > 1)
+        all_.push_back({a.first, a.second, 1.0 * a.count * (a.count - 1)});
+    }
   count(all_, shard, 2);
-  std::vector<double> summed(n), ends(n);
+  std::vector<double> summed(at(groups));
   all_s_.resize(all_.size());
   all_sent_s_.resize(all_.size());
   for (std::size_t i = 0; i < all_.size(); ++i) {
-    const auto [from, to] = all_[i];
+    const int from = all_[i].from, to = all_[i].to;
     const MessageCost cost = network_.message(devices_[at(from)], devices_[at(to)]);
     all_sent_s_[i] =
         network_.shared_count() > 0 ? occupancy_s(cost, paths_[i], shard) : cost.occupancy_s(shard);
     all_s_[i] = all_sent_s_[i] + cost.latency_s;
-    summed[at(to)] = std::max(summed[at(to)], all_s_[i]);
+    double& end = summed[at(group_[at(to)])];
+    end = std::max(end, all_s_[i]);
     use(from, to, 0, all_s_[i], 2);
   }
-  ends = summed;
+  std::vector<double> ends_of_groups = summed, ends;
   for (std::size_t i = 0; i < all_.size(); ++i) {
-    double& end = ends[at(all_[i].to)];
-    end = std::max(end, std::max(summed[at(all_[i].from)], all_sent_s_[i]) + all_s_[i]);
+    double& end = ends_of_groups[at(group_[at(all_[i].to)])];
+    end = std::max(end, std::max(summed[at(group_[at(all_[i].from)])], all_sent_s_[i]) + all_s_[i]);
   }
+  for (const int group : group_) ends.push_back(ends_of_groups[at(group)]);
   return ends;
 }
 

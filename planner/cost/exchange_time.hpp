@@ -32,13 +32,17 @@ class ExchangeTime {
   /// Of the last call: what its messages cost.
   double usd() const { return usd_; }
   /// What goes from one device (by its index) to another: from when on after the start, and how long that
-  /// takes the sender. Of the last call, if asked for before.
+  /// takes the sender.
   struct Use {
     int from = 0, to = 0;
     double begin_s = 0, occupancy_s = 0;
   };
-  void ask_for_uses() { are_uses_asked_ = true; }
-  bool are_uses_asked() const { return are_uses_asked_; }
+  /// Of what goes between devices of the same kinds at the same time, one may stand for all.
+  enum class Uses { none, one_of_alike, all };
+  /// From now on.
+  void ask_for_uses(Uses uses) { asked_ = uses; }
+  Uses uses_asked() const { return asked_; }
+  /// Of the last call, as asked for before.
   const std::vector<Use>& uses() const { return uses_; }
   /// Of the last call: how many of its first messages pass a shared capacity at once.
   const std::vector<std::pair<int, double>>& first_messages() const { return first_; }
@@ -46,6 +50,10 @@ class ExchangeTime {
  private:
   struct Message {
     int from = 0, to = 0;  // indices into the devices
+    double count = 1;      // of messages like it
+  };
+  struct Group {  // devices of a kind: two of them, by their indices, and how many there are
+    int first = 0, second = -1, count = 0;
   };
   void begin(const std::vector<int>& devices);
   /// Counts messages of `bytes` each that move at the same time, so many times one after the other.
@@ -56,6 +64,7 @@ class ExchangeTime {
   void use(int from, int to, double begin_s, double seconds, double times = 1);
   double occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const;
   double latency_s(int from, int to) const;
+  void find_groups();
   std::vector<double> sharded_ps(double bytes);
   std::vector<double> central_ps(double bytes);
   std::vector<double> tree(double bytes);
@@ -73,9 +82,13 @@ class ExchangeTime {
   std::vector<int> used_, used_in_phase_, at_once_;
   std::vector<SharedPath> paths_;  // of the messages counted last
   std::vector<std::pair<int, double>> first_;
-  std::vector<Message> all_;  // of sharded_ps: messages, their seconds, and those until they have left
+  // Of sharded_ps: groups, by kind and of each device; messages between them, their seconds, and those until
+  // they have left.
+  std::vector<Group> groups_;
+  std::vector<int> group_of_kind_, group_;
+  std::vector<Message> all_;
   std::vector<double> all_s_, all_sent_s_;
-  bool are_uses_asked_ = false;
+  Uses asked_ = Uses::none;
   std::vector<Use> uses_;
 };
 

@@ -41,10 +41,19 @@ void IterationTimer::find_segments() {
     if (old != before.end() && old->layers == segment.layers && old->stage == segment.stage) segment = *old;
   }
   are_apart_ = are_segments_apart();
-  if (!are_apart_ && !exchange_.are_uses_asked()) {
-    exchange_.ask_for_uses();
-    for (Segment& segment : segments_) segment.is_fresh = false;
-  }
+  if (!are_apart_) ask_for_uses();
+}
+
+/// Where all pipelines have the same layers, the segments of a stage have the same devices, and what goes
+/// between those of the same kinds goes at the same times in all of them.
+void IterationTimer::ask_for_uses() {
+  const bool are_alike = model_.by_degree.size() == 1 &&
+                         std::all_of(lanes_.begin(), lanes_.end(),
+                                     [&](const Lane& lane) { return lane.layers == lanes_.front().layers; });
+  const auto uses = are_alike ? ExchangeTime::Uses::one_of_alike : ExchangeTime::Uses::all;
+  if (uses == exchange_.uses_asked()) return;
+  exchange_.ask_for_uses(uses);
+  for (Segment& segment : segments_) segment.is_fresh = false;
 }
 
 /// Chunks of one stage, in every pipeline.
@@ -67,8 +76,7 @@ bool IterationTimer::are_segments_apart() const {
 void IterationTimer::refresh_exchanges() {
   const bool holds_up = (model_.problem.job.parallelism.overlap || model_.chunks > 1) && is_shared();
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (!are_apart_)
-      channels_[i].assign(plan_.pipelines[i].stages.size() * lanes_.size() * at(model_.stages.tensor()), {});
+    std::fill(channels_[i].begin(), channels_[i].end(), Channel{});
     if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
   }
   for (std::size_t i = segments_.size(); i-- > 0;) {
@@ -114,7 +122,7 @@ void IterationTimer::count_parts(Segment& segment) {
   segment.most_held = static_cast<int>(most / least);
   for (std::size_t i = 0; most > least && i < lanes_.size(); ++i)
     if (devices_of(static_cast<int>(i), segment.stage[i]).size() < most) ++smaller;
-  if (smaller > 1) exchange_.ask_for_uses();
+  if (smaller > 1) exchange_.ask_for_uses(ExchangeTime::Uses::all);
 }
 
 /// In each pipeline.
@@ -226,9 +234,11 @@ void IterationTimer::put_in_turn(Segment& segment) {
 
 IterationTimer::Channel& IterationTimer::channel(const Segment& segment, const PartUse& use) {
   const int from = use.of.from, to = use.of.to;
-  const std::size_t stages = plan_.pipelines[at(from)].stages.size();
+  const std::size_t stages = plan_.pipelines[at(from)].stages.size(), channels = at(model_.stages.tensor());
+  std::vector<Channel>& of_sender = channels_[at(from)];
+  if (of_sender.empty()) of_sender.resize(stages * lanes_.size() * channels);
   const std::size_t pair = at(segment.stage[at(from)]) % stages * lanes_.size() + at(to);
-  return channels_[at(from)][pair * at(model_.stages.tensor()) + at(use.channel)];
+  return of_sender[pair * channels + at(use.channel)];
 }
 
 /// Of stages that begin with a segment: the last gradients that they send to the stage before leave while the

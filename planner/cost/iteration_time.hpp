@@ -186,6 +186,7 @@ class IterationTimer {
   // Exchanges (iteration_exchanges.cpp).
   void find_segments();
   bool are_segments_apart() const;
+  void ask_for_uses();
   bool have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const;
   void refresh_exchanges();
   void refresh_exchange(Segment& segment);
@@ -210,8 +211,9 @@ class IterationTimer {
   int flush_;
   bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
   std::vector<Lane> lanes_;
-  std::vector<Segment> segments_;               // in the order of the layers
-  std::vector<std::vector<Channel>> channels_;  // by pipeline; by stage, then other pipeline, then channel
+  std::vector<Segment> segments_;  // in the order of the layers
+  std::vector<std::vector<Channel>>
+      channels_;  // by pipeline, empty where not used; by stage, then other pipeline, then channel
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
   std::vector<double> own_load_;                      // of one pipeline
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges

@@ -1,6 +1,7 @@
 #include "planner/cost/network_cost.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "planner/core/index.hpp"
 
@@ -31,12 +32,42 @@ NetworkCost::NetworkCost(const Topology& topology, const Calibration& calibratio
   number_site_pairs();
   number_ends();
   const int devices = topology.size();
+  kind_.resize(at(devices));
+  std::iota(kind_.begin(), kind_.end(), 0);
   if (devices > most_devices_in_table) return;
   std::vector<MessageCost> pairs(at(devices) * at(devices));
   for (int from = 0; from < devices; ++from)
     for (int to = 0; to < devices; ++to)
       if (from != to) pairs[pair(from, to)] = computed(from, to);
   pairs_ = std::move(pairs);
+  number_kinds();
+}
+
+bool NetworkCost::are_alike(int from, int to, int other_from, int other_to) const {
+  return message(from, to) == message(other_from, other_to) &&
+         (shared_count() == 0 || shared(from, to) == shared(other_from, other_to)) &&
+         usd_per_byte(from, to) == usd_per_byte(other_from, other_to);
+}
+
+/// To every third device and to each other. This is transitive: of three of which the first and the second
+/// are alike, and the second and the third, what goes between any two is what goes between any other two.
+bool NetworkCost::are_alike(int device, int other) const {
+  if (!are_alike(device, other, other, device)) return false;
+  for (int third = 0; third < topology_.size(); ++third)
+    if (third != device && third != other &&
+        !(are_alike(device, third, other, third) && are_alike(third, device, third, other)))
+      return false;
+  return true;
+}
+
+void NetworkCost::number_kinds() {
+  std::vector<int> first;  // device of each kind
+  for (int device = 0; device < topology_.size(); ++device) {
+    const auto same =
+        std::find_if(first.begin(), first.end(), [&](int other) { return are_alike(device, other); });
+    kind_[at(device)] = static_cast<int>(same - first.begin());
+    if (same == first.end()) first.push_back(device);
+  }
 }
 
 int NetworkCost::numbered(BitsPerSecond capacity) {

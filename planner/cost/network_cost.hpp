@@ -16,6 +16,7 @@ namespace dtfm {
 struct MessageCost {
   double overhead_s = 0, seconds_per_byte = 0, latency_s = 0;
 
+  friend bool operator==(const MessageCost&, const MessageCost&) = default;
   double occupancy_s(double bytes) const { return overhead_s + bytes * seconds_per_byte; }
   double total_s(double bytes) const { return occupancy_s(bytes) + latency_s; }
 };
@@ -26,6 +27,7 @@ class SharedPath {
   void add(int id) {
     if (id >= 0) ids_[count_++] = id;
   }
+  friend bool operator==(const SharedPath&, const SharedPath&) = default;
   const int* begin() const { return ids_.data(); }
   const int* end() const { return ids_.data() + count_; }
 
@@ -49,6 +51,9 @@ class NetworkCost {
   double shared_seconds_per_byte(int id) const { return seconds_per_byte_[static_cast<std::size_t>(id)]; }
   /// Of a message to another device.
   SharedPath shared(int from, int to) const;
+  /// Devices of one kind are alike to every other one, and each other: what a message between them costs, and
+  /// which capacities it passes. Kinds are numbered from 0.
+  int kind(int device) const { return kind_[static_cast<std::size_t>(device)]; }
   /// Whether anything that is sent costs money; and USD of a byte to another device.
   bool is_priced() const { return is_priced_; }
   double usd_per_byte(int from, int to) const {
@@ -65,6 +70,9 @@ class NetworkCost {
   void number_senders();
   void number_site_pairs();
   void number_ends();
+  bool are_alike(int from, int to, int other_from, int other_to) const;
+  bool are_alike(int device, int other) const;
+  void number_kinds();
 
   const Topology& topology_;
   double efficiency_, overhead_s_;
@@ -74,6 +82,7 @@ class NetworkCost {
   std::vector<int> of_sender_;               // [device × entries + entry of the rules]
   std::array<std::vector<int>, 2> of_pair_;  // between hosts, inside hosts: [site × sites + site]
   std::vector<int> up_, down_, host_up_, host_down_, site_up_, site_down_;
+  std::vector<int> kind_;           // of each device
   std::vector<MessageCost> pairs_;  // by sender and receiver; empty where there are too many devices
 };
 

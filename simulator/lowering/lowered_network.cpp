@@ -22,7 +22,7 @@ std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_of(const Topology
   for (int device = 0; device < topology.size(); ++device)
     site[at(rules->port[at(device)])] = topology.devices[at(device)].site;
   for (const bool same_host : {false, true}) {
-    const Eigen::MatrixXi& table = same_host ? rules->same_host : rules->table;
+    const auto& table = same_host ? rules->same_host : rules->table;
     for (int to = 0; to < table.cols(); ++to)
       for (int from = 0; from < table.rows(); ++from) {
         const int entry = table(from, to);

@@ -318,7 +318,8 @@ TEST_CASE("faster links never cost more, and scaled links scale the cost") {
       last = now;
     }
     CHECK(last < before);
-    const auto thrice = measured_topology(3 * links.latency, links.bandwidth / 3);
+    const Eigen::MatrixXd &slow = links.latency, &fast = links.bandwidth;
+    const auto thrice = measured_topology(3 * slow, fast / 3);
     CHECK(deployed_total(comm_cost_model(thrice, gigabits, 6, 4), placement) ==
           Approx(3 * before).epsilon(rounding));
   }

@@ -96,7 +96,7 @@ TEST_CASE("the sender pays, each direction its own price") {
   Problem problem{flat_topology({1, 1}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e3, 100), {}};
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(rules.links[1]);
-  rules.table(0, 1) = 2;
+  rules.table.own()(0, 1) = 2;
   rules.links[1].egress = DollarsPerByte(1e-4);
   rules.links[2].egress = DollarsPerByte(1e-3);
   problem.job.training.global_batch = 5;

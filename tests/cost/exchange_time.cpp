@@ -12,6 +12,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/networks.hpp"
+#include "tests/support/random_problem.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
@@ -158,4 +159,41 @@ TEST_CASE("exactly what the simulator says on links that differ") {
       for (std::size_t i = 0; i < group.size(); ++i) CHECK(estimate[i] == Approx(expected[i]).epsilon(1e-9));
     }
   }
+}
+
+TEST_CASE("one of like messages stands for all") {
+  // Sites of like devices, some behind links that hosts or sites share; every seventh device is unlike.
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 11);
+    Topology topology = random_topology(rng, 24, seed % 2 == 1);
+    if (seed % 3 == 0)
+      for (std::size_t i = 0; i < topology.devices.size(); i += 7)
+        topology.devices[i].uplink = BitsPerSecond(1e8 * (1 + rng.uniform()));
+    const NetworkCost network(topology, {1, 0.002, 0.9, 0});
+    ExchangeTime exchange(topology, network), one_by_one(topology, network);
+    one_by_one.ask_for_uses(ExchangeTime::Uses::all);
+    const std::vector<int> devices = random_group(rng, 24);
+    for (const std::string& sync : syncs) {
+      CAPTURE(sync);
+      const std::vector<double> ends = exchange.ends(gradient_sync(sync), devices, S);
+      const std::vector<double> expected = one_by_one.ends(gradient_sync(sync), devices, S);
+      for (std::size_t i = 0; i < ends.size(); ++i) CHECK(ends[i] == Approx(expected[i]).epsilon(1e-12));
+      CHECK(exchange.used().size() == one_by_one.used().size());
+      for (const int id : one_by_one.used())
+        CHECK(exchange.load()[at(id)] == Approx(one_by_one.load()[at(id)]).epsilon(1e-12));
+      CHECK(exchange.usd() == Approx(one_by_one.usd()).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("devices are of one kind where nothing tells them apart") {
+  const Topology topology = flat_topology({3, 2}, link_of(a, B), link_of(2 * a, B));
+  const NetworkCost network(topology, {});
+  for (int device = 0; device < 5; ++device) CHECK(network.kind(device) == (device < 3 ? 0 : 1));
+  Topology unlike = topology;
+  unlike.devices[1].downlink = BitsPerSecond(B);
+  const NetworkCost other(unlike, {});
+  CHECK(other.kind(0) == other.kind(2));
+  CHECK(other.kind(0) != other.kind(1));
 }

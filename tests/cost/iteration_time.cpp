@@ -163,7 +163,7 @@ TEST_CASE("pipelines share links") {
   Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0.9e6), {}};
   const Plan plan = plan_of(problem.job, 2, 2, 4);  // devices 0, 1 and 2, 3
   CHECK(estimated(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1 + 2 + 0.9 + 2 + 3 * 2));
-  std::get<RuleLinks>(problem.topology.links).same_host(0, 0) = 0;
+  std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
   for (const int device : {0, 2}) {  // the first stages
     problem.topology.devices[at(device)].host = 0;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6);

@@ -128,7 +128,7 @@ TEST_CASE("messages between stages of two and of one device go in two parts") {
   topology.devices[1].host = topology.devices[0].host;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(link_of(0.01, 1e6));
-  rules.same_host(0, 0) = 2;
+  rules.same_host.own()(0, 0) = 2;
   const Problem problem{topology, job, {}};
   const IterationModel model(problem, {1, 2},
                              std::make_shared<const NetworkCost>(problem.topology, problem.constants));

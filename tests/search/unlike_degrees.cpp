@@ -27,7 +27,7 @@ Problem problem_of(const std::vector<int>& hosts, int micro_batches) {
       problem.topology.devices[at(device++)].host = static_cast<int>(host);
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.0001, 1e7));
-  rules.same_host(0, 0) = 2;
+  rules.same_host.own()(0, 0) = 2;
   problem.topology.gpus[0].peak = FlopsPerSecond(1e9);
   Job& job = problem.job;
   job.name = "tiny";

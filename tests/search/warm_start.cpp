@@ -224,7 +224,7 @@ TEST_CASE("a site behind a link that has become slow is left out") {
   const Plan plan = plan_of(problem.job, 2, 3, 4);
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.1, 0.25));
-  for (int site = 0; site < 2; ++site) rules.table(site, 2) = rules.table(2, site) = 2;
+  for (int site = 0; site < 2; ++site) rules.table.own()(site, 2) = rules.table.own()(2, site) = 2;
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
   const auto decided = std::make_shared<DecidedJob>(problem, problem.job,
                                                     std::vector{problem.job.parallelism.tensor}, network);

@@ -96,7 +96,7 @@ TEST_CASE("a capacity is that of the pair of sites, whatever the entry of a flow
   rules.port = {0, 1, 2};
   rules.links.push_back(rules.links[1]);
   rules.table = Eigen::MatrixXi(3, 3);
-  rules.table << -1, 0, 1, 0, -1, 2, 1, 1, -1;
+  rules.table.own() << -1, 0, 1, 0, -1, 2, 1, 1, -1;
   rules.same_host = Eigen::MatrixXi::Constant(3, 3, -1);
   for (const BitsPerSecond own : {BitsPerSecond(40e8), unlimited, BitsPerSecond(24e8)}) {
     rules.links[2].capacity = own;
@@ -112,7 +112,7 @@ TEST_CASE("a capacity is that of the pair of sites, whatever the entry of a flow
 TEST_CASE("two GPUs of a host do not pass its network") {
   Topology topology = flat_topology({2, 1}, near, far);
   topology.devices[1].host = topology.devices[0].host;
-  std::get<RuleLinks>(topology.links).same_host(0, 0) = 0;
+  std::get<RuleLinks>(topology.links).same_host.own()(0, 0) = 0;
   topology.devices[0].uplink = BitsPerSecond(8e8);
   Lowered lowered(topology);
   CHECK(lowered.link(0, 1, Kind::device_uplink) == no_index);
@@ -124,7 +124,7 @@ TEST_CASE("two GPUs of a host do not pass its network") {
 TEST_CASE("the GPUs of a host share its network card") {
   Topology topology = flat_topology({4}, link_of(0, 1e9), far);
   for (std::size_t i = 0; i < 4; ++i) topology.devices[i].host = std::vector{0, 0, 1, 2}[i];
-  std::get<RuleLinks>(topology.links).same_host(0, 0) = 0;
+  std::get<RuleLinks>(topology.links).same_host.own()(0, 0) = 0;
   for (const std::size_t i : {0U, 1U}) {
     topology.devices[i].host_uplink = BitsPerSecond(1e9);
     topology.devices[i].host_downlink = BitsPerSecond(2e9);
@@ -176,7 +176,7 @@ TEST_CASE("a flow's weight is by its round trip") {
   topology.fairness = Fairness::rtt;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(link_of(0.35, 1e8));
-  rules.table(1, 0) = 2;
+  rules.table.own()(1, 0) = 2;
   topology.devices[0].uplink = BitsPerSecond(4e8);
   Lowered lowered(topology);
   for (const int to : {1, 2}) {

@@ -395,7 +395,7 @@ TEST_CASE("how much it moves an iteration by what flows share") {
   Problem problem{flat_topology({2, 1, 1}, link_of(0, 1e18), link_of(0.1, 1e18)), chain_job(2, 0, 100), {}};
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.3, 1e18));
-  rules.table(0, 2) = rules.table(2, 0) = 2;
+  rules.table.own()(0, 2) = rules.table.own()(2, 0) = 2;
   problem.topology.devices[2].speed = 0.25;
   Plan plan = plan_of(problem.job, 2, 2, 1);
   plan.pipelines[0].stages[1].devices = {2};
