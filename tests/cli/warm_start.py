@@ -4,10 +4,11 @@
 usage: warm_start.py DTFM-PLAN DTFM-SIM
 """
 import json
+import signal
 import sys
 from pathlib import Path
 
-from iteration import FREE, TOPOLOGY, read, simulated, used, write
+from iteration import FREE, TOKENS, TOPOLOGY, interrupted, read, simulated, used, write
 from simulate import PLAN, check, close, main, run
 
 QUICK = ("--evaluations", 3000, "--quiet")
@@ -44,7 +45,7 @@ def check_moving(moving):
 
 def test_same_network():
     old, _ = planned("old.json")
-    for horizon in ("1 s", "1 min", "2 h", "300 h"):
+    for horizon in ("1e-9 s", "1 s", "1 min", "2 h", "300 h", "270000 h"):
         plan, text = planned("next.json", "--warm-start", "old.json", "--horizon", horizon)
         warm = plan["warm_start"]
         check_moving(warm["moving"])
@@ -53,7 +54,7 @@ def test_same_network():
         check(felt(plan) <= before * (1 + 1e-12), "worse than staying", felt(plan), before)
         check(warm["stays"] == (plan["pipelines"] == old["pipelines"]), "stays", warm)
         if warm["stays"]:
-            check("stays" in text and warm["moving"]["bytes"] == 0 and warm["gain_s"] == 0, text, warm)
+            check("stays" in text and warm["moving"]["bytes"] == 0 and warm["gain"]["value"] == 0, text, warm)
     plan, text = planned("next.json", "--warm-start", "old.json")
     check(plan["warm_start"]["horizon_s"] == 7200 and "Going on from old.json, for 2 h" in text, text)
     check("Going on" not in planned("cold.json")[1] and "warm_start" not in read("cold.json"), "a cold plan is warm")
@@ -64,7 +65,7 @@ def test_removed_host():
     plan, text = planned("next.json", "--warm-start", "old.json", topology="fewer.yaml")
     warm = plan["warm_start"]
     check("ohio/3" not in used(plan) and sum(it["micro_batches"] for it in plan["pipelines"]) == 24, plan["pipelines"])
-    check(warm["cannot_stay"] == "1 of its 8 devices is gone" and warm["gain_s"] is None, warm)
+    check(warm["cannot_stay"] == "1 of its 8 devices is gone" and warm["gain"] is None, warm)
     check("cannot go on: 1 of its 8 devices is gone" in text, text)
     check_moving(warm["moving"])
     run("fewer.yaml", "next.json")
@@ -85,13 +86,56 @@ def test_changed_link():
     check(seconds <= 1.01 * best, "a long horizon ends at", seconds, "not at", best)
     warm = long["warm_start"]
     gain = warm["unchanged_iteration_time_s"] - seconds
-    check(close(warm["gain_s"], gain) and gain > 0, "gain", warm)
+    check(close(warm["gain"]["value"], gain) and gain > 0 and warm["gain"]["unit"] == "s", "gain", warm)
+    check(warm["gain"]["unchanged"] == warm["unchanged_iteration_time_s"], "of the old plan", warm)
     paid = warm["paid_after_iterations"]
     check((paid - 1) * gain < warm["moving"]["seconds"] <= paid * gain, "paid after", warm)
     check(f"paid after {int(paid):,} iteration" in text, text)
     check(close(long["finalists"][0]["moving_s"], warm["moving"]["seconds"]), "finalists", long["finalists"][0])
-    money, _ = planned("devices.json", *slow, "1000 h", "--objective", "device-efficiency", topology="slower.yaml")
-    check(len(used(money)) <= len(used(long)), "devices", len(used(money)), len(used(long)))
+    few, text = planned("devices.json", *slow, "1000 h", "--objective", "device-efficiency", topology="slower.yaml")
+    check(len(used(few)) <= len(used(long)), "devices", len(used(few)), len(used(long)))
+    check_gain(few, text, "device-seconds", 1)
+
+
+def check_gain(plan, text, unit, price):
+    """Of the old plan on eight devices, each of which costs `price` a second."""
+    warm = plan["warm_start"]
+    seconds = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    before = price * 8 * warm["unchanged_iteration_time_s"]
+    gain = before - price * len(used(plan)) * seconds
+    check(close(warm["gain"]["value"], gain) and close(warm["gain"]["unchanged"], before), "gain", warm["gain"], gain, before)
+    check(warm["gain"]["unit"] == unit and f" {unit}; of the old plan {before:.4g}" in text, "unit", warm["gain"], text)
+
+
+def test_money():
+    """By price: the gain is in dollars, and bytes that move between sites cost what the link asks."""
+    write("priced.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4"))
+    planned("old.json", "--pipeline", 4, "--data", 2)
+    warm = ("--warm-start", "old.json", "--objective", "cost-per-token", "--horizon", "100 h")
+    cheap, text = planned("cheap.json", *warm, topology="priced.yaml")
+    check_gain(cheap, text, "USD a million tokens", 2 / 3600 / TOKENS * 1e6)
+    check("egress_usd" not in cheap["warm_start"]["moving"], "free bytes cost", cheap["warm_start"]["moving"])
+    # Bytes from Ohio to Oregon are dear: who moves them pays, in the file and in words; or nobody does.
+    for price in ("0.001", "1000000"):
+        write("dear.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4").replace(
+            "links:\n", "links:\n  - {from: ohio, to: oregon, latency: 50 ms, bandwidth: 0.02 Gbps, "
+            f"egress: {price} USD/GB}}\n"))
+        plan, text = planned("dear.json", *warm, topology="dear.yaml")
+        moving = plan["warm_start"]["moving"]
+        crossing = [it["bytes"] for it in moving["devices"]
+                    if it["device"].startswith("oregon") and all(source.startswith("ohio") for source in it["from"])]
+        mixed = any(it["device"].startswith("oregon") and len({source[:3] for source in it["from"]}) > 1
+                    for it in moving["devices"])
+        usd = moving.get("egress_usd", 0)
+        if not mixed:
+            check(abs(usd - sum(crossing) * float(price) * 1e-9) <= 1e-9 * usd + 1e-5 * float(price), "egress", usd, moving)
+        check((f", for {usd:.4g} USD" in text) == (usd > 0), "dollars in words", usd, text)
+        check(float(price) < 1 or usd == 0, "dear bytes move", moving)
+
+
+def test_interrupt():
+    planned("old.json", "--pipeline", 2, "--data", 4)
+    interrupted(signal.SIGINT, "interrupted: this is the best plan so far", "--warm-start", "old.json", "--evaluations", 10**12)
 
 
 def test_other_schedule():
@@ -133,6 +177,7 @@ def test_refusals():
     warm = ("sites.yaml", "--job", "free.yaml", "--warm-start")
     refused("--horizon: is of the plan to --warm-start from, and there is none", "sites.yaml", "--horizon", "1 h")
     refused("--horizon: expected a time above zero; found `0 s`", *warm, "old.json", "--horizon", "0 s")
+    refused("--pareto: is of plans that begin anew, and --warm-start goes on from one", *warm, "old.json", "--pareto", "f.json")
     done = run(*warm, "old.json", "--horizon", "5", program=PLAN, status=2)
     check("--horizon" in done.stderr and "unit" in done.stderr, done.stderr)
     refused("--warm-start: is not for --objective comm-cost, which does not know how long iterations take",
