@@ -255,5 +255,74 @@ def test_diff():
     check("no_moving" in difference("--diff", "old.json", "deeper.json"), "another model moves")
 
 
+def hand_made(name, pipelines, **changes):
+    """A plan file of the small job: (micro-batches, [(layers, devices), …]) of each pipeline."""
+    planned("any.json")
+    job = read("any.json")["job"]
+    for key, value in changes.items():
+        job[key] = job.get(key, {}) | value
+    stages = [[{"layers": layers, "devices": devices} for layers, devices in it] for _, it in pipelines]
+    write(name, json.dumps({"schema": "dtfm-plan/1", "job": job, "pipelines": [
+        {"micro_batches": batches, "stages": it} for (batches, _), it in zip(pipelines, stages)]}))
+    return name
+
+
+def test_diff_of_narrower_stages():
+    """A stage that loses one of its two devices: the other one has other work, and the degrees differ."""
+    two = {"tensor": 2, "schedule": "gpipe", "gradient_sync": "sharded-ps"}
+    hand_made("wide.json", [(24, [([0, 6], ["a", "b"]), ([6, 12], ["c", "d"])])], parallelism=two)
+    hand_made("narrow.json", [(24, [([0, 6], ["a"]), ([6, 12], ["c", "d"])])], parallelism=two)
+    diff = difference("--diff", "wide.json", "narrow.json")
+    check(diff["decisions"] == {"tensor": ["2", "1, 2"]} and diff["leave"] == ["b"], diff["decisions"], diff["leave"])
+    changed = {it["device"]: (it["first"], it["second"]) for it in diff["changes"]}
+    check([it["tensor"] for it in changed["a"]] == [2, 1] and [it["after"] for it in changed["a"]] == [["c"], ["c", "d"]], changed)
+    check("c" not in changed and [it["before"] for it in changed["d"]] == [["b"], ["a"]], "neighbours", changed)
+    text = run("--diff", "wide.json", "narrow.json", program=PLAN).stdout
+    check("stage 0, layers 0–5, rank 0 of 2  stage 0, layers 0–5\n" in text, "a narrower stage", text)
+
+
+def test_diff_of_jobs():
+    plan = [(24, [([0, 12], ["a"])])]
+    hand_made("first.json", plan)
+    for name, key, changes, values in (
+            ("sequence", "model", {"sequence": 256}, ["512", "256"]),
+            ("overlap", "parallelism", {"overlap": True}, ["false", "true"]),
+            ("throughput of compression", "compression", {"throughput": "8 Gbps"}, ["unlimited", "8 Gbps"])):
+        hand_made("second.json", plan, **{key: changes})
+        diff = difference("--diff", "first.json", "second.json")
+        check(diff["decisions"].pop(name) == values and not diff["same"], name, values)
+        check(set(diff["decisions"]) <= {"model"}, name, "and", diff["decisions"])  # which learns its positions
+
+
+def test_diff_output():
+    hand_made("first.json", [(24, [([0, 12], ["a"])])])
+    for name, text in (("notes.txt", "what I know\n"), ("plan.json", Path("first.json").read_text(encoding="utf-8"))):
+        write(name, text)
+        done = run("--diff", "first.json", "first.json", "-o", name, program=PLAN, status=2)
+        check(done.stderr == f"dtfm-plan: {name}: cannot write: it exists and is not a comparison of plans\n", done.stderr)
+        check(Path(name).read_text(encoding="utf-8") == text, name, "is gone")
+    for _ in range(2):  # its own file is written again, and an empty one
+        run("--diff", "first.json", "first.json", "-o", "diff.json", program=PLAN)
+        check(read("diff.json")["same"], read("diff.json"))
+    write("empty.json", "")
+    run("--diff", "first.json", "first.json", "-o", "empty.json", program=PLAN)
+
+
+def test_diff_of_hostile_plans():
+    """Thousands of shares, and as many devices that lack nearly all of them."""
+    names = [f"d/{i}" for i in range(8192)]
+    hand_made("one.json", [(24, [([0, 12], names[:-1])])])
+    hand_made("many.json", [(1, [([0, 12], [name])]) for name in names], training={"global_batch": 8192})
+    hand_made("two.json", [(24, [([0, 6], names[:4096]), ([6, 12], names[4096:])])])
+    for first, second in (("one", "many"), ("many", "one"), ("two", "one"), ("two", "many")):
+        diff = difference("--diff", f"{first}.json", f"{second}.json")
+        check(diff["moving"]["checkpoint_bytes"] == 0, first, second, "a checkpoint")
+        check((diff["moving"]["bytes"] == 0) == (first == "many"), first, second, diff["moving"]["bytes"])
+    hosts = TOPOLOGY.replace("site: oregon, count: 4", "site: d, count: 8192").split("  - {site: ohio")[0]
+    write("wide.yaml", hosts + 'links:\n  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}\n')
+    done = run("wide.yaml", "--diff", "one.json", "many.json", program=PLAN, status=2)
+    check(done.stderr.startswith("dtfm-plan: one.json: has stages of too many devices, 8191 at most: "), done.stderr[:300])
+
+
 if __name__ == "__main__":
     sys.exit(main(globals()))
