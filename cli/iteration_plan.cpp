@@ -184,7 +184,7 @@ PlanRecord::Bound weighted_bound(const PlanCandidate& best, const PlanScore& sco
   const double unit = is_money ? 1e6 / tokens : 1;
   const double value = least_weighted_time(best.job->model, weight, least_devices) * unit;
   const double cost = score.of(seconds, score.total_weight(best.plan), best.egress_usd) * unit;
-  return bound_of(cost, value, is_money ? "USD a million tokens" : "device-seconds",
+  return bound_of(cost, value, std::string(unit_of(objective)),
                   "every layer computed where that costs least, nothing sent, nobody waits");
 }
 
@@ -299,7 +299,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   add_decisions(search, record.finalists);
   if (search_for_it.warm) {
     for (std::size_t i = 0; i < search.plans.size(); ++i)
-      record.finalists[i].moving_s = search.plans[i].moving_s;
+      record.finalists[i].moving_s = search.plans[i].moving.seconds;
     record.warm_start = warm_record(options, search, *search_for_it.warm);
   }
   add_notes(idle_notes(record.finalists.front()), record);

@@ -21,7 +21,7 @@ std::vector<std::size_t> ranked(const std::vector<PlanCandidate>& candidates,
     const double seconds = judgements[i].seconds;
     if (!std::isfinite(seconds)) return seconds;
     const PlanCandidate& it = candidates[i];
-    return score.of(seconds, score.total_weight(it.plan), it.egress_usd, it.moving_s);
+    return score.of(seconds, score.total_weight(it.plan), it.egress_usd, it.moving);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return value(a) < value(b); });

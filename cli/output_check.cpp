@@ -1,6 +1,9 @@
 #include "cli/output_check.hpp"
 
 #include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
 
 #include "cli/interrupt.hpp"
 #include "planner/core/error.hpp"
@@ -45,6 +48,24 @@ bool must_be_whole(std::span<const std::string> outputs) {
     is_any = true;
   }
   return is_any;
+}
+
+void check_kind(const std::string& output, bool (*begins_as_ours)(const std::string& begin),
+                std::string_view kind) {
+  constexpr std::size_t most = 100;
+  std::error_code code;
+  if (is_stdout(output) || !std::filesystem::is_regular_file(output, code)) return;
+  std::string begin(most, ' ');
+  std::ifstream file(output);
+  file.read(begin.data(), static_cast<std::streamsize>(most));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  if (!begin.empty() && !begins_as_ours(begin))
+    throw Error(output, fmt::format("cannot write: it exists and is not a {}", kind));
+}
+
+bool begins_as_json(const std::string& begin) {
+  const std::size_t first = begin.find_first_not_of(" \t\r\n");
+  return first == std::string::npos || begin[first] == '{';
 }
 
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs) {

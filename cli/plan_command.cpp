@@ -1,8 +1,6 @@
 // dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
 #include <array>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -123,26 +121,6 @@ std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
   return warnings;
 }
 
-bool is_empty_or_json(const std::filesystem::path& path) {
-  char first = '{';
-  std::ifstream(path) >> first;
-  return first == '{';
-}
-
-bool is_empty_or_pareto(const std::filesystem::path& path) {
-  std::string begin(100, ' ');
-  std::ifstream file(path);
-  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return file.gcount() == 0 || begins_as_pareto(begin);
-}
-
-/// Matrices and other people's files, mistaken for an output, are not overwritten.
-void check_kind(const std::string& output, bool (*is_ours)(const std::filesystem::path&), const char* kind) {
-  std::error_code code;
-  if (!is_stdout(output) && std::filesystem::is_regular_file(output, code) && !is_ours(output))
-    throw Error(output, fmt::format("cannot write: it exists and is not a {}", kind));
-}
-
 /// Found before the search begins, so that no work is lost.
 void check_output(const PlanOptions& options) {
   if (options.pareto && is_stdout(*options.pareto))
@@ -151,8 +129,8 @@ void check_output(const PlanOptions& options) {
                            options.ranks.value_or(""), options.calibration.value_or(""),
                            options.warm_start.value_or("")},
                 std::array{options.output.value_or(""), options.pareto.value_or("")});
-  if (options.output) check_kind(*options.output, is_empty_or_json, "plan");
-  if (options.pareto) check_kind(*options.pareto, is_empty_or_pareto, "file of --pareto");
+  if (options.output) check_kind(*options.output, begins_as_json, "plan");
+  if (options.pareto) check_kind(*options.pareto, begins_as_pareto, "file of --pareto");
 }
 
 void put_out(const PlanOptions& options, const PlanSummary& summary) {

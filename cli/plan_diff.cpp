@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,6 +17,7 @@
 #include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/json_text.hpp"
@@ -29,12 +32,12 @@ using nlohmann::ordered_json;
 
 /// What a device does in a plan; pipelines have no names but their devices.
 struct Role {
-  int stage = 0, rank = 0, micro_batches = 0;
+  int stage = 0, rank = 0, degree = 1, micro_batches = 0;
   std::pair<int, int> layers;
-  std::vector<std::string> before, after;  // devices of the stages next to it
+  std::vector<std::string> before, after;  // of the stages next to it, those whose shards overlap its own
 
   bool is_other_work(const Role& other) const {
-    return stage != other.stage || rank != other.rank || layers != other.layers;
+    return stage != other.stage || rank != other.rank || degree != other.degree || layers != other.layers;
   }
   friend bool operator==(const Role&, const Role&) = default;
 };
@@ -59,23 +62,25 @@ struct PlanDiff {
 
 std::map<std::string, Role> roles(const NamedPlan& named) {
   std::map<std::string, Role> result;
-  const auto ids = [&](const std::vector<Stage>& stages, std::size_t stage) {
-    std::vector<std::string> names;
-    if (stage < stages.size())
-      for (const int device : stages[stage].devices) names.push_back(named.ids[at(device)]);
-    return names;
-  };
   for (const Pipeline& pipeline : named.plan.pipelines) {
     const auto& stages = pipeline.stages;
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      const auto devices = ids(stages, s);
-      for (std::size_t rank = 0; rank < devices.size(); ++rank)
-        result[devices[rank]] = {static_cast<int>(s),
-                                 static_cast<int>(rank),
-                                 pipeline.micro_batches,
-                                 stages[s].layers,
-                                 s == 0 ? std::vector<std::string>{} : ids(stages, s - 1),
-                                 ids(stages, s + 1)};
+      const std::size_t degree = stages[s].devices.size();
+      // All stages have equal shards: of another degree, those between the ends of this one.
+      const auto beside = [&](std::size_t rank, std::size_t stage) {
+        std::vector<std::string> names;
+        if (stage >= stages.size()) return names;
+        const std::vector<int>& devices = stages[stage].devices;
+        for (std::size_t i = rank * devices.size() / degree; i * degree < (rank + 1) * devices.size(); ++i)
+          names.push_back(named.ids[at(devices[i])]);
+        return names;
+      };
+      for (std::size_t rank = 0; rank < degree; ++rank)
+        result[named.ids[at(stages[s].devices[rank])]] = {
+            static_cast<int>(s),      static_cast<int>(rank),
+            static_cast<int>(degree), pipeline.micro_batches,
+            stages[s].layers,         s == 0 ? std::vector<std::string>{} : beside(rank, s - 1),
+            beside(rank, s + 1)};
     }
   }
   return result;
@@ -89,11 +94,14 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   };
   add("stages", [](const auto& it) { return depth(it.named.plan); });
   add("pipelines", [](const auto& it) { return it.named.plan.pipelines.size(); });
-  add("tensor", [](const auto& it) { return it.named.plan.tensor; });
+  add("tensor",
+      [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.named.plan), ", ")); });
   add("schedule", [](const auto& it) { return it.job.parallelism.schedule; });
   add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
   add("gradient_sync", [](const auto& it) { return it.job.parallelism.gradient_sync; });
+  add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
+  add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
   add("micro_batch", [](const auto& it) { return it.job.training.micro_batch; });
   add("recompute", [](const auto& it) { return it.job.training.recompute; });
@@ -101,28 +109,24 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("optimizer", [](const auto& it) { return it.job.training.optimizer; });
   add("compression of activations", [](const auto& it) { return it.job.compression.activations; });
   add("compression of gradients", [](const auto& it) { return it.job.compression.gradients; });
+  add("throughput of compression", [](const auto& it) {
+    const auto& throughput = it.job.compression.throughput;
+    return throughput ? format_rate(*throughput) : "unlimited";
+  });
   return result;
 }
 
-/// The devices of both plans, between which nothing takes time.
+/// The devices of both plans, and nothing of what is between them.
 Topology bare_topology(const RunningPlan& first, const RunningPlan& second) {
   Topology topology;
   topology.name = "of both plans";
-  topology.sites = {{"all"}};
-  Link link;
-  link.bandwidth = unlimited;
-  RuleLinks rules{{link}, {}, Eigen::MatrixXi::Zero(1, 1), Eigen::MatrixXi::Constant(1, 1, -1)};
-  std::map<std::string, int> known;
+  std::set<std::string> known;
   for (const RunningPlan* plan : {&first, &second})
     for (const std::string& id : plan->named.ids) {
-      if (!known.emplace(id, topology.size()).second) continue;
-      Device device;
-      device.id = id;
-      device.host = topology.size();
-      topology.devices.push_back(device);
-      rules.port.push_back(0);
+      if (!known.insert(id).second) continue;
+      topology.devices.emplace_back();
+      topology.devices.back().id = id;
     }
-  topology.links = std::move(rules);
   return topology;
 }
 
@@ -139,15 +143,22 @@ void check_devices(const RunningPlan& running, const Plan& plan, const Topology&
         }
 }
 
-PlanRecord::Moving moving(const RunningPlan& first, const RunningPlan& second, const Topology& topology) {
+/// Without a topology, neither from whom nor in what time.
+PlanRecord::Moving moving(const RunningPlan& first, const RunningPlan& second,
+                          const std::optional<Topology>& given) {
+  const Topology topology = given ? *given : bare_topology(first, second);
   const Problem problem{topology, second.job, built_in_calibration(), built_in_roofline()};
   const Plan before = warm_start(first, problem, 0).plan, after = warm_start(second, problem, 0).plan;
   check_devices(second, after, topology);
-  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  std::shared_ptr<const NetworkCost> network;
+  if (given) network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
   std::vector<std::string> ids;
   for (const Device& device : topology.devices) ids.push_back(device.id);
   const MovingCost cost(problem, network, before, stage_chunks(first.job));
-  return moving_record(cost.of(after, stage_chunks(second.job)), ids);
+  if (given) check_steps(first, cost, static_cast<int>(pipeline_major(after).size()));
+  PlanRecord::Moving record = moving_record(cost.of(after, stage_chunks(second.job)), ids);
+  if (!given) record.seconds.reset();
+  return record;
 }
 
 PlanDiff diff_of(const RunningPlan& first, const RunningPlan& second,
@@ -170,16 +181,14 @@ PlanDiff diff_of(const RunningPlan& first, const RunningPlan& second,
     diff.decisions.push_back({"model", first.job.name, second.job.name});
     return diff;
   }
-  diff.moving = moving(first, second, topology ? *topology : bare_topology(first, second));
-  if (topology) return diff;
-  diff.moving.seconds.reset();
-  for (auto& device : diff.moving.devices) device.from.clear();  // from whom it is fast, nobody knows
+  diff.moving = moving(first, second, topology);
   return diff;
 }
 
 ordered_json role_json(const Role& role) {
   return {{"stage", role.stage},
           {"rank", role.rank},
+          {"tensor", role.degree},
           {"layers", {role.layers.first, role.layers.second}},
           {"micro_batches", role.micro_batches},
           {"before", role.before},
@@ -209,7 +218,7 @@ std::string listed(const std::vector<std::string>& ids) {
 
 std::string work(const Role& role) {
   return fmt::format("stage {}, layers {}{}", role.stage, layers_in_words(role.layers),
-                     role.rank > 0 ? fmt::format(", rank {}", role.rank) : "");
+                     role.degree > 1 ? fmt::format(", rank {} of {}", role.rank, role.degree) : "");
 }
 
 std::string changes_text(const PlanDiff& diff) {
@@ -235,6 +244,7 @@ std::string moving_summary(const PlanDiff& diff) {
   if (moving.devices.empty()) return "Nothing moves.\n";
   std::string text = "Moves: " + format_bytes(Bytes(moving.bytes));
   if (moving.seconds) text += fmt::format(", in {}", format_seconds(Seconds(*moving.seconds)));
+  if (moving.usd > 0) text += fmt::format(", for {:.4g} USD", moving.usd);
   if (moving.checkpoint_bytes > 0)
     text += fmt::format("; from a checkpoint {}, which no device holds any more{}",
                         format_bytes(Bytes(moving.checkpoint_bytes)),
@@ -254,6 +264,10 @@ std::string diff_text(const PlanOptions& options, const PlanDiff& diff) {
       {rows.size() > 1 ? table(rows) : "", devices, changes_text(diff), moving_summary(diff)});
 }
 
+bool begins_as_diff(const std::string& begin) {
+  return begin.find("\"dtfm-plan-diff/") != std::string::npos;  // the schema is the first key
+}
+
 }  // namespace
 
 int run_plan_diff(const PlanOptions& options) {
@@ -262,8 +276,10 @@ int run_plan_diff(const PlanOptions& options) {
   if (!options.topology.empty()) topology = read_topology(options.topology);
   const RunningPlan first = read_running_plan(first_file, default_job());
   const RunningPlan second = read_running_plan(second_file, default_job());
-  if (options.output)
+  if (options.output) {
     check_outputs(std::array{options.topology, first_file, second_file}, std::array{*options.output});
+    check_kind(*options.output, begins_as_diff, "comparison of plans");
+  }
   const PlanDiff diff = diff_of(first, second, topology);
   put_out(options.output, options.format, diff_json(options, diff), diff_text(options, diff));
   return exit_code::done;

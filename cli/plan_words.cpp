@@ -19,6 +19,17 @@ std::string short_table(const Rows& rows, std::size_t all, std::string_view noun
   return text;
 }
 
+std::string_view unit_of(Objective objective) {
+  switch (objective) {
+    case Objective::cost_per_token:
+      return "USD a million tokens";
+    case Objective::device_efficiency:
+      return "device-seconds";
+    default:
+      return "s";
+  }
+}
+
 std::string short_seconds(double seconds) {
   return fmt::format("{:#.6g}", seconds);
 }

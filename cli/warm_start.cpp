@@ -10,6 +10,7 @@
 #include "cli/plan_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
 #include "planner/io/foreign_plan.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/units.hpp"
@@ -39,6 +40,25 @@ std::vector<std::string> ids_of(const Topology& topology) {
   std::vector<std::string> ids;
   for (const Device& device : topology.devices) ids.push_back(device.id);
   return ids;
+}
+
+double tokens_of(const Job& job) {
+  return static_cast<double>(micro_batch_count(job.training)) * job.training.micro_batch *
+         sequence_length(job.model);
+}
+
+/// "1.5 s an iteration; the old plan would take 4 s; paid after 3 iterations"
+std::string gain_in_words(const PlanRecord::WarmStart& warm) {
+  const auto& [value, unchanged, unit] = *warm.gain;
+  const double old_s = *warm.unchanged_iteration_time_s;
+  std::string text =
+      unit == unit_of(Objective::iteration_time)
+          ? fmt::format("{:.4f} s an iteration; the old plan would take {:.4f} s", value, old_s)
+          : fmt::format("{:.4g} {}; of the old plan {:.4g}, in iterations of {:.4f} s", value, unit,
+                        unchanged, old_s);
+  if (warm.paid_after && *warm.paid_after > 0)
+    text += fmt::format("; paid after {}", counted(std::llround(*warm.paid_after), "iteration"));
+  return text;
 }
 
 std::string bytes_in_words(double bytes) {
@@ -93,6 +113,16 @@ WarmStart warm_start(const RunningPlan& running, const Problem& problem, double 
   return warm;
 }
 
+void check_steps(const RunningPlan& running, const MovingCost& cost, int devices) {
+  constexpr double most = 1e9;  // some ten seconds
+  if (const double steps = cost.most_steps(devices); steps > most)
+    throw Error(
+        running.file,
+        fmt::format("has stages of too many devices, {} at most: to find out from whom each of {} "
+                    "fetches its shares would take {:.2g} steps, and {:.0e} are allowed",
+                    tensor_degrees(running.named.plan).back(), counted(devices, "device"), steps, most));
+}
+
 std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem& problem) {
   if (!options.warm_start) return std::nullopt;
   const RunningPlan running = read_running_plan(*options.warm_start, problem.job);
@@ -100,11 +130,15 @@ std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem
     throw Error(running.file, fmt::format("is for job {}, and no job is given, which means the built-in {}; "
                                           "--job FILE says what is trained",
                                           in_quotes(running.job.name), problem.job.name));
-  return warm_start(running, problem, options.horizon.value_or(default_horizon_s));
+  WarmStart warm = warm_start(running, problem, options.horizon.value_or(default_horizon_s));
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  check_steps(running, MovingCost(problem, network, warm.plan, stage_chunks(warm.job)),
+              problem.topology.size());
+  return warm;
 }
 
 PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::string>& ids) {
-  PlanRecord::Moving record{moving.bytes, moving.checkpoint_bytes, moving.seconds, {}};
+  PlanRecord::Moving record{moving.bytes, moving.checkpoint_bytes, moving.seconds, moving.usd, {}};
   for (const MovedPart& part : moving.parts) {
     const std::string& id = ids[at(part.to)];
     if (record.devices.empty() || record.devices.back().id != id)
@@ -116,6 +150,7 @@ PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::st
     if (std::none_of(device.layers.begin(), device.layers.end(), contains))
       device.layers.push_back(part.layers);
     (part.from == no_device ? device.checkpoint_bytes : device.bytes) += part.bytes;
+    if (part.from == some_device) continue;
     const std::string from = part.from == no_device ? "a checkpoint" : ids[at(part.from)];
     if (std::find(device.from.begin(), device.from.end(), from) == device.from.end())
       device.from.push_back(from);
@@ -144,14 +179,16 @@ PlanRecord::WarmStart warm_record(const PlanOptions& options, const JudgedSearch
   const double before_s = seconds(*result.unchanged), after_s = seconds(best);
   if (!std::isfinite(before_s) || !std::isfinite(after_s)) return record;
   record.unchanged_iteration_time_s = before_s;
-  record.gain_s = before_s - after_s;
-  const PlanScore score(*objective_named(options.objective), problem.topology);
+  const Objective objective = *objective_named(options.objective);
+  const PlanScore score(objective, problem.topology);
   const auto price = [&](double spent_s, const PlanCandidate& plan, double egress_usd) {
     return score.of(spent_s, score.total_weight(plan.plan), egress_usd);
   };
-  const double gain = price(before_s, *result.unchanged, result.unchanged->egress_usd) -
-                      price(after_s, best, best.egress_usd);
-  if (gain > 0) record.paid_after = std::ceil(price(best.moving_s, best, 0) / gain);
+  const double unchanged = price(before_s, *result.unchanged, result.unchanged->egress_usd);
+  const double gain = unchanged - price(after_s, best, best.egress_usd);
+  if (gain > 0) record.paid_after = std::ceil(price(best.moving.seconds, best, best.moving.usd) / gain);
+  const double unit = objective == Objective::cost_per_token ? 1e6 / tokens_of(problem.job) : 1;
+  record.gain = {gain * unit, unchanged * unit, std::string(unit_of(objective))};
   return record;
 }
 
@@ -163,21 +200,16 @@ std::string warm_start_text(const PlanRecord::WarmStart& warm) {
   const auto devices = std::count_if(moving.devices.begin(), moving.devices.end(),
                                      [](const auto& it) { return it.bytes > 0; });
   if (moving.bytes > 0)
-    text += row("moves", fmt::format("{} to {}, in {}", bytes_in_words(moving.bytes),
-                                     counted(devices, "device"), format_seconds(Seconds(*moving.seconds))));
+    text += row("moves", fmt::format("{} to {}, in {}{}", bytes_in_words(moving.bytes),
+                                     counted(devices, "device"), format_seconds(Seconds(*moving.seconds)),
+                                     moving.usd > 0 ? fmt::format(", for {:.4g} USD", moving.usd) : ""));
   else
     text += row("moves", "nothing between devices");
   if (moving.checkpoint_bytes > 0)
     text += row("from a checkpoint", bytes_in_words(moving.checkpoint_bytes) +
                                          ", which no device holds any more; its time is not counted");
   if (!warm.cannot_stay.empty()) text += row("the old plan", "cannot go on: " + warm.cannot_stay);
-  if (warm.gain_s)
-    text += row("gain", fmt::format("{:.4f} s an iteration; the old plan would take {:.4f} s{}", *warm.gain_s,
-                                    *warm.unchanged_iteration_time_s,
-                                    warm.paid_after && *warm.paid_after > 0
-                                        ? fmt::format("; paid after {}",
-                                                      counted(std::llround(*warm.paid_after), "iteration"))
-                                        : ""));
+  if (warm.gain) text += row("gain", gain_in_words(warm));
   return text + moving_text(moving);
 }
 

@@ -33,11 +33,14 @@ std::string model_difference(const Job& from, const Job& to);
 /// On the devices of the problem's topology, by their ids. Throws Error where the model is another one,
 /// or the plan's schedule cannot run it.
 WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s);
+/// Throws Error where too much would have to be looked at to find out from whom every device of a plan on
+/// `devices` devices fetches what it lacks: stages of thousands of devices.
+void check_steps(const RunningPlan& running, const MovingCost& cost, int devices);
 /// The plan of the options, if there is one, for `problem`; `running` gets what it is made of. Throws Error
 /// also where no job is given and the plan is not for the built-in one.
 std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem& problem);
 
-/// The devices of `to` for all of which `ids` has a name.
+/// `ids`: of the devices.
 PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::string>& ids);
 
 /// What there is to say of going on with the best plan; estimates say how long iterations take where none

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "planner/core/index.hpp"
 #include "planner/core/model_state.hpp"
@@ -49,10 +50,38 @@ MovingCost::MovingCost(const Problem& problem, std::shared_ptr<const NetworkCost
   boundaries_.erase(std::unique(boundaries_.begin(), boundaries_.end()), boundaries_.end());
   holders_.resize(boundaries_.size());
   for (const Run& run : runs_) {
-    if (run.has_tied) tied_holders_.push_back(run);
+    if (run.has_tied) add_holder(run, tied_holders_);
     for (std::size_t i = boundary_at(run.layers.first); boundaries_[i] < run.layers.second; ++i)
-      holders_[i].push_back(run);
+      add_holder(run, holders_[i]);
   }
+}
+
+/// Where all holders are alike, without a network, what they hold together is kept: shares in ascending order
+/// that do not meet.
+void MovingCost::add_holder(const Run& run, std::vector<Run>& holders) const {
+  if (network_) return holders.push_back(run);
+  Run all = run;
+  all.device = some_device;
+  const auto first = std::find_if(holders.begin(), holders.end(),
+                                  [&](const Run& it) { return it.share.end >= run.share.begin; });
+  auto last = first;
+  for (; last != holders.end() && last->share.begin <= run.share.end; ++last) {
+    all.share.begin = std::min(all.share.begin, last->share.begin);
+    all.share.end = std::max(all.share.end, last->share.end);
+  }
+  holders.insert(holders.erase(first, last), all);
+}
+
+double MovingCost::most_steps(int devices) const {
+  double steps = 0;
+  const auto add = [&](const std::vector<Run>& holders) {
+    std::set<double> shares;
+    for (const Run& run : holders) shares.insert(run.share.begin);
+    steps += static_cast<double>(holders.size()) * static_cast<double>(shares.size());
+  };
+  for (const std::vector<Run>& holders : holders_) add(holders);
+  add(tied_holders_);
+  return steps * devices;
 }
 
 MovingCost::Share MovingCost::share_of(const Stage& stage, std::size_t rank) {
@@ -100,7 +129,10 @@ Moving MovingCost::of(const Plan& plan, int chunks) const {
   }
   for (const MovedPart& part : moving.parts)
     (part.from == no_device ? moving.checkpoint_bytes : moving.bytes) += part.bytes;
-  moving.seconds = MovingTimer(*this, chunks).seconds(plan);
+  if (!network_) return moving;
+  const MovingSpend spend = MovingTimer(*this, chunks).spend(plan);
+  moving.seconds = spend.seconds;
+  moving.usd = spend.usd;
   return moving;
 }
 
@@ -171,7 +203,7 @@ const MovingCost::Run* MovingCost::fastest(const Receiver& to, double at_share, 
   const auto seconds = [&](const Run& run) {
     if (at_share < run.share.begin || at_share >= run.share.end)
       return std::numeric_limits<double>::infinity();
-    return network_->message(run.device, to.device).total_s(bytes);
+    return network_ ? network_->message(run.device, to.device).total_s(bytes) : 0;
   };
   for (const Run& run : holders(piece)) {
     const double it = seconds(run);
@@ -186,7 +218,7 @@ const MovingCost::Run* MovingCost::fastest(const Receiver& to, double at_share, 
   return nullptr;
 }
 
-double MovingTimer::seconds(const Plan& plan) {
+MovingSpend MovingTimer::spend(const Plan& plan) {
   refresh(plan);
   const NetworkCost& network = *cost_.network_;
   load_.assign(at(network.shared_count()), 0);
@@ -199,9 +231,12 @@ double MovingTimer::seconds(const Plan& plan) {
     for_all([&](const Message& message) {
       for (const int id : network.shared(message.from, message.to)) load_[at(id)] += message.bytes;
     });
-  double slowest = 0;
-  for_all([&](const Message& message) { slowest = std::max(slowest, moving_s(message)); });
-  return slowest;
+  MovingSpend spend;
+  for_all([&](const Message& message) {
+    spend.seconds = std::max(spend.seconds, moving_s(message));
+    spend.usd += message.bytes * network.usd_per_byte(message.from, message.to);
+  });
+  return spend;
 }
 
 double MovingTimer::moving_s(const Message& message) const {
@@ -241,10 +276,10 @@ void MovingTimer::find_messages(const Stage& stage, int pipeline, Known& known) 
     cost_.add_parts({stage.devices[rank], pipeline, MovingCost::share_of(stage, rank)}, known.layers, parts);
   for (const MovedPart& part : parts) {
     if (part.from == no_device) continue;
-    const auto same = std::find_if(known.messages.begin(), known.messages.end(), [&](const Message& it) {
-      return it.from == part.from && it.to == part.to;
+    const auto same = std::find_if(known.messages.rbegin(), known.messages.rend(), [&](const Message& it) {
+      return it.to != part.to || it.from == part.from;
     });
-    if (same != known.messages.end())
+    if (same != known.messages.rend() && same->to == part.to)
       same->bytes += part.bytes;
     else
       known.messages.push_back({part.from, part.to, part.bytes});

@@ -14,6 +14,8 @@ namespace dtfm {
 
 /// In the plan that runs: a device that is gone. As a source: a checkpoint.
 inline constexpr int no_device = -1;
+/// As a source, where there is no network to choose it by: one of those that hold it.
+inline constexpr int some_device = -2;
 
 /// Layers of which device `to` lacks something, and where it gets that from.
 struct MovedPart {
@@ -24,11 +26,17 @@ struct MovedPart {
   friend bool operator==(const MovedPart&, const MovedPart&) = default;
 };
 
+/// What moving takes.
+struct MovingSpend {
+  double seconds = 0;
+  double usd = 0;  // for what is sent over links with a price
+};
+
 struct Moving {
   std::vector<MovedPart> parts;  // in the order of the plan's devices
   double bytes = 0;              // from device to device
-  double checkpoint_bytes = 0;   // that no device holds any more; not in `seconds`
-  double seconds = 0;
+  double checkpoint_bytes = 0;   // that no device holds any more; not in what is spent
+  double seconds = 0, usd = 0;   // spent
 };
 
 /// Of each stage: the layers that its devices compute, in as many pieces as they have chunks.
@@ -49,12 +57,15 @@ class MovingCost {
  public:
   /// `before` stands on devices of the problem's topology, or on `no_device`; its pipelines need not be
   /// alike, and it may be for another tensor degree. `chunks`: stages of a device, under schedule
-  /// interleaved. `problem` must outlive this only during the call. Throws Error for layers that cannot be
-  /// cut into so many chunks.
+  /// interleaved. `problem` must outlive this only during the call. Without a network, what moves is known,
+  /// but neither from whom nor in what time. Throws Error for layers that cannot be cut into so many chunks.
   MovingCost(const Problem& problem, std::shared_ptr<const NetworkCost> network, const Plan& before,
              int chunks);
 
   Moving of(const Plan& plan, int chunks) const;
+  /// How often a holder is looked at, at most, to find sources for a plan on so many devices: a device that
+  /// lacks everything asks for every share of every piece, of all that hold the piece.
+  double most_steps(int devices) const;
   /// Bytes that the devices of a stage with these layers lack.
   double lacking_bytes(const std::vector<int>& devices, const std::vector<std::pair<int, int>>& layers) const;
 
@@ -90,6 +101,7 @@ class MovingCost {
   /// The last boundary that is not after `layer`.
   std::size_t boundary_at(int layer) const;
   std::span<const Run> holders(const Piece& piece) const;
+  void add_holder(const Run& run, std::vector<Run>& holders) const;
   /// What a device lacks of `layers`.
   void add_parts(const Receiver& to, const std::vector<Layers>& layers, std::vector<MovedPart>& parts) const;
   void add_piece(const Receiver& to, const Piece& piece, std::vector<MovedPart>& parts) const;
@@ -121,7 +133,8 @@ class MovingTimer {
   /// `cost` must outlive this.
   MovingTimer(const MovingCost& cost, int chunks) : cost_(cost), chunks_(chunks) {}
 
-  double seconds(const Plan& plan);
+  MovingSpend spend(const Plan& plan);
+  double seconds(const Plan& plan) { return spend(plan).seconds; }
 
  private:
   struct Message {

@@ -205,7 +205,9 @@ ordered_json warm_start_json(const PlanRecord::WarmStart& warm) {
   ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"stays", warm.stays}};
   if (!warm.cannot_stay.empty()) json["cannot_stay"] = warm.cannot_stay;
   json["unchanged_iteration_time_s"] = number_or_null(warm.unchanged_iteration_time_s);
-  json["gain_s"] = number_or_null(warm.gain_s);
+  json["gain"] = nullptr;
+  if (const auto& gain = warm.gain)
+    json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", gain->unit}};
   json["paid_after_iterations"] = number_or_null(warm.paid_after);
   json["moving"] = moving_json(warm.moving);
   return json;
@@ -217,6 +219,7 @@ ordered_json moving_json(const PlanRecord::Moving& moving) {
   ordered_json json = {{"bytes", std::ceil(moving.bytes)},
                        {"checkpoint_bytes", std::ceil(moving.checkpoint_bytes)}};
   if (moving.seconds) json["seconds"] = *moving.seconds;
+  if (moving.usd > 0) json["egress_usd"] = moving.usd;
   json["devices"] = ordered_json::array();
   for (const auto& it : moving.devices) {
     ordered_json layers = ordered_json::array();

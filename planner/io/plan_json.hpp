@@ -119,6 +119,7 @@ struct PlanRecord {
     };
     double bytes = 0, checkpoint_bytes = 0;
     std::optional<double> seconds;  // without the checkpoint; nothing: the network is not known
+    double usd = 0;                 // for what is sent over links with a price
     std::vector<Device> devices;
   };
   /// Of a plan that goes on from another one.
@@ -126,8 +127,13 @@ struct PlanRecord {
     std::string plan;  // the file
     double horizon_s = 0;
     bool stays = false;
-    std::string cannot_stay;  // why; empty: the old plan could go on
-    std::optional<double> unchanged_iteration_time_s, gain_s;
+    std::string cannot_stay;            // why; empty: the old plan could go on
+    struct Gain {                       // an iteration
+      double value = 0, unchanged = 0;  // of what is minimised: what the old plan would take more, and in all
+      std::string unit;
+    };
+    std::optional<double> unchanged_iteration_time_s;
+    std::optional<Gain> gain;
     std::optional<double> paid_after;  // iterations; nothing: the plan gains nothing by the objective
     Moving moving;
   };

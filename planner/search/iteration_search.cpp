@@ -30,7 +30,8 @@ constexpr std::size_t kept = 48;       // candidates
 constexpr std::size_t deciders = 4;    // of them, on which alternatives are tried
 constexpr int decision_rounds = 6;
 constexpr std::size_t islands = 8, later_islands = 3;
-constexpr double first_share = 0.5;  // of the moves, for the first annealing of all islands
+constexpr double first_share = 0.5;      // of the moves, for the first annealing of all islands
+constexpr double settling_share = 0.05;  // of a time limit, where there is a plan to go on from
 constexpr double hottest = 0.02, hottest_later = 0.005, coldest = 0.0002;
 
 class IterationSearch {
@@ -71,9 +72,10 @@ class IterationSearch {
     const int flush = job->model.flush > 0 ? 0 : warm.job.parallelism.flush.value_or(0);
     result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score_);
     if (result_.unchanged && stands_on_units(warm.plan, *job)) keep(*result_.unchanged);
-    std::vector<PlanCandidate> repaired = repaired_plans(warm.plan, job, options_.limits, score_);
-    result_.evaluations += static_cast<long long>(repaired.size()) + (result_.unchanged ? 1 : 0);
-    for (PlanCandidate& candidate : repaired) keep(std::move(candidate));
+    RepairedPlans repaired =
+        repaired_plans(warm.plan, job, options_.limits, score_, [&] { return must_stop(); });
+    result_.evaluations += repaired.evaluations + (result_.unchanged ? 1 : 0);
+    for (PlanCandidate& candidate : repaired.plans) keep(std::move(candidate));
     note();
   }
 
@@ -245,7 +247,8 @@ class IterationSearch {
   /// Of a time limit alone, what a generation of annealing gets of the rest: half of it, then all.
   std::optional<double> seconds_for(std::uint64_t generation) const {
     if (!options_.common.time_limit || options_.common.evaluations) return std::nullopt;
-    const double rest = std::max(0.0, *options_.common.time_limit - elapsed_s());
+    const double share = options_.warm ? 1 - settling_share : 1;
+    const double rest = std::max(0.0, *options_.common.time_limit * share - elapsed_s());
     return generation == 1 ? rest * first_share : rest;
   }
 
@@ -291,8 +294,13 @@ class IterationSearch {
 
   void settle_finalists() {
     auto& finalists = result_.finalists;
-    finalists = parallel_map(static_cast<int>(finalists.size()), options_.common.threads,
-                             [&](int i) { return settled_plan(finalists[at(i)], score_); });
+    const auto settled = parallel_map(
+        static_cast<int>(finalists.size()), options_.common.threads,
+        [&](int i) { return settled_plan(finalists[at(i)], score_, [&] { return must_stop(); }); });
+    for (std::size_t i = 0; i < finalists.size(); ++i) {
+      finalists[i] = settled[i].plan;
+      result_.evaluations += settled[i].evaluations;
+    }
   }
 
   /// In front, so that of equally good plans it is the first.

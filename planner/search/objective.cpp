@@ -1,5 +1,6 @@
 #include "planner/search/objective.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -52,12 +53,17 @@ PlanScore::PlanScore(Objective objective, const Topology& topology, std::shared_
 }
 
 /// Where nearly all of the horizon, or more, is for moving, finite all the same, so that less of it is
-/// better: but longer than any other plan's.
+/// better: but longer than any other plan's. A horizon of nothing is one, too.
 double PlanScore::longer_by_moving(double moving_s) const {
   constexpr double longest = 1e12;
   if (moving_s <= 0) return 1;
-  const double share = moving_s / horizon_s_;
-  return share < 1 - 1 / longest ? 1 / (1 - share) : longest * (1 + share);
+  const double left_s = horizon_s_ - moving_s;
+  if (!std::isfinite(horizon_s_)) return 1;
+  return left_s > horizon_s_ / longest ? horizon_s_ / left_s : longest * (1 + moving_s);
+}
+
+double PlanScore::usd_of_moving(double felt_s, const MovingSpend& moving) const {
+  return moving.usd > 0 ? moving.usd * felt_s / std::max(horizon_s_, moving.seconds) : 0;
 }
 
 std::vector<int> PlanScore::unpriced() const {

@@ -24,7 +24,7 @@ std::string_view name_of(Objective objective);
 ///
 /// Where a plan goes on from another one, the devices are busy for so many seconds of `horizon_s` with moving
 /// what they hold; what is left is for iterations. Seconds over the horizon ÷ iterations in it are
-/// iteration · horizon ÷ (horizon − moving).
+/// iteration · horizon ÷ (horizon − moving). USD for what is moved are shared by these iterations.
 class PlanScore {
  public:
   /// Throws Error where prices are needed and no device has one, by itself or by its GPU.
@@ -37,9 +37,11 @@ class PlanScore {
   double weight(int device) const { return weight_.empty() ? 0 : weight_[static_cast<std::size_t>(device)]; }
   double total_weight(const Plan& plan) const { return total_weight(pipeline_major(plan)); }
   double total_weight(const std::vector<int>& devices) const;
-  double of(double iteration_s, double total_weight, double egress_usd, double moving_s = 0) const {
-    const double felt_s = iteration_s * longer_by_moving(moving_s);
-    return (weight_.empty() ? felt_s : felt_s * total_weight) + (is_money_ ? egress_usd : 0);
+  double of(double iteration_s, double total_weight, double egress_usd,
+            const MovingSpend& moving = {}) const {
+    const double felt_s = iteration_s * longer_by_moving(moving.seconds);
+    return (weight_.empty() ? felt_s : felt_s * total_weight) +
+           (is_money_ ? egress_usd + usd_of_moving(felt_s, moving) : 0);
   }
   /// Devices whose price is needed and not known: not to be used.
   std::vector<int> unpriced() const;
@@ -47,6 +49,8 @@ class PlanScore {
 
  private:
   double longer_by_moving(double moving_s) const;
+  /// The part of an iteration that takes `felt_s` of the horizon.
+  double usd_of_moving(double felt_s, const MovingSpend& moving) const;
 
   bool is_money_;
   std::shared_ptr<const MovingCost> moving_;

@@ -9,7 +9,7 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
-#include "planner/search/device_order.hpp"
+#include "planner/search/plan_starts.hpp"
 
 namespace dtfm {
 namespace {
@@ -27,36 +27,13 @@ struct Slot {
   int pipeline = 0, stage = 0;
 };
 
-/// Those of the job; where degrees are unlike, the stages of the plan and what is left, in the same order.
-std::vector<std::vector<int>> units_of(const PlanCandidate& start) {
-  const DecidedJob& job = *start.job;
-  if (!job.has_unlike_degrees()) return job.units;
-  std::map<int, int> place;
-  std::vector<int> rest;
-  for (const auto& unit : job.units)
-    for (const int device : unit) {
-      place[device] = static_cast<int>(rest.size());
-      rest.push_back(device);
-    }
-  const std::vector<int> used = pipeline_major(start.plan);
-  std::erase_if(rest, [&](int device) { return std::find(used.begin(), used.end(), device) != used.end(); });
-  std::vector<int> degrees;
-  for (const StageCosts& costs : job.model.by_degree) degrees.push_back(costs.tensor());
-  auto units = stage_units(job.problem.topology, rest, degrees);
-  for (const Pipeline& pipeline : start.plan.pipelines)
-    for (const Stage& stage : pipeline.stages) units.push_back(stage.devices);
-  std::sort(units.begin(), units.end(),
-            [&](const auto& a, const auto& b) { return place[a.front()] < place[b.front()]; });
-  return units;
-}
-
 class PlanAnnealer {
  public:
   PlanAnnealer(const PlanCandidate& start, const PlanScore& score, Rng& rng)
       : best_(start),
         score_(score),
         rng_(rng),
-        units_(units_of(start)),
+        units_(units_beside(*start.job, start.plan)),
         timer_(start.job->model, start.plan),
         front_(most_on_the_way) {
     if (score.moving()) moving_.emplace(*score.moving(), start.job->model.chunks);
@@ -113,21 +90,20 @@ class PlanAnnealer {
   int below(int bound) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(bound))); }
   Slot random_slot() { return {below(pipelines()), below(stages())}; }
 
-  double moving_s() { return moving_ ? moving_->seconds(plan()) : 0; }
+  MovingSpend moving() { return moving_ ? moving_->spend(plan()) : MovingSpend(); }
 
   /// Plans that do not fit cost twice as much, and as much again for every GB that they lack.
   double energy() {
     const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
     const double lacking = timer_.lacking_bytes();
-    return score_.of(seconds, weight_, timer_.egress_usd(), moving_s()) *
-           (lacking > 0 ? 2 + lacking / 1e9 : 1);
+    return score_.of(seconds, weight_, timer_.egress_usd(), moving()) * (lacking > 0 ? 2 + lacking / 1e9 : 1);
   }
 
   void keep_if_best() {
     const double lacking = timer_.lacking_bytes();
-    PlanCandidate now{best_.job, {},         best_.flush,        timer_.iteration_s(),
-                      lacking,   moving_s(), timer_.egress_usd()};
-    now.score = score_.of(now.iteration_s, weight_, now.egress_usd, now.moving_s);
+    PlanCandidate now{best_.job, {},       best_.flush,        timer_.iteration_s(),
+                      lacking,   moving(), timer_.egress_usd()};
+    now.score = score_.of(now.iteration_s, weight_, now.egress_usd, now.moving);
     if (keeps_front_ && lacking <= 0 && front_.wants(measure_of(now, plan()))) {
       now.plan = plan();
       now.plan.tensor = tensor_degrees(now.plan).back();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/cost/iteration_time.hpp"
+#include "planner/cost/moving_cost.hpp"
 
 namespace dtfm {
 
@@ -51,12 +52,12 @@ inline constexpr std::size_t most_unlike_pipelines = 8;
 struct PlanCandidate {
   std::shared_ptr<const DecidedJob> job;
   Plan plan;
-  int flush = 0;           // 0: the pipelines drain once an iteration
-  double iteration_s = 0;  // estimated
-  double lacking = 0;      // bytes that do not fit
-  double moving_s = 0;     // before its first iteration, where there is a plan to go on from
-  double egress_usd = 0;   // of an iteration, for what is sent
-  double score = 0;        // what is minimised, among those that fit
+  int flush = 0;            // 0: the pipelines drain once an iteration
+  double iteration_s = 0;   // estimated
+  double lacking = 0;       // bytes that do not fit
+  MovingSpend moving = {};  // before its first iteration, where there is a plan to go on from
+  double egress_usd = 0;    // of an iteration, for what is sent
+  double score = 0;         // what is minimised, among those that fit
 
   Shape shape() const {
     return {static_cast<int>(plan.pipelines.front().stages.size()), static_cast<int>(plan.pipelines.size())};

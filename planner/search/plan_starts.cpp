@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include "planner/core/shards.hpp"
 #include "planner/cost/layer_split.hpp"
 #include "planner/cost/micro_batch_split.hpp"
+#include "planner/search/device_order.hpp"
 
 namespace dtfm {
 namespace {
@@ -131,6 +133,28 @@ Plan laid_out(const DecidedJob& job, const std::vector<std::vector<int>>& units,
 
 }  // namespace
 
+std::vector<std::vector<int>> units_beside(const DecidedJob& job, const Plan& plan) {
+  if (!job.has_unlike_degrees()) return job.units;
+  const std::vector<int> used = pipeline_major(plan);
+  const std::set<int> is_used(used.begin(), used.end());
+  std::map<int, int> place;
+  std::vector<int> rest;
+  for (const auto& unit : job.units)
+    for (const int device : unit) {
+      place.emplace(device, static_cast<int>(place.size()));
+      if (!is_used.contains(device)) rest.push_back(device);
+    }
+  std::vector<int> degrees;
+  for (const StageCosts& costs : job.model.by_degree) degrees.push_back(costs.tensor());
+  auto units = stage_units(job.problem.topology, rest, degrees);
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      if (!stage.devices.empty()) units.push_back(stage.devices);
+  std::sort(units.begin(), units.end(),
+            [&](const auto& a, const auto& b) { return place[a.front()] < place[b.front()]; });
+  return units;
+}
+
 void deal_evenly(const DecidedJob& job, Plan& plan) {
   const int pipelines = static_cast<int>(plan.pipelines.size());
   const int step = batch_step(job, static_cast<int>(plan.pipelines.front().stages.size()));
@@ -191,16 +215,24 @@ std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& 
   return best;
 }
 
+PlanCandidate timed_plan(const std::shared_ptr<const DecidedJob>& job, IterationTimer& timer,
+                         MovingTimer* moving, const PlanScore& score) {
+  PlanCandidate candidate{job, {}, timer.flush(), timer.iteration_s(), timer.lacking_bytes()};
+  candidate.egress_usd = timer.egress_usd();
+  if (moving) candidate.moving = moving->spend(timer.plan());
+  candidate.score = score.of(candidate.iteration_s, score.total_weight(timer.plan()), candidate.egress_usd,
+                             candidate.moving);
+  return candidate;
+}
+
 PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
                           const PlanScore& score) {
   IterationTimer timer(job->model, std::move(plan));
   if (flush > 0) timer.set_flush(flush);
-  PlanCandidate candidate{job, timer.plan(), timer.flush(), timer.iteration_s(), timer.lacking_bytes()};
-  candidate.egress_usd = timer.egress_usd();
-  if (score.moving())
-    candidate.moving_s = MovingTimer(*score.moving(), job->model.chunks).seconds(candidate.plan);
-  candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan), candidate.egress_usd,
-                             candidate.moving_s);
+  std::optional<MovingTimer> moving;
+  if (score.moving()) moving.emplace(*score.moving(), job->model.chunks);
+  PlanCandidate candidate = timed_plan(job, timer, moving ? &*moving : nullptr, score);
+  candidate.plan = timer.plan();
   return candidate;
 }
 

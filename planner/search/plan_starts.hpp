@@ -22,6 +22,10 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
 /// ascending order.
 std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio);
 
+/// The units that `plan` stands on and could: those of the job; where degrees are unlike, the plan's stages,
+/// but for those without devices, and what is left, in the same order.
+std::vector<std::vector<int>> units_beside(const DecidedJob& job, const Plan& plan);
+
 /// Micro-batches as even as they can be.
 void deal_evenly(const DecidedJob& job, Plan& plan);
 
@@ -35,6 +39,10 @@ std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& 
 /// `plan` under `job`: with as many layers a stage and micro-batches a pipeline as make it fastest, and,
 /// where memory asks for it and the job does not say how often the pipelines drain, with drains in between.
 PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
+
+/// What the timer's plan is worth, all but the plan itself. `moving`: where the score knows what moves.
+PlanCandidate timed_plan(const std::shared_ptr<const DecidedJob>& job, IterationTimer& timer,
+                         MovingTimer* moving, const PlanScore& score);
 
 /// `plan` as it is.
 PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,

@@ -2,37 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <set>
 
 #include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/search/unit_seats.hpp"
 
 namespace dtfm {
 namespace {
 
-constexpr int nobody = -1;
 // Set by hand: what is tried is a start for annealing, which tries the rest.
 constexpr std::size_t most_tried = 64;  // unused units for a seat
 constexpr int most_wider = 8;           // numbers of more pipelines
-
-/// The unit that stands on `devices`, in any order; `nobody` where none does.
-class UnitNumbers {
- public:
-  explicit UnitNumbers(const DecidedJob& job) : units_(job.units) {
-    for (std::size_t unit = 0; unit < units_.size(); ++unit)
-      of_first_[*std::min_element(units_[unit].begin(), units_[unit].end())] = static_cast<int>(unit);
-  }
-  int of(const std::vector<int>& devices) const {
-    const auto found = of_first_.find(*std::min_element(devices.begin(), devices.end()));
-    if (found == of_first_.end()) return nobody;
-    const std::vector<int>& unit = units_[at(found->second)];
-    return std::is_permutation(unit.begin(), unit.end(), devices.begin(), devices.end()) ? found->second
-                                                                                         : nobody;
-  }
-
- private:
-  const std::vector<std::vector<int>>& units_;
-  std::map<int, int> of_first_;
-};
 
 bool are_equally_deep(const Plan& plan) {
   return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
@@ -50,40 +31,54 @@ struct Seat {
   std::size_t pipeline = 0, stage = 0;
 };
 
+/// Without the devices of stages of which one is gone or cannot be used, or that are of no degree of the job.
+/// Of one degree, stages that are no unit are left out, too.
+Plan intact_stages(Plan plan, const DecidedJob& job) {
+  const UnitNumbers numbers(job.units);
+  std::set<int> usable;
+  for (const auto& unit : job.units) usable.insert(unit.begin(), unit.end());
+  const auto is_intact = [&](const std::vector<int>& devices) {
+    if (!job.has_unlike_degrees()) return numbers.of(devices) != nobody;
+    return job.model.has_degree(devices.size()) &&
+           std::all_of(devices.begin(), devices.end(), [&](int it) { return usable.contains(it); });
+  };
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      if (!is_intact(stage.devices)) stage.devices.clear();
+  return plan;
+}
+
 class Repair {
  public:
-  Repair(Plan plan, const std::shared_ptr<const DecidedJob>& job, const PlanScore& score)
-      : plan_(std::move(plan)), job_(job), score_(score), is_used_(job->units.size()) {
+  Repair(const Plan& plan, const std::shared_ptr<const DecidedJob>& job, const PlanScore& score,
+         const std::function<bool()>& stop)
+      : job_(job),
+        score_(score),
+        stop_(stop),
+        plan_(intact_stages(plan, *job)),
+        units_(units_beside(*job, plan_)),
+        numbers_(units_),
+        lacking_(units_, score.moving()),
+        is_used_(units_.size()) {
     plan_.schedule = job->problem.job.parallelism.schedule;
     plan_.gradient_sync = job->problem.job.parallelism.gradient_sync;
-    const UnitNumbers numbers(*job);
     for (Pipeline& pipeline : plan_.pipelines)
       for (Stage& stage : pipeline.stages)
-        if (const int unit = numbers.of(stage.devices); unit != nobody)
-          take(stage, unit);
-        else
-          stage.devices.clear();
+        if (!stage.devices.empty()) take(stage, numbers_.of(stage.devices));
   }
 
   /// Every seat taken; without any pipeline where there are not enough units for one.
   Plan filled() {
     drop_what_cannot_be();
-    std::vector<Seat> seats;
-    std::vector<int> units = unused();
-    for (std::size_t p = 0; p < plan_.pipelines.size(); ++p)
-      for (std::size_t s = 0; s < plan_.pipelines[p].stages.size(); ++s)
-        if (plan_.pipelines[p].stages[s].devices.empty()) {
-          take(plan_.pipelines[p].stages[s], units.back());
-          units.pop_back();
-          seats.push_back({p, s});
-        }
     if (plan_.pipelines.empty()) return plan_;
+    const std::vector<Seat> seats = fill();
     const int step = batch_step(*job_, depth(plan_));
     const bool is_whole = std::all_of(plan_.pipelines.begin(), plan_.pipelines.end(),
                                       [&](const Pipeline& it) { return it.micro_batches % step == 0; });
     if (!is_whole || micro_batches_of(plan_) != micro_batch_count(job_->problem.job.training))
       deal_evenly(*job_, plan_);
-    for (const Seat& seat : seats) find_best(seat);
+    if (!seats.empty()) find_best(seats);
+    plan_.tensor = tensor_degrees(plan_).back();
     return plan_;
   }
 
@@ -94,9 +89,10 @@ class Repair {
     std::size_t next = 0;
     for (int i = 0; i < count; ++i) {
       result.pipelines.push_back(plan.pipelines.front());
-      for (Stage& stage : result.pipelines.back().stages) stage.devices = job_->units[at(units[next++])];
+      for (Stage& stage : result.pipelines.back().stages) stage.devices = units_[at(units[next++])];
     }
     deal_evenly(*job_, result);
+    result.tensor = tensor_degrees(result).back();
     return result;
   }
 
@@ -107,6 +103,9 @@ class Repair {
     return units;
   }
 
+  /// Made to find the best units of seats.
+  long long prices() const { return prices_; }
+
  private:
   static int empty_seats(const Pipeline& pipeline) {
     return static_cast<int>(std::count_if(pipeline.stages.begin(), pipeline.stages.end(),
@@ -114,7 +113,6 @@ class Repair {
   }
 
   void drop_what_cannot_be() {
-    const UnitNumbers numbers(*job_);
     while (true) {
       int lacking = 0;
       auto worst = plan_.pipelines.end();
@@ -125,134 +123,80 @@ class Repair {
       }
       if (lacking <= static_cast<int>(unused().size())) return;
       for (const Stage& stage : worst->stages)
-        if (!stage.devices.empty()) is_used_[at(numbers.of(stage.devices))] = false;
+        if (!stage.devices.empty()) is_used_[at(numbers_.of(stage.devices))] = false;
       plan_.pipelines.erase(worst);
     }
   }
 
   void take(Stage& stage, int unit) {
-    stage.devices = job_->units[at(unit)];
+    stage.devices = units_[at(unit)];
     is_used_[at(unit)] = true;
   }
 
-  void find_best(Seat seat) {
-    Stage& stage = plan_.pipelines[seat.pipeline].stages[seat.stage];
+  /// Unused ones, those that lack least of the seat's layers first.
+  std::vector<int> units_for(const Seat& seat) {
+    const auto layers = layers_of_stages(plan_.pipelines[seat.pipeline], job_->model.chunks);
+    const std::vector<double>& lacking = lacking_.of(layers[seat.stage]);
     std::vector<int> units = unused();
-    if (units.size() > most_tried) units.resize(most_tried);
-    int chosen = UnitNumbers(*job_).of(stage.devices);
-    is_used_[at(chosen)] = false;
-    PlanCandidate best = priced_plan(job_, plan_, 0, score_);
-    for (const int unit : units) {
-      stage.devices = job_->units[at(unit)];
-      PlanCandidate other = priced_plan(job_, plan_, 0, score_);
-      if (!is_better(other, best)) continue;
-      best = std::move(other);
-      chosen = unit;
-    }
-    take(stage, chosen);
+    std::stable_sort(units.begin(), units.end(),
+                     [&](int a, int b) { return lacking[at(a)] < lacking[at(b)]; });
+    return units;
   }
 
-  Plan plan_;
+  /// The seats that were empty.
+  std::vector<Seat> fill() {
+    std::vector<Seat> seats;
+    for (std::size_t p = 0; p < plan_.pipelines.size(); ++p)
+      for (std::size_t s = 0; s < plan_.pipelines[p].stages.size(); ++s)
+        if (Stage& stage = plan_.pipelines[p].stages[s]; stage.devices.empty()) {
+          seats.push_back({p, s});
+          take(stage, units_for(seats.back()).front());
+        }
+    return seats;
+  }
+
+  bool must_stop() const { return prices_ >= most_prices || (stop_ && stop_()); }
+
+  void find_best(const std::vector<Seat>& seats) {
+    IterationTimer timer(job_->model, plan_);
+    std::optional<MovingTimer> moving;
+    if (score_.moving()) moving.emplace(*score_.moving(), job_->model.chunks);
+    const auto price = [&] {
+      ++prices_;
+      return timed_plan(job_, timer, moving ? &*moving : nullptr, score_);
+    };
+    PlanCandidate best = price();
+    for (const auto& [pipeline, stage] : seats) {
+      std::vector<int> units = units_for({pipeline, stage});
+      if (units.size() > most_tried) units.resize(most_tried);
+      const auto put = [&, p = static_cast<int>(pipeline), s = static_cast<int>(stage)](int unit) {
+        timer.set_devices(p, s, units_[at(unit)]);
+      };
+      Stage& taken = plan_.pipelines[pipeline].stages[stage];
+      int chosen = numbers_.of(taken.devices);
+      is_used_[at(chosen)] = false;
+      for (const int unit : units) {
+        if (must_stop()) break;
+        put(unit);
+        const PlanCandidate other = price();
+        if (!is_better(other, best)) continue;
+        best = other;
+        chosen = unit;
+      }
+      take(taken, chosen);
+      put(chosen);
+    }
+  }
+
   const std::shared_ptr<const DecidedJob>& job_;
   const PlanScore& score_;
+  const std::function<bool()>& stop_;
+  Plan plan_;
+  std::vector<std::vector<int>> units_;
+  UnitNumbers numbers_;
+  LackingBytes lacking_;
   std::vector<bool> is_used_;  // of each unit
-};
-
-class Settler {
- public:
-  Settler(const PlanCandidate& candidate, const PlanScore& score)
-      : job_(*candidate.job),
-        from_(candidate),
-        score_(score),
-        moving_(*score.moving(), job_.model.chunks),
-        timer_(job_.model, candidate.plan),
-        seat_of_(job_.units.size(), nobody) {
-    timer_.set_flush(candidate.flush);
-    const UnitNumbers numbers(job_);
-    for (int p = 0; at(p) < candidate.plan.pipelines.size(); ++p) {
-      const Pipeline& pipeline = candidate.plan.pipelines[at(p)];
-      const auto layers = layers_of_stages(pipeline, job_.model.chunks);
-      for (int s = 0; at(s) < pipeline.stages.size(); ++s) {
-        const int unit = numbers.of(pipeline.stages[at(s)].devices);
-        seat_of_[at(unit)] = static_cast<int>(seats_.size());
-        auto& lacking = lacking_[layers[at(s)]];
-        if (lacking.empty())
-          for (const std::vector<int>& devices : job_.units)
-            lacking.push_back(score.moving()->lacking_bytes(devices, layers[at(s)]));
-        seats_.push_back({p, s, unit, &lacking});
-      }
-    }
-  }
-
-  Plan run() {
-    for (bool is_better = true; is_better;) {
-      is_better = false;
-      for (int seat = 0; at(seat) < seats_.size(); ++seat) is_better = settle(seat) || is_better;
-    }
-    return timer_.plan();
-  }
-
- private:
-  struct Taken {  // a seat
-    int pipeline = 0, stage = 0, unit = 0;
-    const std::vector<double>* lacking;  // bytes, of each unit in this seat
-  };
-
-  /// A unit that lacks nothing there takes the seat; the one that had it goes where that one was.
-  bool settle(int seat) {
-    const Taken& taken = seats_[at(seat)];
-    const int now = taken.unit;
-    const double lacks = (*taken.lacking)[at(now)];
-    if (lacks <= 0) return false;
-    for (int home = 0; at(home) < job_.units.size(); ++home) {
-      if ((*taken.lacking)[at(home)] > 0) continue;
-      if (const int other = seat_of_[at(home)]; other != nobody) {
-        const std::vector<double>& there = *seats_[at(other)].lacking;
-        if (there[at(now)] - there[at(home)] >= lacks) continue;
-      }
-      if (priced_++ >= most_priced) return false;
-      exchange(seat, home);
-      if (is_as_good()) return true;
-      exchange(seat, now);
-    }
-    return false;
-  }
-
-  /// `unit` takes the seat; the one that had it goes to the seat of `unit`, if that has one.
-  void exchange(int seat, int unit) {
-    const int before = seats_[at(seat)].unit, other = seat_of_[at(unit)];
-    put(seat, unit);
-    seat_of_[at(before)] = other;
-    if (other != nobody) put(other, before);
-  }
-
-  void put(int seat, int unit) {
-    Taken& taken = seats_[at(seat)];
-    taken.unit = unit;
-    seat_of_[at(unit)] = seat;
-    timer_.set_devices(taken.pipeline, taken.stage, job_.units[at(unit)]);
-  }
-
-  /// But for rounding, which is not the same where equal devices change places.
-  bool is_as_good() {
-    constexpr double rounding = 1e-9;
-    const Plan& plan = timer_.plan();
-    const double score = score_.of(timer_.iteration_s(), score_.total_weight(plan), timer_.egress_usd(),
-                                   moving_.seconds(plan));
-    return score <= from_.score * (1 + rounding) && timer_.lacking_bytes() <= from_.lacking;
-  }
-
-  static constexpr int most_priced = 5000;  // set by hand: some seconds with 1,024 units
-
-  const DecidedJob& job_;
-  const PlanCandidate& from_;
-  const PlanScore& score_;
-  MovingTimer moving_;
-  IterationTimer timer_;
-  std::map<std::vector<std::pair<int, int>>, std::vector<double>> lacking_;  // by layers, of each unit
-  std::vector<Taken> seats_;
-  std::vector<int> seat_of_;  // of each unit
-  int priced_ = 0;
+  long long prices_ = 0;
 };
 
 /// Can the job's schedule run the plan's stages?
@@ -263,6 +207,11 @@ bool has_layers_for_chunks(const Plan& plan, const DecidedJob& job) {
   return true;
 }
 
+/// Is there a stage that can stay?
+bool has_any_stage(const Plan& plan, const DecidedJob& job) {
+  return !pipeline_major(intact_stages(plan, job)).empty();
+}
+
 Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
   Plan result = plan;
   std::erase_if(result.pipelines, [&](const Pipeline& pipeline) {
@@ -271,22 +220,27 @@ Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
                          [&](int device) { return job.problem.topology.devices[at(device)].site == site; });
     });
   });
-  if (!result.pipelines.empty()) deal_evenly(job, result);
+  if (result.pipelines.empty()) return result;
+  deal_evenly(job, result);
+  result.tensor = tensor_degrees(result).back();
   return result;
 }
 
 /// Without the pipelines on a site, and on another one, as long as that is better: what a link that has
-/// become slow asks for, and no exchange of two units leads to.
-Plan narrower(const PlanCandidate& from, const PlanScore& score) {
+/// become slow asks for, and no exchange of two units leads to. Counts what it prices.
+Plan narrower(const PlanCandidate& from, const PlanScore& score, const std::function<bool()>& stop,
+              long long& prices) {
   const int sites = static_cast<int>(from.job->problem.topology.sites.size());
   PlanCandidate best = from;
   for (std::size_t before = 0; before != best.plan.pipelines.size();) {
     before = best.plan.pipelines.size();
     const Plan now = best.plan;
     for (int site = 0; site < sites; ++site) {
+      if (stop && stop()) return best.plan;
       Plan other = without_site(now, site, *from.job);
       if (other.pipelines.empty() || other.pipelines.size() == now.pipelines.size()) continue;
       PlanCandidate candidate = priced_plan(from.job, std::move(other), from.flush, score);
+      ++prices;
       if (is_better(candidate, best)) best = std::move(candidate);
     }
   }
@@ -296,11 +250,12 @@ Plan narrower(const PlanCandidate& from, const PlanScore& score) {
 }  // namespace
 
 bool stands_on_units(const Plan& plan, const DecidedJob& job) {
-  const UnitNumbers numbers(job);
   if (!are_equally_deep(plan)) return false;
+  const auto units = units_beside(job, plan);
+  const UnitNumbers numbers(units);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
-      if (const int unit = numbers.of(stage.devices); unit == nobody || job.units[at(unit)] != stage.devices)
+      if (const int unit = numbers.of(stage.devices); unit == nobody || units[at(unit)] != stage.devices)
         return false;
   return true;
 }
@@ -334,32 +289,31 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   return candidate;
 }
 
-PlanCandidate settled_plan(const PlanCandidate& candidate, const PlanScore& score) {
-  if (candidate.job->has_unlike_degrees()) return candidate;  // its stages may be parts of units
-  return priced_plan(candidate.job, Settler(candidate, score).run(), candidate.flush, score);
-}
-
-std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
-                                          const ShapeLimits& limits, const PlanScore& score) {
-  if (!are_equally_deep(plan) || job->has_unlike_degrees() ||
-      plan.tensor != job->problem.job.parallelism.tensor || !has_layers_for_chunks(plan, *job))
-    return {};
-  Repair repair(plan, job, score);
-  std::vector<PlanCandidate> result;
-  const auto offer = [&](const Plan& it) {
-    const Shape shape{depth(it), static_cast<int>(it.pipelines.size())};
-    if (is_possible(*job, shape, limits)) result.push_back(fitted_plan(job, it, score));
+RepairedPlans repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
+                             const ShapeLimits& limits, const PlanScore& score,
+                             const std::function<bool()>& stop) {
+  RepairedPlans result;
+  if (!are_equally_deep(plan) || !has_layers_for_chunks(plan, *job) || !has_any_stage(plan, *job))
+    return result;
+  Repair repair(plan, job, score, stop);
+  const auto offer = [&](PlanCandidate candidate) {
+    ++result.evaluations;
+    if (is_possible(*job, candidate.shape(), limits)) result.plans.push_back(std::move(candidate));
   };
   const Plan filled = repair.filled();
-  if (filled.pipelines.empty()) return {};
-  offer(filled);
-  if (const Plan less = narrower(fitted_plan(job, filled, score), score);
+  if (filled.pipelines.empty()) return result;
+  const PlanCandidate fitted = fitted_plan(job, filled, score);
+  offer(fitted);
+  if (Plan less = narrower(fitted, score, stop, result.evaluations);
       less.pipelines.size() < filled.pipelines.size())
-    offer(less);
+    offer(fitted_plan(job, std::move(less), score));
   const int spare = static_cast<int>(repair.unused().size()) / depth(filled);
   const int step = std::max(1, (spare + most_wider - 1) / most_wider);
-  for (int more = spare; more > 0; more -= step) offer(repair.wider(filled, more));
-  std::stable_sort(result.begin(), result.end(), is_better);
+  for (int more = spare; more > 0 && !(stop && stop()); more -= step)
+    if (is_possible(*job, {depth(filled), static_cast<int>(filled.pipelines.size()) + more}, limits))
+      offer(fitted_plan(job, repair.wider(filled, more), score));
+  result.evaluations += repair.prices();
+  std::stable_sort(result.plans.begin(), result.plans.end(), is_better);
   return result;
 }
 

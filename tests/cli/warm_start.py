@@ -4,10 +4,11 @@
 usage: warm_start.py DTFM-PLAN DTFM-SIM
 """
 import json
+import signal
 import sys
 from pathlib import Path
 
-from iteration import FREE, TOPOLOGY, read, simulated, used, write
+from iteration import FREE, TOKENS, TOPOLOGY, interrupted, read, simulated, used, write
 from simulate import PLAN, check, close, main, run
 
 QUICK = ("--evaluations", 3000, "--quiet")
@@ -44,7 +45,7 @@ def check_moving(moving):
 
 def test_same_network():
     old, _ = planned("old.json")
-    for horizon in ("1 s", "1 min", "2 h", "300 h"):
+    for horizon in ("1e-9 s", "1 s", "1 min", "2 h", "300 h", "270000 h"):
         plan, text = planned("next.json", "--warm-start", "old.json", "--horizon", horizon)
         warm = plan["warm_start"]
         check_moving(warm["moving"])
@@ -53,7 +54,7 @@ def test_same_network():
         check(felt(plan) <= before * (1 + 1e-12), "worse than staying", felt(plan), before)
         check(warm["stays"] == (plan["pipelines"] == old["pipelines"]), "stays", warm)
         if warm["stays"]:
-            check("stays" in text and warm["moving"]["bytes"] == 0 and warm["gain_s"] == 0, text, warm)
+            check("stays" in text and warm["moving"]["bytes"] == 0 and warm["gain"]["value"] == 0, text, warm)
     plan, text = planned("next.json", "--warm-start", "old.json")
     check(plan["warm_start"]["horizon_s"] == 7200 and "Going on from old.json, for 2 h" in text, text)
     check("Going on" not in planned("cold.json")[1] and "warm_start" not in read("cold.json"), "a cold plan is warm")
@@ -64,7 +65,7 @@ def test_removed_host():
     plan, text = planned("next.json", "--warm-start", "old.json", topology="fewer.yaml")
     warm = plan["warm_start"]
     check("ohio/3" not in used(plan) and sum(it["micro_batches"] for it in plan["pipelines"]) == 24, plan["pipelines"])
-    check(warm["cannot_stay"] == "1 of its 8 devices is gone" and warm["gain_s"] is None, warm)
+    check(warm["cannot_stay"] == "1 of its 8 devices is gone" and warm["gain"] is None, warm)
     check("cannot go on: 1 of its 8 devices is gone" in text, text)
     check_moving(warm["moving"])
     run("fewer.yaml", "next.json")
@@ -85,13 +86,49 @@ def test_changed_link():
     check(seconds <= 1.01 * best, "a long horizon ends at", seconds, "not at", best)
     warm = long["warm_start"]
     gain = warm["unchanged_iteration_time_s"] - seconds
-    check(close(warm["gain_s"], gain) and gain > 0, "gain", warm)
+    check(close(warm["gain"]["value"], gain) and gain > 0 and warm["gain"]["unit"] == "s", "gain", warm)
+    check(warm["gain"]["unchanged"] == warm["unchanged_iteration_time_s"], "of the old plan", warm)
     paid = warm["paid_after_iterations"]
     check((paid - 1) * gain < warm["moving"]["seconds"] <= paid * gain, "paid after", warm)
     check(f"paid after {int(paid):,} iteration" in text, text)
     check(close(long["finalists"][0]["moving_s"], warm["moving"]["seconds"]), "finalists", long["finalists"][0])
-    money, _ = planned("devices.json", *slow, "1000 h", "--objective", "device-efficiency", topology="slower.yaml")
-    check(len(used(money)) <= len(used(long)), "devices", len(used(money)), len(used(long)))
+    few, text = planned("devices.json", *slow, "1000 h", "--objective", "device-efficiency", topology="slower.yaml")
+    check(len(used(few)) <= len(used(long)), "devices", len(used(few)), len(used(long)))
+    check_gain(few, text, "device-seconds", 1)
+
+
+def check_gain(plan, text, unit, price):
+    """Of the old plan on eight devices, each of which costs `price` a second."""
+    warm = plan["warm_start"]
+    seconds = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    before = price * 8 * warm["unchanged_iteration_time_s"]
+    gain = before - price * len(used(plan)) * seconds
+    check(close(warm["gain"]["value"], gain) and close(warm["gain"]["unchanged"], before), "gain", warm["gain"], gain, before)
+    check(warm["gain"]["unit"] == unit and f" {unit}; of the old plan {before:.4g}" in text, "unit", warm["gain"], text)
+
+
+def test_money():
+    """By price: the gain is in dollars, and bytes that move between sites cost what the link asks."""
+    write("priced.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4"))
+    planned("old.json", "--pipeline", 4, "--data", 2)
+    warm = ("--warm-start", "old.json", "--objective", "cost-per-token", "--horizon", "100 h")
+    cheap, text = planned("cheap.json", *warm, topology="priced.yaml")
+    check_gain(cheap, text, "USD a million tokens", 2 / 3600 / TOKENS * 1e6)
+    check("egress_usd" not in cheap["warm_start"]["moving"], "free bytes cost", cheap["warm_start"]["moving"])
+    # With a price for bytes between the sites, what moves costs its part of it, in the file and in words.
+    write("dear.yaml", SLOWER.replace("count: 4", "price: 2 USD/h, count: 4").replace("0.02 Gbps", "0.02 Gbps, egress: 0.5 USD/GB"))
+    dear, text = planned("dear.json", *warm, topology="dear.yaml")
+    moving = dear["warm_start"]["moving"]
+    crossing = [it["bytes"] for it in moving["devices"] if any(source[:3] != it["device"][:3] for source in it["from"])]
+    check(crossing and 0 < moving["egress_usd"] <= sum(crossing) * 0.5e-9, "egress", moving)
+    check(f", for {moving['egress_usd']:.4g} USD\n" in text, "dollars in words", moving, text)
+    diff = difference("dear.yaml", "--diff", "old.json", "dear.json")
+    check(diff["moving"] == moving, "--diff says", diff["moving"], "not", moving)
+
+
+def test_interrupt():
+    planned("old.json", "--pipeline", 2, "--data", 4)
+    interrupted(signal.SIGINT, "interrupted: this is the best plan so far", "--warm-start", "old.json", "--evaluations", 10**12)
 
 
 def test_other_schedule():
@@ -133,6 +170,7 @@ def test_refusals():
     warm = ("sites.yaml", "--job", "free.yaml", "--warm-start")
     refused("--horizon: is of the plan to --warm-start from, and there is none", "sites.yaml", "--horizon", "1 h")
     refused("--horizon: expected a time above zero; found `0 s`", *warm, "old.json", "--horizon", "0 s")
+    refused("--pareto: is of plans that begin anew, and --warm-start goes on from one", *warm, "old.json", "--pareto", "f.json")
     done = run(*warm, "old.json", "--horizon", "5", program=PLAN, status=2)
     check("--horizon" in done.stderr and "unit" in done.stderr, done.stderr)
     refused("--warm-start: is not for --objective comm-cost, which does not know how long iterations take",
@@ -208,6 +246,76 @@ def test_diff():
     write("deeper.yaml", FREE.replace("layers: 12", "layers: 14"))
     planned("deeper.json", job="deeper.yaml")
     check("no_moving" in difference("--diff", "old.json", "deeper.json"), "another model moves")
+
+
+def hand_made(name, pipelines, **changes):
+    """A plan file of the small job: (micro-batches, [(layers, devices), …]) of each pipeline."""
+    planned("any.json")
+    job = read("any.json")["job"]
+    for key, value in changes.items():
+        job[key] = job.get(key, {}) | value
+    stages = [[{"layers": layers, "devices": devices} for layers, devices in it] for _, it in pipelines]
+    write(name, json.dumps({"schema": "dtfm-plan/1", "job": job, "pipelines": [
+        {"micro_batches": batches, "stages": it} for (batches, _), it in zip(pipelines, stages)]}))
+    return name
+
+
+def test_diff_of_narrower_stages():
+    """A stage that loses one of its two devices: the other one has other work, and the degrees differ."""
+    two = {"tensor": 2, "schedule": "gpipe", "gradient_sync": "sharded-ps"}
+    hand_made("wide.json", [(24, [([0, 6], ["a", "b"]), ([6, 12], ["c", "d"])])], parallelism=two)
+    hand_made("narrow.json", [(24, [([0, 6], ["a"]), ([6, 12], ["c", "d"])])], parallelism=two)
+    diff = difference("--diff", "wide.json", "narrow.json")
+    check(diff["decisions"] == {"tensor": ["2", "1, 2"]} and diff["leave"] == ["b"], diff["decisions"], diff["leave"])
+    changed = {it["device"]: (it["first"], it["second"]) for it in diff["changes"]}
+    check([it["tensor"] for it in changed["a"]] == [2, 1] and [it["after"] for it in changed["a"]] == [["c"], ["c", "d"]], changed)
+    check("c" not in changed and [it["before"] for it in changed["d"]] == [["b"], ["a"]], "neighbours", changed)
+    text = run("--diff", "wide.json", "narrow.json", program=PLAN).stdout
+    check("stage 0, layers 0–5, rank 0 of 2  stage 0, layers 0–5\n" in text, "a narrower stage", text)
+
+
+def test_diff_of_jobs():
+    plan = [(24, [([0, 12], ["a"])])]
+    hand_made("first.json", plan)
+    for name, key, changes, values in (
+            ("sequence", "model", {"sequence": 256}, ["512", "256"]),
+            ("overlap", "parallelism", {"overlap": True}, ["false", "true"]),
+            ("throughput of compression", "compression", {"throughput": "8 Gbps"}, ["unlimited", "8 Gbps"])):
+        hand_made("second.json", plan, **{key: changes})
+        diff = difference("--diff", "first.json", "second.json")
+        check(diff["decisions"].pop(name) == values and not diff["same"], name, values)
+        check(set(diff["decisions"]) <= {"model"}, name, "and", diff["decisions"])  # which learns its positions
+
+
+def test_diff_output():
+    hand_made("first.json", [(24, [([0, 12], ["a"])])])
+    for name, text in (("notes.txt", "what I know\n"), ("plan.json", Path("first.json").read_text(encoding="utf-8"))):
+        write(name, text)
+        done = run("--diff", "first.json", "first.json", "-o", name, program=PLAN, status=2)
+        check(done.stderr == f"dtfm-plan: {name}: cannot write: it exists and is not a comparison of plans\n", done.stderr)
+        check(Path(name).read_text(encoding="utf-8") == text, name, "is gone")
+    for _ in range(2):  # its own file is written again, and an empty one
+        run("--diff", "first.json", "first.json", "-o", "diff.json", program=PLAN)
+        check(read("diff.json")["same"], read("diff.json"))
+    write("empty.json", "")
+    run("--diff", "first.json", "first.json", "-o", "empty.json", program=PLAN)
+
+
+def test_diff_of_hostile_plans():
+    """Thousands of shares, and as many devices that lack nearly all of them."""
+    names = [f"d/{i}" for i in range(8192)]
+    hand_made("one.json", [(24, [([0, 12], names[:-1])])])
+    hand_made("many.json", [(1, [([0, 12], [name])]) for name in names], training={"global_batch": 8192})
+    hand_made("two.json", [(24, [([0, 6], names[:4096]), ([6, 12], names[4096:])])])
+    for first, second in (("one", "many"), ("many", "one"), ("two", "one"), ("two", "many")):
+        diff = difference("--diff", f"{first}.json", f"{second}.json")
+        check(diff["moving"]["checkpoint_bytes"] == 0, first, second, "a checkpoint")
+        check((diff["moving"]["bytes"] == 0) == (first == "many"), first, second, diff["moving"]["bytes"])
+    hosts = TOPOLOGY.replace("site: oregon, count: 4", "site: d, count: 8192").split("  - {site: ohio")[0]
+    write("wide.yaml", hosts + 'links:\n  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}\n')
+    for arguments in (("--diff", "one.json", "many.json"), ("--job", "free.yaml", "--warm-start", "one.json", *QUICK)):
+        done = run("wide.yaml", *arguments, program=PLAN, status=2)
+        check(done.stderr.startswith("dtfm-plan: one.json: has stages of too many devices, 8191 at most: "), done.stderr[:300])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 #include "planner/search/warm_start.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "planner/core/index.hpp"
@@ -65,6 +68,63 @@ Plan two_pipelines(const Job& job) {
   return plan;
 }
 
+struct Decided {
+  std::shared_ptr<DecidedJob> job;
+  std::shared_ptr<const MovingCost> moving;
+};
+
+/// With these units, going on from `before`.
+Decided decided(const Problem& problem, const std::vector<int>& tensors,
+                const std::vector<std::vector<int>>& units, const Plan& before) {
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  Decided result;
+  result.job = std::make_shared<DecidedJob>(problem, problem.job, tensors, network);
+  result.job->units = units;
+  result.moving = std::make_shared<const MovingCost>(problem, network, before, 1);
+  return result;
+}
+
+std::vector<std::vector<int>> one_by_one(int devices) {
+  std::vector<std::vector<int>> units;
+  for (int device = 0; device < devices; ++device) units.push_back({device});
+  return units;
+}
+
+/// Two pipelines of two stages on devices 0 … 3, of which 0 and 3 are gone; others have come.
+Plan two_lost(const Job& job) {
+  Plan plan = plan_of(job, 2, 2, 4);
+  plan.pipelines[0].stages[0].devices = plan.pipelines[1].stages[1].devices = {no_device};
+  return plan;
+}
+
+/// Hosts of 2, 2, 1 and 1 devices in one site; the first two are stages of two devices.
+Problem unlike_hosts() {
+  Problem problem{flat_topology({6}, link_of(0.001, 2e6), link_of(0.001, 2e6)), {}, {}, {}};
+  const int host[] = {0, 0, 1, 1, 2, 3};
+  for (int device = 0; device < 6; ++device) problem.topology.devices[at(device)].host = host[device];
+  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  rules.links.push_back(link_of(0.0001, 1e7));
+  rules.same_host(0, 0) = 2;
+  problem.topology.gpus[0].peak = FlopsPerSecond(1e9);
+  problem.job.name = "tiny";
+  problem.job.model = Transformer{4, 64, 4, 128, 100};
+  problem.job.efficiency = 1;
+  problem.job.training.global_batch = 12;
+  problem.job.parallelism.tensor = 2;
+  problem.job.automatic.tensor = true;
+  return problem;
+}
+
+Plan unlike_plan(const Job& job) {
+  Plan plan = plan_of(job, 2, 2, 6);
+  plan.tensor = 2;
+  plan.pipelines[0].stages[0].devices = {0, 1};
+  plan.pipelines[0].stages[1].devices = {2, 3};
+  plan.pipelines[1].stages[0].devices = {4};
+  plan.pipelines[1].stages[1].devices = {5};
+  return plan;
+}
+
 }  // namespace
 
 TEST_CASE("seconds are felt as the horizon less the moving leaves them") {
@@ -72,12 +132,64 @@ TEST_CASE("seconds are felt as the horizon less the moving leaves them") {
   const PlanScore score(Objective::iteration_time, problem.topology, nullptr, 100);
   CHECK(score.of(10, 0, 0) == 10);
   // 80 s of 100 are left for iterations of 10 s: 8 of them, 12.5 s of the horizon each.
-  CHECK(score.of(10, 0, 0, 20) == Approx(12.5));
+  CHECK(score.of(10, 0, 0, {20, 0}) == Approx(12.5));
   // Beyond the horizon nothing is done; less of it is still better.
-  CHECK(score.of(1, 0, 0, 100) > score.of(1e5, 0, 0, 99));
-  CHECK(score.of(1, 0, 0, 101) > score.of(1, 0, 0, 100));
+  CHECK(score.of(1, 0, 0, {100, 0}) > score.of(1e5, 0, 0, {99, 0}));
+  CHECK(score.of(1, 0, 0, {101, 0}) > score.of(1, 0, 0, {100, 0}));
   const PlanScore devices(Objective::device_efficiency, problem.topology, nullptr, 100);
-  CHECK(devices.of(10, 3, 0, 20) == Approx(37.5));
+  CHECK(devices.of(10, 3, 0, {20, 0}) == Approx(37.5));
+}
+
+TEST_CASE("dollars for what is moved are shared by the iterations of the horizon") {
+  Problem problem = small_problem({2}, 4, 4);
+  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(3600);
+  const PlanScore score(Objective::cost_per_token, problem.topology, nullptr, 100);
+  // 8 iterations in the 80 s that are left: two devices for 100 s at 1 USD/s, and 40 USD, are 240 USD.
+  CHECK(score.of(10, 2, 3, {20, 40}) == Approx(240 / 8.0 + 3));
+  CHECK(PlanScore(Objective::iteration_time, {}, nullptr, 100).of(10, 2, 3, {20, 40}) == Approx(12.5));
+}
+
+TEST_CASE("a horizon of nothing lets nothing move, and one without end everything") {
+  Problem problem = small_problem({2, 2}, 4, 8);
+  problem.topology.devices[0].speed = 0.1;
+  const PlanScore none(Objective::iteration_time, problem.topology, nullptr, 0);
+  CHECK(none.of(10, 0, 0) == 10);
+  CHECK(std::isfinite(none.of(10, 0, 0, {2, 0})));
+  CHECK(none.of(10, 0, 0, {2, 0}) > none.of(10, 0, 0, {1, 0}));
+  CHECK(none.of(1, 0, 0, {1, 0}) > none.of(1e9, 0, 0));
+  const Plan slow = plan_of(problem.job, 2, 1, 8);
+  CHECK(warm_search(problem, slow, 0).finalists.front().plan == slow);
+  const PlanCandidate cold = search_iteration(problem, options_of()).finalists.front();
+  for (const double horizon : {1e300, std::numeric_limits<double>::infinity()}) {
+    const PlanScore all(Objective::iteration_time, problem.topology, nullptr, horizon);
+    CHECK(all.of(10, 0, 0, {1e6, 0}) == 10);
+    const PlanCandidate warm = warm_search(problem, slow, horizon).finalists.front();
+    CHECK(warm.iteration_s <= 1.01 * cold.iteration_s);
+    CHECK(warm.score == warm.iteration_s);
+  }
+  // Device 0 is lost: what is left goes on, or begins anew, with finite scores.
+  Plan lost = plan_of(problem.job, 2, 2, 4);
+  lost.pipelines[0].stages[0].devices = {no_device};
+  for (const PlanCandidate& it : warm_search(problem, lost, 0).finalists) CHECK(std::isfinite(it.score));
+}
+
+TEST_CASE("by price, what moves over a dear link is worth it only for long") {
+  // As below, but every device costs the same, and a byte between the sites 1 USD: 6 layers are 72,000 USD.
+  // An iteration on the slow site is 24 · 3 · 3 s ÷ 0.5 = 432 s on two devices, at 1 USD/h each 0.24 USD: of
+  // the 23,000 in 1e7 s less than 6,000 USD could be saved, of those in 1e10 s up to 6,000,000 USD.
+  Problem problem = small_problem({2, 4}, 6, 24);
+  problem.topology.devices[0].speed = problem.topology.devices[1].speed = 0.5;
+  for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
+  std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1);
+  const Plan slow = plan_of(problem.job, 2, 1, 24);
+  IterationSearchOptions options = options_of();
+  options.objective = Objective::cost_per_token;
+  const IterationSearchResult brief = warm_search(problem, slow, 1e7, options);
+  CHECK(brief.finalists.front().moving.usd == 0);
+  CHECK(devices_of(brief.finalists.front().plan).contains(0));
+  const PlanCandidate lasting = warm_search(problem, slow, 1e10, options).finalists.front();
+  CHECK(lasting.moving.usd >= 72'000);
+  CHECK(lasting.score < 0.6 * brief.unchanged->score);
 }
 
 TEST_CASE("staying is among the finalists, and never worse") {
@@ -94,13 +206,13 @@ TEST_CASE("staying is among the finalists, and never worse") {
         const IterationSearchResult found = warm_search(problem, plan, horizon, options_of(300));
         REQUIRE(found.unchanged.has_value());
         CHECK(found.unchanged->plan == plan);
-        CHECK(found.unchanged->moving_s == 0);
+        CHECK(found.unchanged->moving.seconds == 0);
         CHECK(found.unchanged->score == found.unchanged->iteration_s);
         CHECK(std::any_of(found.finalists.begin(), found.finalists.end(),
                           [&](const PlanCandidate& it) { return it.plan == plan; }));
         const PlanCandidate& best = found.finalists.front();
         CHECK(best.score <= found.unchanged->score);
-        if (best.moving_s > 0) CHECK(best.moving_s < horizon);
+        if (best.moving.seconds > 0) CHECK(best.moving.seconds < horizon);
       }
   }
 }
@@ -118,12 +230,12 @@ TEST_CASE("a short horizon lets nothing move, a long one reaches what a cold sea
   const PlanCandidate lasting = warm_search(problem, slow, 1e9).finalists.front();
   CHECK(lasting.iteration_s <= 1.01 * cold.iteration_s);
   CHECK(lasting.iteration_s < 0.5 * brief.finalists.front().iteration_s);
-  CHECK(lasting.moving_s > 100);
-  CHECK(lasting.score == Approx(lasting.iteration_s * 1e9 / (1e9 - lasting.moving_s)));
+  CHECK(lasting.moving.seconds > 100);
+  CHECK(lasting.score == Approx(lasting.iteration_s * 1e9 / (1e9 - lasting.moving.seconds)));
 
   // Candidates carry the moving that the closed formula says.
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  CHECK(lasting.moving_s == MovingCost(problem, network, slow, 1).of(lasting.plan, 1).seconds);
+  CHECK(lasting.moving.seconds == MovingCost(problem, network, slow, 1).of(lasting.plan, 1).seconds);
 }
 
 TEST_CASE("an unused device that fits best takes the place of one that is gone") {
@@ -133,21 +245,18 @@ TEST_CASE("an unused device that fits best takes the place of one that is gone")
   const Plan before = two_pipelines(problem.job);
   problem.topology = without_device(problem.topology, 4);  // 5 and 6 are 4 and 5 now
   const Plan plan = without_device(before, 4);
-  const IterationModel model(problem);
-  const auto decided = std::make_shared<DecidedJob>(
-      problem, problem.job, std::vector{problem.job.parallelism.tensor}, model.shared_network);
-  for (int device = 0; device < problem.topology.size(); ++device) decided->units.push_back({device});
+  const std::shared_ptr<const DecidedJob> job = decided(problem, {1}, one_by_one(6), plan).job;
   const PlanScore score(Objective::iteration_time, problem.topology);
   ShapeLimits limits;
   limits.replicas = 2;
-  CHECK_FALSE(unchanged_plan(plan, 0, decided, limits, score).has_value());
-  const auto repaired = repaired_plans(plan, decided, limits, score);
+  CHECK_FALSE(unchanged_plan(plan, 0, job, limits, score).has_value());
+  const auto repaired = repaired_plans(plan, job, limits, score).plans;
   REQUIRE(repaired.size() == 1);
   CHECK(repaired.front().plan.pipelines[1].stages[1].devices == std::vector<int>{5});
   CHECK(devices_of(repaired.front().plan) == std::set<int>{0, 1, 3, 5});
 
   // Without limits, a third pipeline on the two that are left is offered too.
-  CHECK(repaired_plans(plan, decided, {}, score).size() == 2);
+  CHECK(repaired_plans(plan, job, {}, score).plans.size() == 2);
 }
 
 TEST_CASE("a pipeline that cannot be completed is dropped, and its micro-batches dealt out") {
@@ -167,7 +276,7 @@ TEST_CASE("a pipeline that cannot be completed is dropped, and its micro-batches
   REQUIRE(brief.plan.pipelines.size() == 1);
   CHECK(brief.plan.pipelines.front().micro_batches == 8);
   CHECK(devices_of(brief.plan) == std::set<int>{1, 2});
-  CHECK(brief.moving_s == 0);
+  CHECK(brief.moving.seconds == 0);
 }
 
 TEST_CASE("all devices gone, the search begins anew") {
@@ -177,7 +286,7 @@ TEST_CASE("all devices gone, the search begins anew") {
     for (Stage& stage : pipeline.stages) stage.devices = {no_device};
   const PlanCandidate cold = search_iteration(problem, options_of()).finalists.front();
   const PlanCandidate warm = warm_search(problem, gone, 1e6).finalists.front();
-  CHECK(warm.moving_s == 0);  // all comes from a checkpoint
+  CHECK(warm.moving.seconds == 0);  // all comes from a checkpoint
   CHECK(warm.iteration_s <= 1.01 * cold.iteration_s);
 }
 
@@ -212,7 +321,7 @@ TEST_CASE("a warm search gives the same plans for any number of threads") {
     for (std::size_t i = 0; i < one.finalists.size(); ++i) {
       CHECK(many.finalists[i].plan == one.finalists[i].plan);
       CHECK(many.finalists[i].score == one.finalists[i].score);
-      CHECK(many.finalists[i].moving_s == one.finalists[i].moving_s);
+      CHECK(many.finalists[i].moving.seconds == one.finalists[i].moving.seconds);
     }
   }
 }
@@ -225,16 +334,12 @@ TEST_CASE("a site behind a link that has become slow is left out") {
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.1, 0.25));
   for (int site = 0; site < 2; ++site) rules.table.own()(site, 2) = rules.table.own()(2, site) = 2;
-  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  const auto decided = std::make_shared<DecidedJob>(problem, problem.job,
-                                                    std::vector{problem.job.parallelism.tensor}, network);
-  for (int device = 0; device < problem.topology.size(); ++device) decided->units.push_back({device});
-  const PlanScore score(Objective::iteration_time, problem.topology,
-                        std::make_shared<const MovingCost>(problem, network, plan, 1), 1e4);
-  const auto repaired = repaired_plans(plan, decided, {}, score);
+  const auto [job, moving] = decided(problem, {1}, one_by_one(6), plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e4);
+  const auto repaired = repaired_plans(plan, job, {}, score).plans;
   CHECK(!devices_of(repaired.front().plan).contains(4));
   CHECK(!devices_of(repaired.front().plan).contains(5));
-  CHECK(repaired.front().score < 0.1 * unchanged_plan(plan, 0, decided, {}, score)->score);
+  CHECK(repaired.front().score < 0.1 * unchanged_plan(plan, 0, job, {}, score)->score);
 }
 
 TEST_CASE("of equally good plans, the one in which most devices stay where they are") {
@@ -244,17 +349,102 @@ TEST_CASE("of equally good plans, the one in which most devices stay where they 
   Plan after = plan_of(problem.job, 3, 3, 4);
   const int order[] = {5, 0, 4, 7, 3, 6, 2, 8, 1};
   for (int i = 0; i < 9; ++i) after.pipelines[at(i / 3)].stages[at(i % 3)].devices = {order[i]};
-  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  const auto decided = std::make_shared<DecidedJob>(problem, problem.job,
-                                                    std::vector{problem.job.parallelism.tensor}, network);
-  for (int device = 0; device < 9; ++device) decided->units.push_back({device});
-  const auto cost = std::make_shared<const MovingCost>(problem, network, before, 1);
+  const auto [job, cost] = decided(problem, {1}, one_by_one(9), before);
   const PlanScore score(Objective::iteration_time, problem.topology, cost, 1e5);
-  const PlanCandidate shuffled = priced_plan(decided, after, 0, score);
-  const PlanCandidate settled = settled_plan(shuffled, score);
+  const PlanCandidate shuffled = priced_plan(job, after, 0, score);
+  const PlanCandidate settled = settled_plan(shuffled, score).plan;
   // Every one of the six has its old layers; 6, 7 and 8 get two layers of 12,000 bytes each.
   CHECK(cost->of(settled.plan, 1).bytes == 3 * 24'000);
   CHECK(cost->of(after, 1).bytes > 3 * 24'000);
   CHECK(settled.score <= shuffled.score * (1 + 1e-9));
   CHECK(settled.iteration_s == Approx(shuffled.iteration_s));
+}
+
+TEST_CASE("a repair counts its prices, and stops when it is told to") {
+  const Problem problem = small_problem({9}, 4, 8);
+  const Plan plan = two_lost(problem.job);
+  const auto [job, moving] = decided(problem, {1}, one_by_one(9), plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  // Two seats, seven units for them: the plan as it is filled first; for each seat the five units that are
+  // left; then the repaired plan, and those with one and with two pipelines more.
+  CHECK(repaired_plans(plan, job, {}, score).evaluations == 1 + 2 * 5 + 1 + 2);
+
+  for (const int most : {0, 3, 7}) {
+    CAPTURE(most);
+    int asked = 0;
+    const RepairedPlans stopped = repaired_plans(plan, job, {}, score, [&] { return asked++ >= most; });
+    CHECK(stopped.evaluations == 1 + most + 1);
+    REQUIRE(stopped.plans.size() == 1);
+    const std::set<int> used = devices_of(stopped.plans.front().plan);
+    CHECK((used.size() == 4 && used.contains(1) && used.contains(2) && !used.contains(no_device)));
+  }
+}
+
+TEST_CASE("an interrupt ends the repair, and leaves a whole plan") {
+  const Problem problem = small_problem({9}, 4, 8);
+  const Plan plan = two_lost(problem.job);
+  const std::atomic<bool> interrupted = true;
+  IterationSearchOptions options = options_of();
+  options.common.interrupted = &interrupted;
+  const IterationSearchResult found = warm_search(problem, plan, 1e6, options);
+  CHECK(found.stopped == Stopped::interrupted);
+  CHECK(found.evaluations == 2);  // the plan as it is filled, and repaired
+  const std::set<int> used = devices_of(found.finalists.front().plan);
+  CHECK((used.size() == 4 && !used.contains(no_device)));
+}
+
+TEST_CASE("settling stops when it is told to") {
+  const Problem problem = small_problem({4}, 4, 8);
+  const Plan before = plan_of(problem.job, 2, 2, 4);
+  Plan after = before;
+  std::swap(after.pipelines[0].stages[0].devices, after.pipelines[0].stages[1].devices);
+  const auto [job, moving] = decided(problem, {1}, one_by_one(4), before);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  const PlanCandidate candidate = priced_plan(job, after, 0, score);
+  const SettledPlan stopped = settled_plan(candidate, score, [] { return true; });
+  CHECK((stopped.plan.plan == after && stopped.evaluations == 0));
+  const SettledPlan settled = settled_plan(candidate, score);
+  CHECK((settled.plan.moving.seconds == 0 && settled.evaluations > 0));
+}
+
+TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower one") {
+  Problem problem = unlike_hosts();
+  Plan plan = unlike_plan(problem.job);
+  problem.topology = without_device(problem.topology, 3);  // 4 and 5 are 3 and 4 now
+  plan = without_device(plan, 3);
+  const auto [job, moving] = decided(problem, {1, 2}, {{0, 1}, {2}, {3}, {4}}, plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  const RepairedPlans repaired = repaired_plans(plan, job, {2, 2}, score);
+  REQUIRE(repaired.plans.size() == 1);
+  const Plan& narrower = repaired.plans.front().plan;
+  CHECK(narrower.tensor == 2);
+  CHECK(narrower.pipelines[0].stages[0].devices == std::vector{0, 1});
+  CHECK(narrower.pipelines[0].stages[1].devices == std::vector{2});
+  CHECK(narrower.pipelines[1].stages[0].devices == std::vector{3});
+  CHECK(narrower.pipelines[1].stages[1].devices == std::vector{4});
+
+  // The search goes on from there, and no worse.
+  const IterationSearchResult found = warm_search(problem, plan, 1e6);
+  CHECK_FALSE(found.unchanged.has_value());
+  CHECK(found.finalists.front().score <= repaired.plans.front().score * (1 + 1e-9));
+}
+
+TEST_CASE("plans of unlike degrees that can stay do, and their stages go home") {
+  const Problem problem = unlike_hosts();
+  const Plan before = unlike_plan(problem.job);
+  const auto [job, moving] = decided(problem, {1, 2}, {{0, 1}, {2, 3}, {4}, {5}}, before);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  CHECK(unchanged_plan(before, 0, job, {}, score).value().moving.seconds == 0);
+  CHECK(stands_on_units(before, *job));
+  Plan after = before;
+  for (Pipeline& pipeline : after.pipelines)
+    std::swap(pipeline.stages[0].devices, pipeline.stages[1].devices);
+  const PlanCandidate candidate = priced_plan(job, after, 0, score);
+  CHECK(candidate.moving.seconds > 0);
+  CHECK(settled_plan(candidate, score).plan.moving.seconds == 0);
+
+  const IterationSearchResult found = warm_search(problem, before, 1e-6);
+  REQUIRE(found.unchanged.has_value());
+  CHECK(found.finalists.front().moving.seconds == 0);
+  CHECK(found.finalists.front().score <= found.unchanged->score);
 }
