@@ -201,6 +201,7 @@ PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
     candidate.moving_s = MovingTimer(*score.moving(), job->model.chunks).seconds(candidate.plan);
   candidate.score = score.of(candidate.iteration_s, score.total_weight(candidate.plan), candidate.egress_usd,
                              candidate.moving_s);
+  score.count();
   return candidate;
 }
 
