@@ -9,6 +9,7 @@
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
+#include "planner/io/plan_json.hpp"
 
 namespace dtfm {
 
@@ -23,6 +24,8 @@ std::string short_seconds(double seconds);
 std::string layers_in_words(std::pair<int, int> layers);
 /// What the planner decides besides who computes what: "1f1b, sharded-ps, micro-batch 2, recompute none".
 std::string decisions_in_words(const Job& job, const Plan& plan);
+/// "stopped by --time-limit after 1,234 evaluations"
+std::string end_in_words(const PlanRecord::Search& search);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string composition(const Topology& topology, const std::vector<int>& devices);
 
