@@ -39,6 +39,10 @@ constexpr const char* examples = R"(Examples:
   dtfm-plan worldwide-now.yaml --diff plan.json next.json
   dtfm-plan worldwide.yaml --job my-job.yaml --score train.sh --ranks rankfile
 
+In the summary, "drained every 117 micro-batches" says that the devices' memory does not hold the activations of
+all micro-batches: each pipeline sends 117 forward, waits for all of their backwards, and begins the next 117. Gradients
+are still exchanged once an iteration. An evaluation is one plan, or one change of a plan, that was priced.
+
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no plan fits the memory of the devices,
 130 interrupted (the best plan so far has been written).)";
 
@@ -160,11 +164,16 @@ void add_how(CLI::App& app, PlanOptions& options) {
   });
   add_option(app, "--threads", "N", "all cores when not given; any number gives the same plan",
              [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
-  add_option(app, "--evaluations", "N", "stops after so many candidates", [&](const std::string& text) {
-    options.evaluations = whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
-  });
-  add_option(app, "--time-limit", "S", "stops after so many seconds; another run may then give another plan",
-             [&](const std::string& text) { options.time_limit = seconds_above_zero("--time-limit", text); });
+  add_option(app, "--evaluations", "N",
+             "stops after pricing so many plans and changes of plans, or goes on until then; each search of "
+             "--pareto",
+             [&](const std::string& text) {
+               options.evaluations = whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
+             });
+  add_option(
+      app, "--time-limit", "S",
+      "searches for so many seconds, longer than by itself too; another run may then give another plan",
+      [&](const std::string& text) { options.time_limit = seconds_above_zero("--time-limit", text); });
   app.add_flag("--prove", options.prove, "works on until the plan is proven optimal");
 }
 

@@ -127,8 +127,12 @@ std::string put_front(const PlanOptions& options, const Topology& topology, cons
 }
 
 PlanRecord::Search search_record(const PlanOptions& options, const IterationSearchResult& result) {
-  PlanRecord::Search search{
-      options.strategy, options.seed, result.evaluations, std::string(name_of(result.stopped)), {}};
+  PlanRecord::Search search{options.strategy,
+                            options.seed,
+                            result.evaluations,
+                            std::string(name_of(result.stopped)),
+                            {},
+                            options.evaluations.has_value()};
   for (const auto& [evaluations, best] : result.convergence)
     search.convergence.emplace_back(evaluations, best);
   return search;

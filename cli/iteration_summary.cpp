@@ -35,8 +35,7 @@ class Writer {
         decisions_in_words(s_.problem.job, s_.plan));
     if (!s_.record.search) return text + "; scored as given\n";
     const auto& search = *s_.record.search;
-    return text + fmt::format("\nseed {}, {}, stopped by: {}\n", search.seed,
-                              counted(search.evaluations, "evaluation"), search.stopped);
+    return text + fmt::format("\nseed {}, {}\n", search.seed, end_in_words(search));
   }
 
   std::string times() const {

@@ -63,8 +63,12 @@ ParetoRecord pareto_record(const PlanOptions& options, const ParetoSearch& searc
   for (const std::size_t i : undominated(measures))
     record.points.push_back(
         point_of(quick, search.candidates[known[i]], judgements.empty() ? nullptr : &judgements[known[i]]));
-  record.search = {
-      options.strategy, options.seed, search.evaluations, std::string(name_of(search.stopped)), {}};
+  record.search = {options.strategy,
+                   options.seed,
+                   search.evaluations,
+                   std::string(name_of(search.stopped)),
+                   {},
+                   options.evaluations.has_value()};
   record.warnings = search.notes;
   if (judgements.empty() && !record.points.empty())
     record.warnings.push_back("the plans were not simulated: this front is by their estimates");

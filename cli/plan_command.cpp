@@ -149,8 +149,12 @@ PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
   record.version = DTFM_VERSION;
   const double cost = result.cost.total(), bound = result.lower_bound.value;
   record.lower_bound = PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
-  record.search = PlanRecord::Search{
-      options.strategy, options.seed, result.evaluations, std::string(name_of(result.stopped)), {}};
+  record.search = PlanRecord::Search{options.strategy,
+                                     options.seed,
+                                     result.evaluations,
+                                     std::string(name_of(result.stopped)),
+                                     {},
+                                     options.evaluations.has_value()};
   for (const auto& [evaluations, best] : result.convergence)
     record.search->convergence.emplace_back(evaluations, best);
   if (result.stopped == Stopped::time_limit)

@@ -36,8 +36,8 @@ class Writer {
                     counted(s_.placement.replicas(), "replica"));
     if (!s_.record.search) return text + ", scored as given\n";
     const auto& search = *s_.record.search;
-    return text + fmt::format(", strategy {}, seed {}, {}, stopped by: {}\n", search.strategy, search.seed,
-                              counted(search.evaluations, "evaluation"), search.stopped);
+    return text +
+           fmt::format(", strategy {}, seed {}, {}\n", search.strategy, search.seed, end_in_words(search));
   }
 
   std::string costs() const {

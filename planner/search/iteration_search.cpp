@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "planner/core/parallel.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/search/plan_anneal.hpp"
+#include "planner/search/priced_work.hpp"
 
 namespace dtfm {
 namespace {
@@ -30,7 +30,9 @@ constexpr std::size_t kept = 48;       // candidates
 constexpr std::size_t deciders = 4;    // of them, on which alternatives are tried
 constexpr int decision_rounds = 6;
 constexpr std::size_t islands = 8, later_islands = 3;
-constexpr double first_share = 0.5;      // of the moves, for the first annealing of all islands
+constexpr double first_share = 0.5;      // of a round's moves, for the first annealing of all islands
+constexpr int default_rounds = 4;        // of annealing
+constexpr int most_doublings = 40;       // of their moves: more than anybody waits for
 constexpr double settling_share = 0.05;  // of a time limit, where there is a plan to go on from
 constexpr double hottest = 0.02, hottest_later = 0.005, coldest = 0.0002;
 
@@ -40,7 +42,8 @@ class IterationSearch {
       : options_(options),
         decisions_(problem, PlanScore(options.objective, problem.topology).unpriced()),
         score_(score_of(problem)),
-        begin_(options.common.begin.value_or(Clock::now())) {}
+        begin_(options.common.begin.value_or(Clock::now())),
+        budget_(options.common.evaluations) {}
 
   IterationSearchResult run() {
     const DecidedJobPtr first = decisions_.first();
@@ -51,7 +54,6 @@ class IterationSearch {
     if (pool_.empty()) throw NoSuchShape(what_there_is(*first));
     if (decisions_.any_open()) decide();
     anneal();
-    if (decisions_.any_open() && try_alternatives()) note();
     finish();
     return std::move(result_);
   }
@@ -70,20 +72,25 @@ class IterationSearch {
     const DecidedJobPtr job = decisions_.like(first, warm.job, warm.plan);
     if (!job) return;
     const int flush = job->model.flush > 0 ? 0 : warm.job.parallelism.flush.value_or(0);
-    result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score_);
+    const PlanScore score = score_.with_own_count();
+    result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score);
     if (result_.unchanged && stands_on_units(warm.plan, *job)) keep(*result_.unchanged);
-    RepairedPlans repaired =
-        repaired_plans(warm.plan, job, options_.limits, score_, [&] { return must_stop(); });
-    result_.evaluations += repaired.evaluations + (result_.unchanged ? 1 : 0);
-    for (PlanCandidate& candidate : repaired.plans) keep(std::move(candidate));
+    std::vector<PlanCandidate> repaired =
+        repaired_plans(warm.plan, job, options_.limits, score, [&] { return must_stop(); });
+    budget_.count(score.priced());
+    for (PlanCandidate& candidate : repaired) keep(std::move(candidate));
     note();
   }
 
-  bool must_stop() const {
-    if (options_.common.interrupted && *options_.common.interrupted) return true;
+  bool is_interrupted() const { return options_.common.interrupted && *options_.common.interrupted; }
+  bool is_late(double share) const {
     const auto limit = options_.common.time_limit;
-    return limit && elapsed_s() >= *limit;
+    return limit && elapsed_s() >= share * *limit;
   }
+  bool must_stop() const { return is_interrupted() || is_late(options_.warm ? 1 - settling_share : 1); }
+
+  bool is_over() const { return must_stop() || budget_.is_spent(); }
+  bool has_fitting() const { return !pool_.empty() && pool_.front().lacking <= 0; }
 
   static std::string what_there_is(const DecidedJob& job) {
     return fmt::format("there are {} devices, {} layers and {} micro-batches",
@@ -119,21 +126,34 @@ class IterationSearch {
     if (pool_.empty() || pool_.front().lacking > 0) return;
     auto& points = result_.convergence;
     const double best = pool_.front().score;
-    if (points.empty() || best < points.back().cost) points.push_back({result_.evaluations, best});
-    tell(result_.evaluations);
+    if (points.empty() || best < points.back().cost) points.push_back({budget_.priced(), best});
+    tell(budget_.priced());
+  }
+
+  /// The plans that work(0, score), …, work(count − 1, score) find, as far as the budget allows.
+  template <class Work>
+  void offer(int count, const Work& work) {
+    if (budget_.is_spent()) return;
+    const auto piece = [&](int i) {
+      // Without any plan there would be nothing to write.
+      if (must_stop() && (i > 0 || !pool_.empty())) return PricedPlans();
+      return priced_plans(score_, [&](const PlanScore& score) { return work(i, score); });
+    };
+    take_in_order(count, options_.common.threads, budget_.is_limited(), piece, [&](const PricedPlans& found) {
+      if (!has_fitting())
+        budget_.count(found.prices);
+      else if (!budget_.take(found.prices))
+        return false;
+      for (const PlanCandidate& candidate : found.plans) keep(candidate);
+      return true;
+    });
   }
 
   void offer_starts(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
     constexpr std::size_t most = 2;
-    const auto starts = parallel_map(static_cast<int>(shapes.size()), options_.common.threads, [&](int i) {
-      // Without any plan there would be nothing to write.
-      if (must_stop() && (i > 0 || !pool_.empty())) return std::vector<PlanCandidate>();
-      return plan_starts(job, shapes[at(i)], score_, thorough, most);
+    offer(static_cast<int>(shapes.size()), [&](int i, const PlanScore& score) {
+      return plan_starts(job, shapes[at(i)], score, thorough, most);
     });
-    for (const auto& of_shape : starts) {
-      result_.evaluations += static_cast<long long>(of_shape.size());
-      for (const PlanCandidate& candidate : of_shape) keep(candidate);
-    }
     note();
   }
 
@@ -148,8 +168,17 @@ class IterationSearch {
   }
 
   void screen(const DecidedJobPtr& job) {
-    offer_starts(job, possible_shapes(*job, options_.limits, coarse_ratio), false);
+    offer_coarse_starts(job);
     screen_near_best(job);
+  }
+
+  /// Those of most devices first: of few evaluations they promise most.
+  void offer_coarse_starts(const DecidedJobPtr& job) {
+    std::vector<Shape> shapes = possible_shapes(*job, options_.limits, coarse_ratio);
+    std::stable_sort(shapes.begin(), shapes.end(), [](const Shape& a, const Shape& b) {
+      return a.stages * a.replicas > b.stages * b.replicas;
+    });
+    offer_starts(job, shapes, false);
   }
 
   void screen_near_best(const DecidedJobPtr& job) {
@@ -172,22 +201,17 @@ class IterationSearch {
     for (std::size_t i = 0; i < std::min(deciders, pool_.size()); ++i)
       for (const DecidedJobPtr& job : decisions_.alternatives(*pool_[i].job))
         tries.emplace_back(pool_[i], job);
-    const auto found = parallel_map(static_cast<int>(tries.size()), options_.common.threads, [&](int i) {
+    offer(static_cast<int>(tries.size()), [&](int i, const PlanScore& score) {
       std::vector<PlanCandidate> candidates;
-      if (must_stop()) return candidates;
       const auto& [from, job] = tries[at(i)];
-      if (auto same = transplanted_plan(job, from, options_.limits, score_))
+      if (auto same = transplanted_plan(job, from, options_.limits, score))
         candidates.push_back(std::move(*same));
       const Shape shape = limited(from.shape(), *job);
       if (!is_possible(*job, shape, options_.limits)) return candidates;
-      for (PlanCandidate& start : plan_starts(job, shape, score_, false, 1))
+      for (PlanCandidate& start : plan_starts(job, shape, score, false, 1))
         candidates.push_back(std::move(start));
       return candidates;
     });
-    for (const auto& candidates : found) {
-      result_.evaluations += static_cast<long long>(candidates.size());
-      for (const PlanCandidate& candidate : candidates) keep(candidate);
-    }
     return is_better(pool_.front(), before);
   }
 
@@ -201,15 +225,14 @@ class IterationSearch {
 
   void decide() {
     std::set<const DecidedJob*> done = {pool_.front().job.get()};
-    for (int round = 0; round < decision_rounds && !must_stop() && try_alternatives(); ++round) {
+    for (int round = 0; round < decision_rounds && !is_over() && try_alternatives(); ++round) {
       const DecidedJobPtr best = pool_.front().job;
       if (done.insert(best.get()).second) screen(best);
       note();
     }
-    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*pool_.front().job))
-      offer_starts(job, possible_shapes(*job, options_.limits, coarse_ratio), false);
+    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*pool_.front().job)) offer_coarse_starts(job);
     const DecidedJobPtr best = pool_.front().job;
-    if (best->has_unlike_degrees() && !must_stop()) screen_near_best(best);
+    if (best->has_unlike_degrees() && !is_over()) screen_near_best(best);
   }
 
   /// The best of the pool, of every shape and job the best one first.
@@ -226,81 +249,101 @@ class IterationSearch {
     return first;
   }
 
+  /// Rounds until there is nothing to move, or nothing left of what limits the search. All begin with the
+  /// same plans, for those that were annealed before are hard to leave.
   void anneal() {
-    const auto given = options_.common.evaluations;
-    const double moves =
-        static_cast<double>(given ? std::max(0LL, *given - result_.evaluations) : default_moves);
-    anneal(best_unlike(islands), first_share * moves, hottest, 1);
-    anneal(best_unlike(later_islands), (1 - first_share) * moves, hottest_later, 2);
+    if (is_over()) return;
+    const bool is_limited = options_.common.evaluations || options_.common.time_limit;
+    const bool goes_on = is_limited && options_.goes_on;
+    const double all = std::ldexp(1.0, default_rounds) - 1;  // 1 + 2 + 4 + …
+    std::vector<PlanCandidate> starts = best_unlike(islands);
+    for (int round = 0; round < default_rounds || goes_on; ++round) {
+      const double share = std::ldexp(1.0, std::min(round, most_doublings)) / all;
+      const std::uint64_t generation = 2 * static_cast<std::uint64_t>(round);
+      const bool has_moved = anneal(starts, first_share * share, hottest, generation + 1);
+      if (!has_moved || is_over()) return;
+      anneal(best_unlike(later_islands), (1 - first_share) * share, hottest_later, generation + 2);
+      if (is_over()) return;
+      if (round + 1 < default_rounds || !decisions_.any_open() || !try_alternatives()) continue;
+      starts = best_unlike(islands);
+      note();
+    }
   }
 
-  /// As many as asked for; else as many as the effort allows.
-  long long moves_of(const PlanCandidate& start, double moves, std::size_t islands_now) const {
-    const double even = moves / static_cast<double>(islands_now);
-    if (options_.common.evaluations) return static_cast<long long>(even);
-    if (options_.common.time_limit) return std::numeric_limits<long long>::max();
-    return affordable_moves(start, even, 2 * static_cast<double>(islands_now));
+  /// Each of so many islands: its part of `share` of the moves, or of the effort, of a search without limits.
+  static long long moves_of(const PlanCandidate& start, double share, std::size_t islands_now) {
+    const auto parts = static_cast<double>(islands_now);
+    const auto moves = affordable_moves(start, first_share * default_moves / parts, 2 * parts);
+    return static_cast<long long>(std::ceil(static_cast<double>(moves) * share / first_share));
   }
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
-  /// Of a time limit alone, what a generation of annealing gets of the rest: half of it, then all.
-  std::optional<double> seconds_for(std::uint64_t generation) const {
-    if (!options_.common.time_limit || options_.common.evaluations) return std::nullopt;
-    const double share = options_.warm ? 1 - settling_share : 1;
-    const double rest = std::max(0.0, *options_.common.time_limit * share - elapsed_s());
-    return generation == 1 ? rest * first_share : rest;
+  /// How each of `starts` is annealed; with less left of the budget than all of them need, each is cut short.
+  std::vector<PlanCooling> coolings(const std::vector<PlanCandidate>& starts, double share,
+                                    double from) const {
+    std::vector<PlanCooling> result;
+    double needed = 0;
+    for (const PlanCandidate& start : starts) {
+      PlanCooling cooling{moves_of(start, share, starts.size()), from, coldest};
+      cooling.keeps_front = options_.keeps_front;
+      needed += static_cast<double>(cooling.moves + 1);
+      result.push_back(cooling);
+    }
+    const auto left = static_cast<double>(budget_.left());
+    for (PlanCooling& it : result)
+      if (needed > left)
+        it.prices = static_cast<long long>(static_cast<double>(it.moves + 1) * left / needed);
+    return result;
   }
 
-  /// How much of so many seconds from now on is over.
-  std::function<double()> share_of(double seconds) const {
-    return [this, seconds, begin = elapsed_s()] { return (elapsed_s() - begin) / std::max(1e-9, seconds); };
-  }
-
-  void anneal(const std::vector<PlanCandidate>& starts, double moves, double from, std::uint64_t generation) {
-    const int count = static_cast<int>(starts.size());
-    const std::optional<double> seconds = seconds_for(generation);
+  /// Was a move priced?
+  bool anneal(const std::vector<PlanCandidate>& starts, double share, double from, std::uint64_t generation) {
+    const std::vector<PlanCooling> cooling = coolings(starts, share, from);
     std::atomic<long long> asked{0};
     const auto stop = [&] {
       report(asked += 1);
       return must_stop();
     };
+    const int count = static_cast<int>(starts.size());
     const auto found = parallel_map(count, options_.common.threads, [&](int i) {
+      if (cooling[at(i)].prices < 1) return AnnealedPlan{starts[at(i)], 0, false, {}};
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
-      PlanCooling cooling{
-          moves_of(starts[at(i)], moves, starts.size()), from, coldest, {}, options_.keeps_front};
-      if (seconds) cooling.time_share = share_of(*seconds * std::min(options_.common.threads, count) / count);
-      return annealed_plan(starts[at(i)], score_, cooling, rng, stop);
+      return annealed_plan(starts[at(i)], score_, cooling[at(i)], rng, stop);
     });
+    bool has_moved = false;
     for (const AnnealedPlan& it : found) {
-      result_.evaluations += it.moves;
+      has_moved = has_moved || it.prices > 1;
+      budget_.count(it.prices);
+      if (!it.is_complete) budget_.end();
       keep(it.best);
       for (const PlanCandidate& candidate : it.front) front_.offer(candidate);
     }
     note();
+    return has_moved;
   }
 
   /// From any thread of an annealing, of which all have asked so often whether to stop.
   void report(long long asked) {
     const std::unique_lock lock(progress_mutex_, std::try_to_lock);
-    if (lock.owns_lock()) tell(result_.evaluations + asked * moves_between_asking);
+    if (lock.owns_lock()) tell(budget_.priced() + asked * moves_between_asking);
   }
 
   void tell(long long evaluations) const {
     if (!options_.common.on_progress) return;
-    const long long budget = options_.common.evaluations.value_or(default_moves);
-    options_.common.on_progress({evaluations, std::max(budget, evaluations), pool_.front().iteration_s, 0});
+    const bool is_open_ended = options_.common.time_limit && options_.goes_on && !budget_.is_limited();
+    const long long most = is_open_ended ? 0 : options_.common.evaluations.value_or(default_moves);
+    const long long budget = most > 0 ? std::max(most, evaluations) : 0;
+    options_.common.on_progress({evaluations, budget, pool_.front().iteration_s, 0});
   }
 
   void settle_finalists() {
-    auto& finalists = result_.finalists;
-    const auto settled = parallel_map(
-        static_cast<int>(finalists.size()), options_.common.threads,
-        [&](int i) { return settled_plan(finalists[at(i)], score_, [&] { return must_stop(); }); });
-    for (std::size_t i = 0; i < finalists.size(); ++i) {
-      finalists[i] = settled[i].plan;
-      result_.evaluations += settled[i].evaluations;
-    }
+    const PlanScore score = score_.with_own_count();
+    const auto stop = [&] { return is_interrupted() || is_late(1); };
+    result_.finalists =
+        parallel_map(static_cast<int>(result_.finalists.size()), options_.common.threads,
+                     [&](int i) { return settled_plan(result_.finalists[at(i)], score, stop); });
+    result_.evaluations += score.priced();
   }
 
   /// In front, so that of equally good plans it is the first.
@@ -314,6 +357,7 @@ class IterationSearch {
   }
 
   void finish() {
+    result_.evaluations = budget_.priced();
     result_.front = front_.plans();
     result_.finalists = best_unlike(at(options_.finalists));
     if (options_.warm) settle_finalists();
@@ -323,7 +367,7 @@ class IterationSearch {
       result_.finalists.resize(1);
     else
       std::erase_if(result_.finalists, [](const PlanCandidate& it) { return it.lacking > 0; });
-    if (options_.common.interrupted && *options_.common.interrupted)
+    if (is_interrupted())
       result_.stopped = Stopped::interrupted;
     else if (must_stop())
       result_.stopped = Stopped::time_limit;
@@ -333,6 +377,7 @@ class IterationSearch {
   Decisions decisions_;
   PlanScore score_;
   Clock::time_point begin_;
+  PriceBudget budget_;
   std::vector<PlanCandidate> pool_;  // best first
   PlanFront front_{most_in_front};
   std::mutex progress_mutex_;

@@ -22,11 +22,12 @@ class NoSuchShape : public Error {
 };
 
 struct IterationSearchOptions {
-  SearchOptions common;  // `evaluations`: plans to price; `prove` means nothing here
+  SearchOptions common;  // `evaluations`: plans and moves to price; `prove` means nothing here
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 8;
   bool keeps_front = false;
+  bool goes_on = true;                 // to the end of the evaluations or the time that are given
   std::optional<WarmStart> warm = {};  // the plan that runs: what follows has to be moved to
 };
 
@@ -34,8 +35,8 @@ struct IterationSearchResult {
   std::vector<PlanCandidate>
       finalists;  // best first; no two alike in shape and decisions, while there are others
   std::optional<PlanCandidate>
-      unchanged;  // the plan that runs, where it can go on: also a finalist if it fits
-  long long evaluations = 0;
+      unchanged;              // the plan that runs, where it can go on: also a finalist if it fits
+  long long evaluations = 0;  // plans and moves that were priced
   Stopped stopped = Stopped::evaluations;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
   std::vector<std::pair<int, std::string>> unusable;  // devices on which nothing can be put, and why
@@ -48,7 +49,10 @@ struct IterationSearchResult {
 /// 1. Screen: every shape of a coarse grid, laid out in a few ways; then all shapes near the best of them, in
 /// all ways.
 /// 2. Decide: what is open, one decision after the other, by the best plans; with each new one, screen again.
-/// 3. Anneal the best plans, then the best of these for longer.
+/// 3. Anneal the best plans, then the best of these again; in rounds, each with twice the moves of the one
+/// before. Without a limit there are `default_rounds`; with one they go on.
+/// So a longer search of the same seed begins with all that a shorter one does, and finds nothing worse.
+/// `evaluations` ends every part, but not before there is a plan that fits.
 /// Threads work on independent pieces and are folded in order, so that their number means nothing.
 /// If no plan fits the memory of its devices, the one that lacks least is the only finalist. Throws Error
 /// where no device's times are known, NoSuchShape where there is no shape within the limits.

@@ -73,6 +73,12 @@ std::vector<int> PlanScore::unpriced() const {
   return devices;
 }
 
+PlanScore PlanScore::with_own_count() const {
+  PlanScore result = *this;
+  result.priced_ = std::make_shared<std::atomic<long long>>(0);
+  return result;
+}
+
 double PlanScore::total_weight(const std::vector<int>& devices) const {
   double sum = 0;
   for (const int device : devices) sum += weight(device);

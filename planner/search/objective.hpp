@@ -1,6 +1,7 @@
 // What is minimised, beside comm-cost.
 #pragma once
 
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -47,6 +48,12 @@ class PlanScore {
   std::vector<int> unpriced() const;
   const MovingCost* moving() const { return moving_.get(); }
 
+  /// The same score, with a count of its own of what is priced by it; else copies count together.
+  PlanScore with_own_count() const;
+  /// A whole plan, or a move of one, has been priced. From any thread.
+  void count() const { priced_->fetch_add(1, std::memory_order_relaxed); }
+  long long priced() const { return priced_->load(std::memory_order_relaxed); }
+
  private:
   double longer_by_moving(double moving_s) const;
   /// The part of an iteration that takes `felt_s` of the horizon.
@@ -56,6 +63,7 @@ class PlanScore {
   std::shared_ptr<const MovingCost> moving_;
   double horizon_s_;
   std::vector<double> weight_;  // of each device; empty for `iteration_time`
+  std::shared_ptr<std::atomic<long long>> priced_ = std::make_shared<std::atomic<long long>>(0);
 };
 
 /// USD/h of a device, by the topology or the catalogue.

@@ -14,6 +14,7 @@
 #include "planner/core/parallel.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/search/plan_anneal.hpp"
+#include "planner/search/priced_work.hpp"
 
 namespace dtfm {
 namespace {
@@ -25,8 +26,9 @@ constexpr double device_ratio = 1.25;  // of largest numbers of devices
 constexpr std::size_t most_jobs = 4;   // decisions of the front under which shapes are tried
 constexpr std::size_t most_annealed = 24;
 constexpr std::size_t most_simulated = 24;  // beside the finalists
-constexpr int rounds = 2;
+constexpr int rounds = 2;                   // a hot one and a cooler one
 constexpr double hottest[rounds] = {0.02, 0.005}, coldest = 0.0002;
+constexpr int most_doublings = 40;  // of a round's moves: more than anybody waits for
 
 bool is_any_priced(const Topology& topology) {
   for (int device = 0; device < topology.size(); ++device)
@@ -62,8 +64,9 @@ class FrontSearch {
     if (!front_.plans().empty()) {
       sweep();
       for (int round = 0; round < rounds && !must_stop(); ++round) anneal(round);
+      add_front();
+      if (ends_by_time()) go_on();
     }
-    for (const PlanCandidate& it : thinned(front_, most_simulated)) add_candidate(it);
     note_stop();
     return std::move(found_);
   }
@@ -77,10 +80,20 @@ class FrontSearch {
     return is_interrupted() || (options_.common.time_limit && elapsed_s() >= *options_.common.time_limit);
   }
 
+  /// Then what is done without a limit comes first, and the rest of the time is for the front.
+  bool ends_by_time() const { return options_.common.time_limit && !options_.common.evaluations; }
+
+  void go_on() {
+    bool has_moved = true;
+    for (int round = rounds; has_moved && !must_stop(); ++round) has_moved = anneal(round);
+    add_front();
+  }
+
   void search(std::size_t number) {
     IterationSearchOptions options = options_;
     options.objective = objectives_[number];
     options.keeps_front = true;
+    options.goes_on = !ends_by_time();
     if (auto& limit = options.common.time_limit)
       *limit *= static_cast<double>(number + 1) / static_cast<double>(objectives_.size() + 1);
     if (number == 0) return take(search_iteration(problem_, options), true);
@@ -103,6 +116,11 @@ class FrontSearch {
       for (const PlanCandidate& it : result.finalists)
         if (it.lacking <= 0) add_candidate(it);
     }
+  }
+
+  /// What was added before stays, so that no point becomes worse where a crowded front lets it go.
+  void add_front() {
+    for (const PlanCandidate& it : thinned(front_, most_simulated)) add_candidate(it);
   }
 
   void add_candidate(const PlanCandidate& candidate) {
@@ -142,12 +160,26 @@ class FrontSearch {
     for (const auto& job : jobs_of_front())
       for (const Shape& shape : shapes_of(*job)) tries.emplace_back(job, shape);
     const int count = static_cast<int>(tries.size() * scores_.size());
-    const auto found = parallel_map(count, options_.common.threads, [&](int i) {
+    PriceBudget budget(part_of_budget());
+    const auto work = [&](int i) {
       const auto& [job, shape] = tries[at(i) / scores_.size()];
-      if (must_stop()) return std::vector<PlanCandidate>();
-      return plan_starts(job, shape, scores_[at(i) % scores_.size()], false, 1);
+      if (must_stop()) return PricedPlans();
+      return priced_plans(scores_[at(i) % scores_.size()],
+                          [&, &job = job, &shape = shape](const PlanScore& score) {
+                            return plan_starts(job, shape, score, false, 1);
+                          });
+    };
+    take_in_order(count, options_.common.threads, budget.is_limited(), work, [&](const PricedPlans& found) {
+      if (!budget.take(found.prices)) return false;
+      offer(found.plans, found.prices);
+      return true;
     });
-    for (const auto& of_shape : found) offer(of_shape, static_cast<long long>(of_shape.size()));
+  }
+
+  /// Of the evaluations that are given: the sweep and each round of annealing get as many.
+  std::optional<long long> part_of_budget() const {
+    const auto given = options_.common.evaluations;
+    return given ? std::optional(*given / (rounds + 1)) : std::nullopt;
   }
 
   void offer(const std::vector<PlanCandidate>& plans, long long evaluations) {
@@ -158,36 +190,47 @@ class FrontSearch {
           {found_.evaluations, found_.evaluations, found_.result.finalists.front().iteration_s, 0});
   }
 
-  /// Of the moves of one search, its part of this one; a time limit only ends it.
+  /// Its part of a round's moves: of those that are given, or half of a search's; of later rounds, two and
+  /// two have twice as many.
   PlanCooling cooling_of(const PlanCandidate& start, int round, std::size_t count) const {
     const auto parts = static_cast<double>(count);
-    PlanCooling cooling{0, hottest[round], coldest, {}, true};
-    const double even =
-        static_cast<double>(options_.common.evaluations.value_or(default_moves)) / (rounds * parts);
-    cooling.moves = options_.common.evaluations ? static_cast<long long>(even)
-                                                : affordable_moves(start, even, rounds * parts);
+    PlanCooling cooling{0, hottest[round % rounds], coldest};
+    cooling.keeps_front = true;
+    if (const auto part = part_of_budget()) {
+      cooling.prices = *part / static_cast<long long>(count);
+      cooling.moves = cooling.prices - 1;  // and the start itself
+      return cooling;
+    }
+    const auto moves = affordable_moves(start, default_moves / (rounds * parts), rounds * parts);
+    cooling.moves = static_cast<long long>(
+        std::ldexp(static_cast<double>(moves), std::min(round / rounds, most_doublings)));
     return cooling;
   }
 
-  void anneal(int round) {
+  /// Was a move priced?
+  bool anneal(int round) {
     const std::vector<PlanCandidate> starts = thinned(front_, most_annealed);
     const std::size_t count = starts.size() * scores_.size();
     const auto found = parallel_map(static_cast<int>(count), options_.common.threads, [&](int i) {
       PlanCandidate start = starts[at(i) / scores_.size()];
       const PlanScore& score = scores_[at(i) % scores_.size()];
       start.score = score.of(start.iteration_s, score.total_weight(start.plan), start.egress_usd);
-      AnnealedPlan annealed{start, 0, {}};
+      const PlanCooling cooling = cooling_of(start, round, count);
+      AnnealedPlan annealed{start, 0, true, {}};
       // A device without a price has no place in a plan by price.
-      if (must_stop() || !std::isfinite(start.score)) return annealed;
+      if (must_stop() || cooling.prices < 1 || !std::isfinite(start.score)) return annealed;
       constexpr std::uint64_t first_stream = 1'000'000;  // beyond those of search_iteration
       Rng rng = Rng::for_task(options_.common.seed, first_stream * static_cast<std::uint64_t>(round + 1) +
                                                         static_cast<std::uint64_t>(i));
-      return annealed_plan(start, score, cooling_of(start, round, count), rng, [&] { return must_stop(); });
+      return annealed_plan(start, score, cooling, rng, [&] { return must_stop(); });
     });
+    bool has_moved = false;
     for (AnnealedPlan it : found) {
+      has_moved = has_moved || it.prices > 1;
       it.front.push_back(std::move(it.best));
-      offer(it.front, it.moves);
+      offer(it.front, it.prices);
     }
+    return has_moved;
   }
 
   void note_stop() {

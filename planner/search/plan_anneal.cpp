@@ -69,18 +69,12 @@ class PlanAnnealer {
     const double ratio = cooling.coldest / cooling.hottest;
     const double scale = best_.score > 0 ? best_.score : now_;
     long long move = 0;
-    double share = 0;
-    for (; move < cooling.moves; ++move) {
+    for (; move < cooling.moves && prices_ < cooling.prices; ++move) {
       if (move % moves_between_asking == 0 && stop && stop()) break;
-      if (!cooling.time_share)
-        share = static_cast<double>(move) / static_cast<double>(cooling.moves);
-      else if (move % moves_between_asking == 0)
-        share = cooling.time_share();
-      if (share >= 1) break;
-      const double temperature = scale * cooling.hottest * std::pow(ratio, share);
-      try_move(temperature);
+      const double share = static_cast<double>(move) / static_cast<double>(cooling.moves);
+      try_move(scale * cooling.hottest * std::pow(ratio, share));
     }
-    return {best_, move, front_.plans()};
+    return {best_, prices_, move == cooling.moves, front_.plans()};
   }
 
  private:
@@ -94,6 +88,7 @@ class PlanAnnealer {
 
   /// Plans that do not fit cost twice as much, and as much again for every GB that they lack.
   double energy() {
+    ++prices_;
     const double seconds = (1 - guidance) * timer_.iteration_s() + guidance * timer_.mean_end_s();
     const double lacking = timer_.lacking_bytes();
     return score_.of(seconds, weight_, timer_.egress_usd(), moving()) * (lacking > 0 ? 2 + lacking / 1e9 : 1);
@@ -101,7 +96,7 @@ class PlanAnnealer {
 
   void keep_if_best() {
     const double lacking = timer_.lacking_bytes();
-    PlanCandidate now{best_.job, {},       best_.flush,        timer_.iteration_s(),
+    PlanCandidate now{best_.job, {},       timer_.flush(),     timer_.iteration_s(),
                       lacking,   moving(), timer_.egress_usd()};
     now.score = score_.of(now.iteration_s, weight_, now.egress_usd, now.moving);
     if (keeps_front_ && lacking <= 0 && front_.wants(measure_of(now, plan()))) {
@@ -129,11 +124,7 @@ class PlanAnnealer {
     undo_.push_back([this, a, b] { exchange(a, b); });
   }
 
-  double weight_of(int unit) const {
-    double sum = 0;
-    for (const int device : units_[at(unit)]) sum += score_.weight(device);
-    return sum;
-  }
+  double weight_of(int unit) const { return score_.total_weight(units_[at(unit)]); }
 
   /// For the `number`-th unused unit.
   void replace(Slot slot, int number) {
@@ -173,6 +164,7 @@ class PlanAnnealer {
   /// Of the devices that two units of one host have together, `slot` gets some and `other`, which is not
   /// used, the rest. A unit without devices is none.
   void recut(Slot slot, int other, const std::vector<int>& of_slot, const std::vector<int>& of_other) {
+    if (!std::isfinite(score_.total_weight(of_slot))) return;  // a price is needed and not known
     const int unit = unit_at_[at(slot.pipeline)][at(slot.stage)];
     const std::vector<int> slot_before = units_[at(unit)], other_before = units_[at(other)];
     weight_ -= weight_of(unit);
@@ -269,6 +261,18 @@ class PlanAnnealer {
     for (int pipeline = 0; pipeline < pipelines(); ++pipeline) shift_layer(pipeline, from, to);
   }
 
+  /// As rare drains as fit now, where some have to be and the job leaves it open.
+  void refit_drains() {
+    if (timer_.model().flush > 0 || (timer_.flush() == 0 && timer_.lacking_bytes() <= 0)) return;
+    int longest = 0;
+    for (const Pipeline& pipeline : plan().pipelines) longest = std::max(longest, pipeline.micro_batches);
+    const int before = timer_.flush(), fitting = timer_.fitting_flush();
+    const int now = fitting < longest ? fitting : 0;
+    if (fitting < 1 || now == before) return;
+    timer_.set_flush(now);
+    undo_.push_back([this, before] { timer_.set_flush(before); });
+  }
+
   void shift_micro_batches(int from, int to, int count) {
     const int giver = plan().pipelines[at(from)].micro_batches,
               taker = plan().pipelines[at(to)].micro_batches;
@@ -307,6 +311,7 @@ class PlanAnnealer {
     undo_.clear();
     make_move();
     if (undo_.empty()) return;
+    refit_drains();
     const double energy_then = energy();
     if (energy_then <= now_ || rng_.uniform() < std::exp((now_ - energy_then) / temperature)) {
       now_ = energy_then;
@@ -330,6 +335,7 @@ class PlanAnnealer {
   std::vector<std::function<void()>> undo_;  // the steps of the move, each backwards
   double weight_ = 0;                        // of the devices in use
   double now_ = 0;
+  long long prices_ = 0;
   PlanFront front_;
   bool keeps_front_ = false;
   int least_layers_ = 1, batch_step_ = 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "planner/core/rng.hpp"
@@ -13,9 +14,8 @@ namespace dtfm {
 
 struct PlanCooling {
   long long moves = 0;
-  double hottest = 0, coldest = 0;  // temperatures as shares of the score
-  std::function<double()>
-      time_share;  // of the time there is, how much is over: at 1 it ends; nothing: moves count
+  double hottest = 0, coldest = 0;                           // temperatures as shares of the score
+  long long prices = std::numeric_limits<long long>::max();  // after so many it is cut short
   bool keeps_front = false;
 };
 
@@ -23,7 +23,8 @@ inline constexpr int moves_between_asking = 256;
 
 struct AnnealedPlan {
   PlanCandidate best;
-  long long moves = 0;               // made
+  long long prices = 0;              // of `start`, and of every move that changed something
+  bool is_complete = true;           // all moves were made
   std::vector<PlanCandidate> front;  // what was best on the way by time or price, if asked for
 };
 
@@ -37,7 +38,8 @@ long long affordable_moves(const PlanCandidate& start, double moves, double part
 /// two units, one with an unused one, one for one near a neighbour, the rest of two pipelines, two stages of
 /// all pipelines; move a layer over a boundary of all pipelines or of one; move micro-batches from one
 /// pipeline to another; where degrees are unlike, take half of its devices from a stage, or give it as many
-/// again. `stop` is asked every `moves_between_asking` moves.
+/// again. Where memory asks for drains and the job does not say how often, they stay as rare as fits. `stop`
+/// is asked every `moves_between_asking` moves.
 AnnealedPlan annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
                            Rng& rng, const std::function<bool()>& stop);
 

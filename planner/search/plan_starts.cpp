@@ -222,6 +222,7 @@ PlanCandidate timed_plan(const std::shared_ptr<const DecidedJob>& job, Iteration
   if (moving) candidate.moving = moving->spend(timer.plan());
   candidate.score = score.of(candidate.iteration_s, score.total_weight(timer.plan()), candidate.egress_usd,
                              candidate.moving);
+  score.count();
   return candidate;
 }
 

@@ -41,8 +41,6 @@ class Settler {
     return plan;
   }
 
-  long long prices() const { return prices_; }
-
  private:
   struct Taken {  // a seat
     int pipeline = 0, stage = 0, unit = 0;
@@ -107,10 +105,9 @@ class Settler {
 
 }  // namespace
 
-SettledPlan settled_plan(const PlanCandidate& candidate, const PlanScore& score,
-                         const std::function<bool()>& stop) {
-  Settler settler(candidate, score, stop);
-  return {priced_plan(candidate.job, settler.run(), candidate.flush, score), settler.prices()};
+PlanCandidate settled_plan(const PlanCandidate& candidate, const PlanScore& score,
+                           const std::function<bool()>& stop) {
+  return priced_plan(candidate.job, Settler(candidate, score, stop).run(), candidate.flush, score);
 }
 
 }  // namespace dtfm

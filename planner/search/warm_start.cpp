@@ -103,9 +103,6 @@ class Repair {
     return units;
   }
 
-  /// Made to find the best units of seats.
-  long long prices() const { return prices_; }
-
  private:
   static int empty_seats(const Pipeline& pipeline) {
     return static_cast<int>(std::count_if(pipeline.stages.begin(), pipeline.stages.end(),
@@ -227,9 +224,8 @@ Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
 }
 
 /// Without the pipelines on a site, and on another one, as long as that is better: what a link that has
-/// become slow asks for, and no exchange of two units leads to. Counts what it prices.
-Plan narrower(const PlanCandidate& from, const PlanScore& score, const std::function<bool()>& stop,
-              long long& prices) {
+/// become slow asks for, and no exchange of two units leads to.
+Plan narrower(const PlanCandidate& from, const PlanScore& score, const std::function<bool()>& stop) {
   const int sites = static_cast<int>(from.job->problem.topology.sites.size());
   PlanCandidate best = from;
   for (std::size_t before = 0; before != best.plan.pipelines.size();) {
@@ -240,7 +236,6 @@ Plan narrower(const PlanCandidate& from, const PlanScore& score, const std::func
       Plan other = without_site(now, site, *from.job);
       if (other.pipelines.empty() || other.pipelines.size() == now.pipelines.size()) continue;
       PlanCandidate candidate = priced_plan(from.job, std::move(other), from.flush, score);
-      ++prices;
       if (is_better(candidate, best)) best = std::move(candidate);
     }
   }
@@ -289,32 +284,29 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   return candidate;
 }
 
-RepairedPlans repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
-                             const ShapeLimits& limits, const PlanScore& score,
-                             const std::function<bool()>& stop) {
-  RepairedPlans result;
+std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
+                                          const ShapeLimits& limits, const PlanScore& score,
+                                          const std::function<bool()>& stop) {
+  std::vector<PlanCandidate> plans;
   if (!are_equally_deep(plan) || !has_layers_for_chunks(plan, *job) || !has_any_stage(plan, *job))
-    return result;
+    return plans;
   Repair repair(plan, job, score, stop);
   const auto offer = [&](PlanCandidate candidate) {
-    ++result.evaluations;
-    if (is_possible(*job, candidate.shape(), limits)) result.plans.push_back(std::move(candidate));
+    if (is_possible(*job, candidate.shape(), limits)) plans.push_back(std::move(candidate));
   };
   const Plan filled = repair.filled();
-  if (filled.pipelines.empty()) return result;
+  if (filled.pipelines.empty()) return plans;
   const PlanCandidate fitted = fitted_plan(job, filled, score);
   offer(fitted);
-  if (Plan less = narrower(fitted, score, stop, result.evaluations);
-      less.pipelines.size() < filled.pipelines.size())
+  if (Plan less = narrower(fitted, score, stop); less.pipelines.size() < filled.pipelines.size())
     offer(fitted_plan(job, std::move(less), score));
   const int spare = static_cast<int>(repair.unused().size()) / depth(filled);
   const int step = std::max(1, (spare + most_wider - 1) / most_wider);
   for (int more = spare; more > 0 && !(stop && stop()); more -= step)
     if (is_possible(*job, {depth(filled), static_cast<int>(filled.pipelines.size()) + more}, limits))
       offer(fitted_plan(job, repair.wider(filled, more), score));
-  result.evaluations += repair.prices();
-  std::stable_sort(result.plans.begin(), result.plans.end(), is_better);
-  return result;
+  std::stable_sort(plans.begin(), plans.end(), is_better);
+  return plans;
 }
 
 }  // namespace dtfm

@@ -26,33 +26,23 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
                                             const std::shared_ptr<const DecidedJob>& job,
                                             const ShapeLimits& limits, const PlanScore& score);
 
-struct RepairedPlans {
-  std::vector<PlanCandidate> plans;  // best first
-  long long evaluations = 0;         // plans priced
-};
-
 /// What `plan` becomes where units are gone or there are new ones: seats of units that are gone are taken by
 /// unused units, each the one with which the plan is best. Where there are not enough, the pipelines that
 /// lack most are dropped, their units are used in others, and their micro-batches dealt out. The same
 /// without the pipelines on a site, where that is better, and with more pipelines, on the units that are
-/// left; all of them fitted. Where degrees are unlike, what is left of a stage's devices is a unit or
-/// several. None where the plan's pipelines are not equally deep, or not one of its stages can stay. `stop`
-/// is asked before every price; after it, seats have the units that lack least there, and the first plan is
-/// offered all the same.
-RepairedPlans repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
-                             const ShapeLimits& limits, const PlanScore& score,
-                             const std::function<bool()>& stop = {});
-
-struct SettledPlan {
-  PlanCandidate plan;
-  long long evaluations = 0;  // plans priced
-};
+/// left; all of them fitted, the best first. Where degrees are unlike, what is left of a stage's devices is a
+/// unit or several. None where the plan's pipelines are not equally deep, or not one of its stages can stay.
+/// `stop` is asked before every price; after it, seats have the units that lack least there, and the first
+/// plan is offered all the same.
+std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_ptr<const DecidedJob>& job,
+                                          const ShapeLimits& limits, const PlanScore& score,
+                                          const std::function<bool()>& stop = {});
 
 /// The plan with as many units as possible where they lack nothing, as long as that makes its score no worse:
 /// of many equally good plans, annealing finds any, and their slowest transfer says little of all others. The
 /// score must know what moves. `stop` is asked before every price.
-SettledPlan settled_plan(const PlanCandidate& candidate, const PlanScore& score,
-                         const std::function<bool()>& stop = {});
+PlanCandidate settled_plan(const PlanCandidate& candidate, const PlanScore& score,
+                           const std::function<bool()>& stop = {});
 
 /// Can the search change the plan: are its pipelines equally deep, and do its stages stand on units, device
 /// by device?

@@ -264,7 +264,7 @@ def test_scenarios():
                 "worst": lambda runs: max(it["max_s"] for it in runs)}
     shapes = {}
     for robust, of in criteria.items():
-        plan, text = planned(*SHORT, "--scenario", "slow.yaml", "--scenario", "noise.yaml", "--robust", robust)
+        plan, text = planned("--evaluations", 1000, "--scenario", "slow.yaml", "--scenario", "noise.yaml", "--robust", robust)
         values = []
         for it in plan["finalists"]:
             check(list(it["simulated"]) == ["nominal", "slow oregon", "noise"], "scenarios", it["simulated"])

@@ -11,32 +11,11 @@
 #include "tests/support/all_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
+#include "tests/support/unlike_hosts.hpp"
 
 using namespace dtfm;
 
 namespace {
-
-/// Hosts of one site with so many GPUs each. A forward of one of 4 blocks takes some 13 ms on a GPU, its
-/// output 1.6 ms inside a host and 9 ms between hosts.
-Problem problem_of(const std::vector<int>& hosts, int micro_batches) {
-  const int all = std::accumulate(hosts.begin(), hosts.end(), 0);
-  Problem problem{flat_topology({all}, link_of(0.001, 2e6), link_of(0.001, 2e6)), {}, {}};
-  int device = 0;
-  for (std::size_t host = 0; host < hosts.size(); ++host)
-    for (int i = 0; i < hosts[host]; ++i)
-      problem.topology.devices[at(device++)].host = static_cast<int>(host);
-  auto& rules = std::get<RuleLinks>(problem.topology.links);
-  rules.links.push_back(link_of(0.0001, 1e7));
-  rules.same_host.own()(0, 0) = 2;
-  problem.topology.gpus[0].peak = FlopsPerSecond(1e9);
-  Job& job = problem.job;
-  job.name = "tiny";
-  job.model = Transformer{4, 64, 4, 128, 100};
-  job.efficiency = 1;
-  job.training.global_batch = micro_batches;
-  job.automatic.tensor = true;
-  return problem;
-}
 
 IterationSearchOptions options_of(long long evaluations) {
   IterationSearchOptions options;
@@ -108,7 +87,7 @@ double least_of_all(const Problem& problem, const std::vector<int>& hosts) {
 }  // namespace
 
 TEST_CASE("every host has the largest units that it can have, in the order of the devices") {
-  const Problem problem = problem_of({4, 2, 3, 1}, 4);
+  const Problem problem = problem_of_hosts({4, 2, 3, 1}, 4);
   const std::vector<int> order = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
   using Units = std::vector<std::vector<int>>;
   CHECK(stage_units(problem.topology, order, std::vector{1, 2, 4}) ==
@@ -120,7 +99,7 @@ TEST_CASE("the search finds what trying all degrees of all stages finds") {
   for (const auto& hosts : {std::vector{2, 1}, std::vector{2, 1, 1}, std::vector{2, 2, 1, 1}})
     for (const std::string schedule : {"gpipe", "1f1b"}) {
       CAPTURE(hosts, schedule);
-      Problem problem = problem_of(hosts, 4);
+      Problem problem = problem_of_hosts(hosts, 4);
       problem.job.parallelism.schedule = schedule;
       const IterationSearchResult found = search_iteration(problem, options_of(20'000));
       CHECK(found.finalists.front().iteration_s <= least_of_all(problem, hosts) * 1.0001);
@@ -133,7 +112,7 @@ TEST_CASE("degrees by stage are never worse than the best single one, and can be
   int better = 0;
   for (const auto& hosts : {std::vector{2, 2, 1, 1}, std::vector{4, 4, 2, 2, 1}, std::vector{4, 2, 2, 2}}) {
     CAPTURE(hosts);
-    Problem problem = problem_of(hosts, 16);
+    Problem problem = problem_of_hosts(hosts, 16);
     const double open = search_iteration(problem, options_of(20'000)).finalists.front().iteration_s;
     double least = 1e300;
     problem.job.automatic.tensor = false;
@@ -149,7 +128,7 @@ TEST_CASE("degrees by stage are never worse than the best single one, and can be
 }
 
 TEST_CASE("the same plan for any number of threads") {
-  const Problem problem = problem_of({4, 4, 2, 2, 1}, 16);
+  const Problem problem = problem_of_hosts({4, 4, 2, 2, 1}, 16);
   IterationSearchOptions options = options_of(5'000);
   options.common.threads = 1;
   const Plan plan = search_iteration(problem, options).finalists.front().plan;

@@ -11,6 +11,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/random_problem.hpp"
 #include "tests/support/simulated.hpp"
+#include "tests/support/unlike_hosts.hpp"
 
 using namespace dtfm;
 
@@ -99,19 +100,8 @@ Plan two_lost(const Job& job) {
 
 /// Hosts of 2, 2, 1 and 1 devices in one site; the first two are stages of two devices.
 Problem unlike_hosts() {
-  Problem problem{flat_topology({6}, link_of(0.001, 2e6), link_of(0.001, 2e6)), {}, {}, {}};
-  const int host[] = {0, 0, 1, 1, 2, 3};
-  for (int device = 0; device < 6; ++device) problem.topology.devices[at(device)].host = host[device];
-  auto& rules = std::get<RuleLinks>(problem.topology.links);
-  rules.links.push_back(link_of(0.0001, 1e7));
-  rules.same_host(0, 0) = 2;
-  problem.topology.gpus[0].peak = FlopsPerSecond(1e9);
-  problem.job.name = "tiny";
-  problem.job.model = Transformer{4, 64, 4, 128, 100};
-  problem.job.efficiency = 1;
-  problem.job.training.global_batch = 12;
+  Problem problem = problem_of_hosts({2, 2, 1, 1}, 12);
   problem.job.parallelism.tensor = 2;
-  problem.job.automatic.tensor = true;
   return problem;
 }
 
@@ -250,13 +240,13 @@ TEST_CASE("an unused device that fits best takes the place of one that is gone")
   ShapeLimits limits;
   limits.replicas = 2;
   CHECK_FALSE(unchanged_plan(plan, 0, job, limits, score).has_value());
-  const auto repaired = repaired_plans(plan, job, limits, score).plans;
+  const auto repaired = repaired_plans(plan, job, limits, score);
   REQUIRE(repaired.size() == 1);
   CHECK(repaired.front().plan.pipelines[1].stages[1].devices == std::vector<int>{5});
   CHECK(devices_of(repaired.front().plan) == std::set<int>{0, 1, 3, 5});
 
   // Without limits, a third pipeline on the two that are left is offered too.
-  CHECK(repaired_plans(plan, job, {}, score).plans.size() == 2);
+  CHECK(repaired_plans(plan, job, {}, score).size() == 2);
 }
 
 TEST_CASE("a pipeline that cannot be completed is dropped, and its micro-batches dealt out") {
@@ -336,7 +326,7 @@ TEST_CASE("a site behind a link that has become slow is left out") {
   for (int site = 0; site < 2; ++site) rules.table.own()(site, 2) = rules.table.own()(2, site) = 2;
   const auto [job, moving] = decided(problem, {1}, one_by_one(6), plan);
   const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e4);
-  const auto repaired = repaired_plans(plan, job, {}, score).plans;
+  const auto repaired = repaired_plans(plan, job, {}, score);
   CHECK(!devices_of(repaired.front().plan).contains(4));
   CHECK(!devices_of(repaired.front().plan).contains(5));
   CHECK(repaired.front().score < 0.1 * unchanged_plan(plan, 0, job, {}, score)->score);
@@ -352,7 +342,7 @@ TEST_CASE("of equally good plans, the one in which most devices stay where they 
   const auto [job, cost] = decided(problem, {1}, one_by_one(9), before);
   const PlanScore score(Objective::iteration_time, problem.topology, cost, 1e5);
   const PlanCandidate shuffled = priced_plan(job, after, 0, score);
-  const PlanCandidate settled = settled_plan(shuffled, score).plan;
+  const PlanCandidate settled = settled_plan(shuffled, score);
   // Every one of the six has its old layers; 6, 7 and 8 get two layers of 12,000 bytes each.
   CHECK(cost->of(settled.plan, 1).bytes == 3 * 24'000);
   CHECK(cost->of(after, 1).bytes > 3 * 24'000);
@@ -366,16 +356,20 @@ TEST_CASE("a repair counts its prices, and stops when it is told to") {
   const auto [job, moving] = decided(problem, {1}, one_by_one(9), plan);
   const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
   // Two seats, seven units for them: the plan as it is filled first; for each seat the five units that are
-  // left; then the repaired plan, and those with one and with two pipelines more.
-  CHECK(repaired_plans(plan, job, {}, score).evaluations == 1 + 2 * 5 + 1 + 2);
+  // left; then the repaired plan, and those with one and with two pipelines more. To fit a plan, it is priced
+  // as it is, with its layers cut again, and with its micro-batches dealt again.
+  constexpr int fit = 3;
+  repaired_plans(plan, job, {}, score);
+  CHECK(score.priced() == 1 + 2 * 5 + fit + 2 * fit);
 
   for (const int most : {0, 3, 7}) {
     CAPTURE(most);
     int asked = 0;
-    const RepairedPlans stopped = repaired_plans(plan, job, {}, score, [&] { return asked++ >= most; });
-    CHECK(stopped.evaluations == 1 + most + 1);
-    REQUIRE(stopped.plans.size() == 1);
-    const std::set<int> used = devices_of(stopped.plans.front().plan);
+    const PlanScore own = score.with_own_count();
+    const auto stopped = repaired_plans(plan, job, {}, own, [&] { return asked++ >= most; });
+    CHECK(own.priced() == 1 + most + fit);
+    REQUIRE(stopped.size() == 1);
+    const std::set<int> used = devices_of(stopped.front().plan);
     CHECK((used.size() == 4 && used.contains(1) && used.contains(2) && !used.contains(no_device)));
   }
 }
@@ -388,7 +382,7 @@ TEST_CASE("an interrupt ends the repair, and leaves a whole plan") {
   options.common.interrupted = &interrupted;
   const IterationSearchResult found = warm_search(problem, plan, 1e6, options);
   CHECK(found.stopped == Stopped::interrupted);
-  CHECK(found.evaluations == 2);  // the plan as it is filled, and repaired
+  CHECK(found.evaluations == 1 + 3 + 1);  // the plan as it is filled, fitted, and not settled
   const std::set<int> used = devices_of(found.finalists.front().plan);
   CHECK((used.size() == 4 && !used.contains(no_device)));
 }
@@ -401,10 +395,11 @@ TEST_CASE("settling stops when it is told to") {
   const auto [job, moving] = decided(problem, {1}, one_by_one(4), before);
   const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
   const PlanCandidate candidate = priced_plan(job, after, 0, score);
-  const SettledPlan stopped = settled_plan(candidate, score, [] { return true; });
-  CHECK((stopped.plan.plan == after && stopped.evaluations == 0));
-  const SettledPlan settled = settled_plan(candidate, score);
-  CHECK((settled.plan.moving.seconds == 0 && settled.evaluations > 0));
+  const PlanScore own = score.with_own_count();
+  CHECK(settled_plan(candidate, own, [] { return true; }).plan == after);
+  CHECK(own.priced() == 1);  // of what comes out
+  CHECK(settled_plan(candidate, own).moving.seconds == 0);
+  CHECK(own.priced() == 1 + 2);  // one exchange brings both home
 }
 
 TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower one") {
@@ -414,9 +409,9 @@ TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower
   plan = without_device(plan, 3);
   const auto [job, moving] = decided(problem, {1, 2}, {{0, 1}, {2}, {3}, {4}}, plan);
   const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
-  const RepairedPlans repaired = repaired_plans(plan, job, {2, 2}, score);
-  REQUIRE(repaired.plans.size() == 1);
-  const Plan& narrower = repaired.plans.front().plan;
+  const auto repaired = repaired_plans(plan, job, {2, 2}, score);
+  REQUIRE(repaired.size() == 1);
+  const Plan& narrower = repaired.front().plan;
   CHECK(narrower.tensor == 2);
   CHECK(narrower.pipelines[0].stages[0].devices == std::vector{0, 1});
   CHECK(narrower.pipelines[0].stages[1].devices == std::vector{2});
@@ -426,7 +421,7 @@ TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower
   // The search goes on from there, and no worse.
   const IterationSearchResult found = warm_search(problem, plan, 1e6);
   CHECK_FALSE(found.unchanged.has_value());
-  CHECK(found.finalists.front().score <= repaired.plans.front().score * (1 + 1e-9));
+  CHECK(found.finalists.front().score <= repaired.front().score * (1 + 1e-9));
 }
 
 TEST_CASE("plans of unlike degrees that can stay do, and their stages go home") {
@@ -441,7 +436,7 @@ TEST_CASE("plans of unlike degrees that can stay do, and their stages go home") 
     std::swap(pipeline.stages[0].devices, pipeline.stages[1].devices);
   const PlanCandidate candidate = priced_plan(job, after, 0, score);
   CHECK(candidate.moving.seconds > 0);
-  CHECK(settled_plan(candidate, score).plan.moving.seconds == 0);
+  CHECK(settled_plan(candidate, score).moving.seconds == 0);
 
   const IterationSearchResult found = warm_search(problem, before, 1e-6);
   REQUIRE(found.unchanged.has_value());

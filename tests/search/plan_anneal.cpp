@@ -1,0 +1,95 @@
+// Annealing of one plan: what its moves must not lose, and what they have to carry along.
+#include "planner/search/plan_anneal.hpp"
+
+#include <cmath>
+
+#include "planner/search/decisions.hpp"
+#include "planner/search/plan_starts.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/simulated.hpp"
+#include "tests/support/unlike_hosts.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+constexpr double hottest = 0.02, coldest = 0.0002;
+
+AnnealedPlan annealed(const PlanCandidate& start, const PlanScore& score, long long moves,
+                      std::uint64_t seed = 0) {
+  Rng rng = Rng::for_task(seed, 0);
+  return annealed_plan(start, score, {moves, hottest, coldest}, rng, {});
+}
+
+Plan one_pipeline(const Job& job, std::vector<Stage> stages) {
+  return {static_cast<int>(stages.front().devices.size()),
+          job.parallelism.schedule,
+          job.parallelism.gradient_sync,
+          {{job.training.global_batch, std::move(stages)}}};
+}
+
+}  // namespace
+
+TEST_CASE("pipelines drain as rarely as the layers allow that annealing finds") {
+  Problem problem{flat_topology({2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(4, 10, 100), {}};
+  problem.job.training.global_batch = 64;
+  // A layer has 10 parameters of 16 bytes. A micro-batch keeps 100 B a layer and, at the boundary, 200 B or
+  // 100 B of buffers. Of two layers and two: 320 B, and 400 B or 300 B a micro-batch; 2,000 B hold 4 of them.
+  // Of three and one: 480 B and 500 B; 3 of them.
+  problem.topology.gpus[0].memory = Bytes(2000);
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const auto job = Decisions(problem).first();
+  const auto split_at = [&](int layer, int flush) {
+    return priced_plan(job, one_pipeline(problem.job, {{{0, layer}, {0}}, {{layer, 4}, {1}}}), flush, score);
+  };
+  const PlanCandidate start = split_at(3, 3), best = split_at(2, 4);
+  REQUIRE(start.lacking == 0);
+  REQUIRE(best.lacking == 0);
+  REQUIRE(split_at(2, 3).score > best.score);
+  const AnnealedPlan found = annealed(start, score, 500);
+  CHECK(found.best.flush == 4);
+  CHECK(found.best.score == Approx(best.score));
+  const PlanCandidate again = priced_plan(job, found.best.plan, found.best.flush, score);
+  CHECK(again.lacking == 0);
+  CHECK(again.score == Approx(found.best.score));
+  // A job that says how often is obeyed.
+  problem.job.parallelism.flush = 3;
+  const auto fixed = Decisions(problem).first();
+  CHECK(annealed(priced_plan(fixed, start.plan, 0, score), score, 500).best.flush == 3);
+}
+
+TEST_CASE("a device without a price does not come to a stage that gets more devices, where money counts") {
+  // Hosts of two devices and of one; a stage has one or two. The one that begins, at 2 USD/h, has beside it a
+  // device whose price is not known; the other host's is half as dear.
+  Problem problem = problem_of_hosts({2, 1}, 4);
+  problem.topology.devices[0].price = DollarsPerHour(2);
+  problem.topology.devices[2].price = DollarsPerHour(1);
+  Decisions decisions(problem);
+  const auto jobs = decisions.unlike_degrees(*decisions.first());
+  REQUIRE(jobs.size() == 1);
+  const PlanScore score(Objective::cost_per_token, problem.topology);
+  const PlanCandidate start = priced_plan(jobs.front(), one_pipeline(problem.job, {{{0, 4}, {0}}}), 0, score);
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    const AnnealedPlan found = annealed(start, score, 200, seed);
+    CHECK(pipeline_major(found.best.plan) == std::vector<int>{2});
+    CHECK(found.best.score == Approx(start.score / 2));
+  }
+}
+
+TEST_CASE("annealing prices its start and what it changes, and no more than it may") {
+  const Problem problem{flat_topology({2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(4, 10, 100), {}};
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const auto job = Decisions(problem).first();
+  const PlanCandidate start =
+      priced_plan(job, one_pipeline(problem.job, {{{0, 2}, {0}}, {{2, 4}, {1}}}), 0, score);
+  Rng rng = Rng::for_task(0, 0);
+  const AnnealedPlan all = annealed_plan(start, score, {1000, hottest, coldest}, rng, {});
+  CHECK(all.is_complete);
+  CHECK(all.prices > 100);
+  CHECK(all.prices < 1001);  // some exchanges are of a stage with itself
+  Rng same = Rng::for_task(0, 0);
+  const AnnealedPlan part = annealed_plan(start, score, {1000, hottest, coldest, 100}, same, {});
+  CHECK_FALSE(part.is_complete);
+  CHECK(part.prices == 100);
+}
