@@ -118,12 +118,9 @@ void ExchangeTime::find_groups() {
   for (const int device : devices_) group_of(device) = -1;
 }
 
-/// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard, when the first
-/// message on that way has left. Of messages between the same groups, one is looked at.
-std::vector<double> ExchangeTime::sharded_ps(double bytes) {
-  find_groups();
+/// What goes between groups, as messages of which one is looked at.
+void ExchangeTime::list_messages() {
   const int groups = static_cast<int>(groups_.size());
-  const double shard = bytes / static_cast<double>(devices_.size());
   all_.clear();
   for (int from = 0; from < groups; ++from)
     for (int to = 0; to < groups; ++to) {
@@ -133,25 +130,56 @@ std::vector<double> ExchangeTime::sharded_ps(double bytes) {
       else if (a.count > 1)
         all_.push_back({a.first, a.second, 1.0 * a.count * (a.count - 1)});
     }
-  count(all_, shard, 2);
-  std::vector<double> summed(at(groups));
-  all_s_.resize(all_.size());
-  all_sent_s_.resize(all_.size());
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    const int from = all_[i].from, to = all_[i].to;
+}
+
+/// Of messages between groups, as if no others were on their way.
+void ExchangeTime::time_alone(double bytes) {
+  const std::size_t groups = groups_.size();
+  all_sent_s_.resize(groups * groups);
+  all_s_.resize(groups * groups);
+  const auto put = [&](std::size_t cell, int from, int to) {
     const MessageCost cost = network_.message(devices_[at(from)], devices_[at(to)]);
-    all_sent_s_[i] =
-        network_.shared_count() > 0 ? occupancy_s(cost, paths_[i], shard) : cost.occupancy_s(shard);
-    all_s_[i] = all_sent_s_[i] + cost.latency_s;
-    double& end = summed[at(group_[at(to)])];
-    end = std::max(end, all_s_[i]);
-    use(from, to, 0, all_s_[i], 2);
+    all_sent_s_[cell] = cost.occupancy_s(bytes);
+    all_s_[cell] = cost.total_s(bytes);
+  };
+  for (std::size_t from = 0; from < groups; ++from) {
+    const Group& sender = groups_[from];
+    for (std::size_t to = 0; to < groups; ++to) put(from * groups + to, sender.first, groups_[to].first);
+    if (sender.count > 1) put(from * groups + from, sender.first, sender.second);  // else to itself: 0 s
   }
+}
+
+/// Everyone to everyone, a shard; then everyone to everyone, the sum of one's own shard, when the first
+/// message on that way has left. Of messages between the same groups, one is looked at.
+std::vector<double> ExchangeTime::sharded_ps(double bytes) {
+  find_groups();
+  const std::size_t groups = groups_.size();
+  const double shard = bytes / static_cast<double>(devices_.size());
+  time_alone(shard);
+  if (network_.shared_count() > 0 || network_.is_priced() || asked_ != Uses::none) {
+    list_messages();
+    count(all_, shard, 2);
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      const auto& [from, to, _] = all_[i];
+      const std::size_t cell = at(group_[at(from)]) * groups + at(group_[at(to)]);
+      if (network_.shared_count() > 0) {
+        const MessageCost cost = network_.message(devices_[at(from)], devices_[at(to)]);
+        all_sent_s_[cell] = occupancy_s(cost, paths_[i], shard);
+        all_s_[cell] = all_sent_s_[cell] + cost.latency_s;
+      }
+      use(from, to, 0, all_s_[cell], 2);
+    }
+  }
+  std::vector<double> summed(groups);
+  for (std::size_t from = 0; from < groups; ++from)
+    for (std::size_t to = 0; to < groups; ++to) summed[to] = std::max(summed[to], all_s_[from * groups + to]);
   std::vector<double> ends_of_groups = summed, ends;
-  for (std::size_t i = 0; i < all_.size(); ++i) {
-    double& end = ends_of_groups[at(group_[at(all_[i].to)])];
-    end = std::max(end, std::max(summed[at(group_[at(all_[i].from)])], all_sent_s_[i]) + all_s_[i]);
-  }
+  for (std::size_t from = 0; from < groups; ++from)
+    for (std::size_t to = 0; to < groups; ++to) {
+      const std::size_t cell = from * groups + to;
+      ends_of_groups[to] =
+          std::max(ends_of_groups[to], std::max(summed[from], all_sent_s_[cell]) + all_s_[cell]);
+    }
   for (const int group : group_) ends.push_back(ends_of_groups[at(group)]);
   return ends;
 }

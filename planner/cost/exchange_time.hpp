@@ -65,6 +65,8 @@ class ExchangeTime {
   double occupancy_s(const MessageCost& cost, const SharedPath& path, double bytes) const;
   double latency_s(int from, int to) const;
   void find_groups();
+  void list_messages();
+  void time_alone(double bytes);
   std::vector<double> sharded_ps(double bytes);
   std::vector<double> central_ps(double bytes);
   std::vector<double> tree(double bytes);
@@ -82,8 +84,8 @@ class ExchangeTime {
   std::vector<int> used_, used_in_phase_, at_once_;
   std::vector<SharedPath> paths_;  // of the messages counted last
   std::vector<std::pair<int, double>> first_;
-  // Of sharded_ps: groups, by kind and of each device; messages between them, their seconds, and those until
-  // they have left.
+  // Of sharded_ps: groups, by kind and of each device; messages between them; by sender × receiver, their
+  // seconds, and those until they have left.
   std::vector<Group> groups_;
   std::vector<int> group_of_kind_, group_;
   std::vector<Message> all_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -218,14 +219,23 @@ void IterationTimer::refresh() {
     lane.is_timed = false;
   }
   if (is_shared()) share_links();
-  for (Lane& lane : lanes_) {
-    if (!lane.is_timed) lane.time = pipeline_time(model_.schedule, lane.work);
-    lane.is_timed = true;
-  }
+  time_lanes();
   if (!are_segments_known_) find_segments();
   refresh_exchanges();
   finish();
   is_fresh_ = true;
+}
+
+/// Of those with the same work, one.
+void IterationTimer::time_lanes() {
+  const auto is_less = [](const Lane* a, const Lane* b) { return a->work < b->work; };
+  std::set<const Lane*, decltype(is_less)> known(is_less);
+  for (Lane& lane : lanes_) {
+    if (lane.is_timed) continue;
+    const auto [like, is_new] = known.insert(&lane);
+    lane.time = is_new ? pipeline_time(model_.schedule, lane.work) : (*like)->time;
+    lane.is_timed = true;
+  }
 }
 
 void IterationTimer::refresh_layers(int pipeline) {

@@ -165,6 +165,7 @@ class IterationTimer {
   }
   double boundary_bytes(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
   void refresh();
+  void time_lanes();
   // Pipelines.
   static double computed_s(const Lane& lane);
   void refresh_layers(int pipeline);

@@ -1,6 +1,7 @@
 // How long a pipeline takes: its fill, the steady state that its slowest stage or hop bounds, its drain.
 #pragma once
 
+#include <compare>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct HopTime {
   double beside_sent_s = 0, beside_received_s = 0;
   double overhead_s = 0;  // of the occupancy, before the first byte moves
   double steady_s() const { return occupancy_s > shared_s ? occupancy_s : shared_s; }
+  friend auto operator<=>(const HopTime&, const HopTime&) = default;
 };
 
 /// Stages in the order in which micro-batches pass them; of p devices with v chunks each there are p · v, the
@@ -27,6 +29,7 @@ struct PipelineWork {
   int micro_batches = 0;
   int flush = 0;   // micro-batches after which the pipeline drains; 0: once, at the end
   int chunks = 1;  // stages of a device
+  friend auto operator<=>(const PipelineWork&, const PipelineWork&) = default;
 };
 
 /// From the start of an iteration.
