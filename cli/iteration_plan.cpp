@@ -318,7 +318,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
                       pareto_record(options, *search.front, search.judgements_of_front));
   put_out(options, problem_of(best), best.plan, record, front);
   if (watch.interrupted()) return exit_code::interrupted;
-  return search.fits() ? exit_code::done : exit_code::infeasible;
+  return search.fits() && search.is_ever_done() ? exit_code::done : exit_code::infeasible;
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // The search by iteration time with the simulator as its judge.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct JudgedSearch {
 
   const PlanCandidate& best() const { return plans.front(); }
   bool fits() const { return best().lacking <= 0; }
+  /// Does it complete an iteration under every scenario, as far as that was asked?
+  bool is_ever_done() const { return judgements.empty() || std::isfinite(judgements.front().seconds); }
 };
 
 /// Throws what search_iteration does. Plans that do not fit are not simulated.

@@ -36,8 +36,8 @@ WarmStart warm_start(const RunningPlan& running, const Problem& problem, double 
 /// Throws Error where too much would have to be looked at to find out from whom every device of a plan on
 /// `devices` devices fetches what it lacks: stages of thousands of devices.
 void check_steps(const RunningPlan& running, const MovingCost& cost, int devices);
-/// The plan of the options, if there is one, for `problem`; `running` gets what it is made of. Throws Error
-/// also where no job is given and the plan is not for the built-in one.
+/// The plan of the options, if there is one, for `problem`. Throws Error also where no job is given and the
+/// plan is not for the built-in one.
 std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem& problem);
 
 /// `ids`: of the devices.

@@ -23,7 +23,7 @@ class SharedMatrix {
   Scalar operator()(Eigen::Index row, Eigen::Index column) const { return (*values_)(row, column); }
   Eigen::Index rows() const { return values_->rows(); }
   Eigen::Index cols() const { return values_->cols(); }
-  /// To change it; not while another thread copies this one.
+  /// To change it; not while another thread copies or drops one that shares it.
   Matrix& own() {
     if (values_.use_count() > 1) values_ = std::make_shared<Matrix>(*values_);
     return *values_;

@@ -41,19 +41,21 @@ void IterationTimer::find_segments() {
     if (old != before.end() && old->layers == segment.layers && old->stage == segment.stage) segment = *old;
   }
   are_apart_ = are_segments_apart();
-  if (!are_apart_) ask_for_uses();
-}
-
-/// Where all pipelines have the same layers, the segments of a stage have the same devices, and what goes
-/// between those of the same kinds goes at the same times in all of them.
-void IterationTimer::ask_for_uses() {
-  const bool are_alike = model_.by_degree.size() == 1 &&
-                         std::all_of(lanes_.begin(), lanes_.end(),
-                                     [&](const Lane& lane) { return lane.layers == lanes_.front().layers; });
-  const auto uses = are_alike ? ExchangeTime::Uses::one_of_alike : ExchangeTime::Uses::all;
+  const ExchangeTime::Uses uses = needed_uses();
   if (uses == exchange_.uses_asked()) return;
   exchange_.ask_for_uses(uses);
   for (Segment& segment : segments_) segment.is_fresh = false;
+}
+
+/// Parts of a segment may meet where degrees are unlike; segments, where they are not apart. Where all
+/// pipelines have the same layers, the segments of a stage have the same devices, and what goes between those
+/// of the same kinds goes at the same times in all of them.
+ExchangeTime::Uses IterationTimer::needed_uses() const {
+  if (model_.by_degree.size() > 1) return ExchangeTime::Uses::all;
+  if (are_apart_) return ExchangeTime::Uses::none;
+  const bool are_alike = std::all_of(lanes_.begin(), lanes_.end(),
+                                     [&](const Lane& lane) { return lane.layers == lanes_.front().layers; });
+  return are_alike ? ExchangeTime::Uses::one_of_alike : ExchangeTime::Uses::all;
 }
 
 /// Chunks of one stage, in every pipeline.
@@ -112,7 +114,6 @@ void IterationTimer::refresh_exchange(Segment& segment) {
 /// messages of these go one after the other.
 void IterationTimer::count_parts(Segment& segment) {
   std::size_t most = 1, least = devices_of(0, segment.stage.front()).size();
-  int smaller = 0;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     const std::size_t degree = devices_of(static_cast<int>(i), segment.stage[i]).size();
     most = std::max(most, degree);
@@ -120,9 +121,6 @@ void IterationTimer::count_parts(Segment& segment) {
   }
   segment.parts = static_cast<int>(most);
   segment.most_held = static_cast<int>(most / least);
-  for (std::size_t i = 0; most > least && i < lanes_.size(); ++i)
-    if (devices_of(static_cast<int>(i), segment.stage[i]).size() < most) ++smaller;
-  if (smaller > 1) exchange_.ask_for_uses(ExchangeTime::Uses::all);
 }
 
 /// In each pipeline.

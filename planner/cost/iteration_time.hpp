@@ -187,7 +187,7 @@ class IterationTimer {
   // Exchanges (iteration_exchanges.cpp).
   void find_segments();
   bool are_segments_apart() const;
-  void ask_for_uses();
+  ExchangeTime::Uses needed_uses() const;
   bool have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const;
   void refresh_exchanges();
   void refresh_exchange(Segment& segment);

@@ -75,8 +75,8 @@ class IterationSearch {
     const PlanScore score = score_.with_own_count();
     result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score);
     if (result_.unchanged && stands_on_units(warm.plan, *job)) keep(*result_.unchanged);
-    std::vector<PlanCandidate> repaired =
-        repaired_plans(warm.plan, job, options_.limits, score, [&] { return must_stop(); });
+    const auto stop = [&] { return must_stop() || score.priced() >= budget_.left(); };
+    std::vector<PlanCandidate> repaired = repaired_plans(warm.plan, job, options_.limits, score, stop);
     budget_.count(score.priced());
     for (PlanCandidate& candidate : repaired) keep(std::move(candidate));
     note();
@@ -131,15 +131,21 @@ class IterationSearch {
   }
 
   /// The plans that work(0, score), …, work(count − 1, score) find, as far as the budget allows.
+  /// Without any plan there would be nothing to write: the first piece is done however late it is, and
+  /// where there is time, but not enough, all until one `fits`.
   template <class Work>
-  void offer(int count, const Work& work) {
+  void offer(int count, const Work& work, bool until_one_fits = false) {
     if (budget_.is_spent()) return;
+    const auto is_left_out = [&](int i) {
+      if (is_interrupted() || !until_one_fits) return must_stop() && (i > 0 || !pool_.empty());
+      return must_stop() && has_fitting();
+    };
     const auto piece = [&](int i) {
-      // Without any plan there would be nothing to write.
-      if (must_stop() && (i > 0 || !pool_.empty())) return PricedPlans();
+      if (is_left_out(i)) return PricedPlans();
       return priced_plans(score_, [&](const PlanScore& score) { return work(i, score); });
     };
-    take_in_order(count, options_.common.threads, budget_.is_limited(), piece, [&](const PricedPlans& found) {
+    const bool is_limited = budget_.is_limited() || options_.common.time_limit;
+    take_in_order(count, options_.common.threads, is_limited, piece, [&](const PricedPlans& found) {
       if (!has_fitting())
         budget_.count(found.prices);
       else if (!budget_.take(found.prices))
@@ -151,9 +157,10 @@ class IterationSearch {
 
   void offer_starts(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
     constexpr std::size_t most = 2;
-    offer(static_cast<int>(shapes.size()), [&](int i, const PlanScore& score) {
+    const auto starts = [&](int i, const PlanScore& score) {
       return plan_starts(job, shapes[at(i)], score, thorough, most);
-    });
+    };
+    offer(static_cast<int>(shapes.size()), starts, !thorough);
     note();
   }
 
@@ -287,13 +294,27 @@ class IterationSearch {
     for (const PlanCandidate& start : starts) {
       PlanCooling cooling{moves_of(start, share, starts.size()), from, coldest};
       cooling.keeps_front = options_.keeps_front;
-      needed += static_cast<double>(cooling.moves + 1);
+      needed += static_cast<double>(cooling.moves + 1 + most_fitting_prices(*start.job));
       result.push_back(cooling);
     }
     const auto left = static_cast<double>(budget_.left());
     for (PlanCooling& it : result)
       if (needed > left)
         it.prices = static_cast<long long>(static_cast<double>(it.moves + 1) * left / needed);
+    return result;
+  }
+
+  /// With layers and micro-batches fitted to the devices it has come to, where that is better.
+  AnnealedPlan annealed(const PlanCandidate& start, const PlanCooling& cooling, Rng& rng,
+                        const std::function<bool()>& stop) const {
+    if (cooling.prices < 1) return {start, 0, false, {}};
+    AnnealedPlan result = annealed_plan(start, score_, cooling, rng, stop);
+    if (result.prices == 1 || !result.is_complete || cooling.prices <= cooling.moves) return result;
+    const PlanScore score = score_.with_own_count();
+    const PlanCandidate fitted = fitted_plan(result.best.job, result.best.plan, score);
+    PlanCandidate recut = recut_plan(is_better(fitted, result.best) ? fitted : result.best, score);
+    result.prices += score.priced();
+    if (is_better(recut, result.best)) result.best = std::move(recut);
     return result;
   }
 
@@ -307,9 +328,8 @@ class IterationSearch {
     };
     const int count = static_cast<int>(starts.size());
     const auto found = parallel_map(count, options_.common.threads, [&](int i) {
-      if (cooling[at(i)].prices < 1) return AnnealedPlan{starts[at(i)], 0, false, {}};
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
-      return annealed_plan(starts[at(i)], score_, cooling[at(i)], rng, stop);
+      return annealed(starts[at(i)], cooling[at(i)], rng, stop);
     });
     bool has_moved = false;
     for (const AnnealedPlan& it : found) {
@@ -338,12 +358,19 @@ class IterationSearch {
   }
 
   void settle_finalists() {
-    const PlanScore score = score_.with_own_count();
-    const auto stop = [&] { return is_interrupted() || is_late(1); };
-    result_.finalists =
-        parallel_map(static_cast<int>(result_.finalists.size()), options_.common.threads,
-                     [&](int i) { return settled_plan(result_.finalists[at(i)], score, stop); });
-    result_.evaluations += score.priced();
+    const int count = static_cast<int>(result_.finalists.size());
+    const long long most = budget_.left() / count;
+    const auto settled = parallel_map(count, options_.common.threads, [&](int i) {
+      const PlanScore score = score_.with_own_count();
+      const auto stop = [&] { return is_interrupted() || is_late(1) || score.priced() >= most; };
+      PlanCandidate plan = settled_plan(result_.finalists[at(i)], score, stop);
+      return PricedPlans{{std::move(plan)}, score.priced()};
+    });
+    result_.finalists.clear();
+    for (const PricedPlans& it : settled) {
+      result_.finalists.push_back(it.plans.front());
+      result_.evaluations += it.prices;
+    }
   }
 
   /// In front, so that of equally good plans it is the first.
@@ -371,6 +398,8 @@ class IterationSearch {
       result_.stopped = Stopped::interrupted;
     else if (must_stop())
       result_.stopped = Stopped::time_limit;
+    else if (budget_.is_limited() && !budget_.is_spent())
+      result_.stopped = Stopped::converged;
   }
 
   const IterationSearchOptions& options_;

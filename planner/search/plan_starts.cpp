@@ -17,9 +17,6 @@
 namespace dtfm {
 namespace {
 
-constexpr double most_split_steps =
-    1e6;  // stages · layers² of a split that is made optimal, some 0.1 s; else even
-
 /// At least `count` units, at most `most_units`: where there are too few, the largest are cut into those of
 /// the next degree, the last one first.
 std::vector<std::vector<int>> units_for(const DecidedJob& job, int count) {
@@ -209,107 +206,12 @@ std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& 
   const std::vector<std::vector<int>> units = units_for(*job, count);
   for (const std::vector<int>& stretch : stretches(*job, units, count, thorough ? 24 : 1, score))
     for (const int block_count : blocks)
-      offer(priced_plan(job, laid_out(*job, units, shape, stretch, block_count), 0, score));
-  for (PlanCandidate& candidate : best) candidate = fitted_plan(job, std::move(candidate.plan), score);
+      offer(dealt_plan(job, laid_out(*job, units, shape, stretch, block_count), score));
+  for (PlanCandidate& candidate : best) {
+    deal_evenly(*job, candidate.plan);  // as it was laid out
+    candidate = fitted_plan(job, std::move(candidate.plan), score);
+  }
   std::stable_sort(best.begin(), best.end(), is_better);
-  return best;
-}
-
-PlanCandidate timed_plan(const std::shared_ptr<const DecidedJob>& job, IterationTimer& timer,
-                         MovingTimer* moving, const PlanScore& score) {
-  PlanCandidate candidate{job, {}, timer.flush(), timer.iteration_s(), timer.lacking_bytes()};
-  candidate.egress_usd = timer.egress_usd();
-  if (moving) candidate.moving = moving->spend(timer.plan());
-  candidate.score = score.of(candidate.iteration_s, score.total_weight(timer.plan()), candidate.egress_usd,
-                             candidate.moving);
-  score.count();
-  return candidate;
-}
-
-PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
-                          const PlanScore& score) {
-  IterationTimer timer(job->model, std::move(plan));
-  if (flush > 0) timer.set_flush(flush);
-  std::optional<MovingTimer> moving;
-  if (score.moving()) moving.emplace(*score.moving(), job->model.chunks);
-  PlanCandidate candidate = timed_plan(job, timer, moving ? &*moving : nullptr, score);
-  candidate.plan = timer.plan();
-  return candidate;
-}
-
-namespace {
-
-/// Micro-batches dealt so that the slowest pipeline ends earliest.
-Plan with_balanced_batches(const DecidedJob& job, const PlanCandidate& candidate) {
-  IterationTimer timer(job.model, candidate.plan);
-  if (candidate.flush > 0) timer.set_flush(candidate.flush);
-  Plan plan = candidate.plan;
-  std::vector<PipelinePace> paces;
-  int total = 0;
-  for (int i = 0; i < static_cast<int>(plan.pipelines.size()); ++i) {
-    const PipelineTime& time = timer.pipeline(i);
-    const int batches = plan.pipelines[at(i)].micro_batches;
-    paces.push_back({time.end_s - batches * time.steady_s, time.steady_s});
-    total += batches;
-  }
-  const std::vector<int> balanced =
-      balanced_micro_batches(paces, batch_step(job, candidate.shape().stages), total);
-  if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
-    return plan;  // a pipeline less is a shape of its own
-  for (std::size_t i = 0; i < balanced.size(); ++i) plan.pipelines[i].micro_batches = balanced[i];
-  return plan;
-}
-
-/// The best layers that all pipelines can have in common; or those that each of them by itself would have.
-Plan with_split_layers(const DecidedJob& job, Plan plan, bool in_common) {
-  std::vector<StageChain> chains;
-  for (const Pipeline& pipeline : plan.pipelines) {
-    chains.push_back({{}, pipeline.micro_batches});
-    for (const Stage& stage : pipeline.stages) chains.back().devices.push_back(stage.devices);
-  }
-  LayerSplit split;
-  if (in_common) split = best_layer_split(job.model, chains);
-  for (std::size_t i = 0; i < chains.size(); ++i) {
-    if (!in_common) split = best_layer_split(job.model, {chains[i]});
-    for (std::size_t stage = 0; stage < split.layers.size(); ++stage)
-      plan.pipelines[i].stages[stage].layers = split.layers[stage];
-  }
-  return plan;
-}
-
-/// With drains as rare as memory allows, where the job does not say how often.
-PlanCandidate drained(const std::shared_ptr<const DecidedJob>& job, PlanCandidate candidate,
-                      const PlanScore& score) {
-  if (candidate.lacking <= 0 || job->model.flush > 0) return candidate;
-  const int flush = IterationTimer(job->model, candidate.plan).fitting_flush();
-  if (flush < 1) return candidate;
-  PlanCandidate other = priced_plan(job, candidate.plan, flush, score);
-  return is_better(other, candidate) ? other : candidate;
-}
-
-bool are_alike(const Plan& plan, const DecidedJob& job) {
-  const int kind = job.model.stages.kind_of(plan.pipelines.front().stages.front().devices.front());
-  for (const int device : pipeline_major(plan))
-    if (job.model.stages.kind_of(device) != kind) return false;
-  return tensor_degrees(plan).size() == 1;
-}
-
-}  // namespace
-
-PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
-  PlanCandidate best = drained(job, priced_plan(job, std::move(plan), 0, score), score);
-  const auto offer = [&](Plan other) {
-    PlanCandidate candidate = drained(job, priced_plan(job, std::move(other), 0, score), score);
-    if (is_better(candidate, best)) best = std::move(candidate);
-  };
-  const Plan begin = best.plan;
-  const double layers = job->model.stages.layers();
-  const bool is_small =
-      static_cast<double>(begin.pipelines.front().stages.size()) * layers * layers <= most_split_steps;
-  if (is_small) offer(with_split_layers(*job, begin, true));
-  if (is_small && begin.pipelines.size() <= most_unlike_pipelines && !are_alike(begin, *job))
-    offer(with_split_layers(*job, begin, false));
-  offer(with_balanced_batches(*job, best));
   return best;
 }
 

@@ -4,8 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/search/objective.hpp"
-#include "planner/search/plan_candidate.hpp"
+#include "planner/search/fitted_plan.hpp"
 
 namespace dtfm {
 
@@ -35,18 +34,6 @@ void deal_evenly(const DecidedJob& job, Plan& plan);
 /// layouts. The shape must be possible.
 std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
                                        const PlanScore& score, bool thorough, std::size_t most);
-
-/// `plan` under `job`: with as many layers a stage and micro-batches a pipeline as make it fastest, and,
-/// where memory asks for it and the job does not say how often the pipelines drain, with drains in between.
-PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);
-
-/// What the timer's plan is worth, all but the plan itself. `moving`: where the score knows what moves.
-PlanCandidate timed_plan(const std::shared_ptr<const DecidedJob>& job, IterationTimer& timer,
-                         MovingTimer* moving, const PlanScore& score);
-
-/// `plan` as it is.
-PlanCandidate priced_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
-                          const PlanScore& score);
 
 /// The devices of `from` under another job; its layers and micro-batches too, where the job's schedule and
 /// micro-batches allow it, else even ones. Then fitted. Nothing where stages have another number of devices,

@@ -156,6 +156,8 @@ class Repair {
 
   void find_best(const std::vector<Seat>& seats) {
     IterationTimer timer(job_->model, plan_);
+    if (job_->model.flush == 0 && timer.lacking_bytes() > 0)  // else all units are as bad
+      timer.set_flush(timer.fitting_flush());
     std::optional<MovingTimer> moving;
     if (score_.moving()) moving.emplace(*score_.moving(), job_->model.chunks);
     const auto price = [&] {

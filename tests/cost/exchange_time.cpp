@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <span>
 #include <string>
@@ -170,6 +171,8 @@ TEST_CASE("one of like messages stands for all") {
     if (seed % 3 == 0)
       for (std::size_t i = 0; i < topology.devices.size(); i += 7)
         topology.devices[i].uplink = BitsPerSecond(1e8 * (1 + rng.uniform()));
+    for (Link& link : std::get<RuleLinks>(topology.links).links)
+      link.egress = DollarsPerByte(1e-9 * rng.uniform());
     const NetworkCost network(topology, {1, 0.002, 0.9, 0});
     ExchangeTime exchange(topology, network), one_by_one(topology, network);
     one_by_one.ask_for_uses(ExchangeTime::Uses::all);
@@ -182,7 +185,12 @@ TEST_CASE("one of like messages stands for all") {
       CHECK(exchange.used().size() == one_by_one.used().size());
       for (const int id : one_by_one.used())
         CHECK(exchange.load()[at(id)] == Approx(one_by_one.load()[at(id)]).epsilon(1e-12));
+      CHECK(exchange.usd() > 0);
       CHECK(exchange.usd() == Approx(one_by_one.usd()).epsilon(1e-12));
+      REQUIRE(exchange.first_messages().size() == one_by_one.first_messages().size());
+      const std::map<int, double> first(exchange.first_messages().begin(), exchange.first_messages().end());
+      for (const auto& [id, messages] : one_by_one.first_messages())
+        CHECK(first.at(id) == Approx(messages).epsilon(1e-12));
     }
   }
 }

@@ -278,3 +278,35 @@ TEST_CASE("what the schedule cannot run is refused") {
   CHECK(error_of([&] { iteration_estimate(model, plan_of(problem.job, 2, 1, 3)); }) ==
         "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
 }
+
+// Where nothing tells the devices of a site apart, one of their messages stands for all; latencies of which
+// no two are equal, though by less than counts, leave nothing out.
+TEST_CASE("like devices have the time of devices that are almost alike") {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    Rng rng = Rng::for_task(seed, 21);
+    Eigen::MatrixXd latency(12, 12), bandwidth(12, 12), almost(12, 12);
+    const double base[3] = {0.1 * rng.uniform(), 0.1 * rng.uniform(), 0.1 * rng.uniform()};
+    for (int from = 0; from < 12; ++from)
+      for (int to = 0; to < 12; ++to) {
+        latency(from, to) = base[(from / 4 + to / 4) % 3];
+        almost(from, to) = latency(from, to) * (1 + 1e-13 * (12 * from + to));
+        bandwidth(from, to) = 1e8 / (1 + (from / 4 + to / 4) % 3);
+      }
+    Job job = chain_job(24, 2e6, 1e6);
+    job.parallelism.schedule = seed % 3 == 0 ? "1f1b" : "interleaved";
+    job.parallelism.chunks = seed % 3 == 0 ? 1 : 2;
+    job.parallelism.overlap = seed % 2 == 0;
+    Problem problem{flat_topology({4, 4, 4}, {}, {}), job, {1, 0.001, 0.9, 0}};
+    problem.topology.links = MeasuredLinks{latency, bandwidth};
+    Plan plan = plan_of(job, 3, 4, 12);
+    for (int change = 0; change < 6; ++change) {
+      std::swap(plan.pipelines[rng.below(4)].stages[rng.below(3)].devices,
+                plan.pipelines[rng.below(4)].stages[rng.below(3)].devices);
+      const double alike = iteration_estimate(IterationModel(problem), plan).iteration_s;
+      Problem other = problem;
+      std::get<MeasuredLinks>(other.topology.links).latency = almost;
+      CAPTURE(seed, change, job.parallelism.schedule);
+      CHECK(alike == Approx(iteration_estimate(IterationModel(other), plan).iteration_s).epsilon(1e-9));
+    }
+  }
+}

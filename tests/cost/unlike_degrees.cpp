@@ -242,3 +242,27 @@ TEST_CASE("shards that overlap in part are not estimated") {
   const Plan plan{3, "gpipe", "ring", {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2, 3, 4}}}}}};
   CHECK_THROWS_AS(IterationTimer(model, plan), Error);
 }
+
+// Three pipelines of two stages; the first stage has two devices in the first of them alone. Then all parts
+// of a segment are apart, until the layers of one stage are not those of the others.
+TEST_CASE("after layers have moved, a timer says what a new one does, whatever the degrees") {
+  const Job job = chain_job(12, 2e6, 1e5);
+  const Topology topology = flat_topology({7}, link_of(0.01, 1e6), link_of(0.1, 1e6));
+  const Problem problem{topology, job, {}};
+  const IterationModel model(problem, {1, 2},
+                             std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+  Plan plan{2, "gpipe", "sharded-ps", {}};
+  plan.pipelines.push_back({4, {{{0, 6}, {0, 1}}, {{6, 12}, {2}}}});
+  plan.pipelines.push_back({4, {{{0, 6}, {3}}, {{6, 12}, {4}}}});
+  plan.pipelines.push_back({4, {{{0, 6}, {5}}, {{6, 12}, {6}}}});
+  IterationTimer timer(model, plan);
+  CHECK(timer.iteration_s() == Approx(IterationTimer(model, plan).iteration_s()));
+  for (int pipeline = 0; pipeline < 3; ++pipeline) {
+    CAPTURE(pipeline);
+    std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
+    stages[0].layers.second = stages[1].layers.first = 5;
+    timer.set_layers(pipeline, 0, stages[0].layers);
+    timer.set_layers(pipeline, 1, stages[1].layers);
+    CHECK(timer.iteration_s() == Approx(IterationTimer(model, plan).iteration_s()).epsilon(1e-12));
+  }
+}

@@ -121,3 +121,22 @@ TEST_CASE("with a time limit a front goes on, and every point has one that is as
     }));
   }
 }
+
+TEST_CASE("a search that has nothing to go on with has not been stopped by its budget") {
+  IterationSearchOptions options;
+  options.common.evaluations = 1'000'000'000;
+  CHECK(search_iteration(tiny_problem(1), options).stopped == Stopped::converged);
+  options.common.evaluations = 100;
+  CHECK(search_iteration(open_problem(), options).stopped == Stopped::evaluations);
+}
+
+TEST_CASE("the least time goes on until a plan fits") {
+  // As above: of all shapes, the first ones fit no device.
+  Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(16, 10, 100), {}};
+  problem.topology.gpus[0].memory = Bytes(2000);
+  IterationSearchOptions options;
+  options.common.time_limit = 1e-9;
+  const IterationSearchResult found = search_iteration(problem, options);
+  CHECK(found.finalists.front().lacking <= 0);
+  CHECK(found.stopped == Stopped::time_limit);
+}

@@ -1,0 +1,181 @@
+// What is made of a running plan whose devices are gone, before the search goes on from it.
+#include <set>
+#include <utility>
+
+#include "tests/support/catch.hpp"
+#include "tests/support/running_plans.hpp"
+
+using namespace dtfm;
+
+TEST_CASE("an unused device that fits best takes the place of one that is gone") {
+  // Pipelines 0, 1 and 3, 4 in two sites of three and four; 2, 5 and 6 are free, 5 at half speed.
+  Problem problem = small_problem({3, 4}, 4, 8);
+  problem.topology.devices[5].speed = 0.5;
+  const Plan before = two_pipelines(problem.job);
+  problem.topology = without_device(problem.topology, 4);  // 5 and 6 are 4 and 5 now
+  const Plan plan = without_device(before, 4);
+  const std::shared_ptr<const DecidedJob> job = decided(problem, {1}, one_by_one(6), plan).job;
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  ShapeLimits limits;
+  limits.replicas = 2;
+  CHECK_FALSE(unchanged_plan(plan, 0, job, limits, score).has_value());
+  const auto repaired = repaired_plans(plan, job, limits, score);
+  REQUIRE(repaired.size() == 1);
+  CHECK(repaired.front().plan.pipelines[1].stages[1].devices == std::vector<int>{5});
+  CHECK(devices_of(repaired.front().plan) == std::set<int>{0, 1, 3, 5});
+
+  // Without limits, a third pipeline on the two that are left is offered too.
+  CHECK(repaired_plans(plan, job, {}, score).size() == 2);
+}
+
+TEST_CASE("a pipeline that cannot be completed is dropped, and its micro-batches dealt out") {
+  Problem problem = small_problem({2, 2}, 4, 8);
+  const Plan before = plan_of(problem.job, 2, 2, 4);
+  problem.topology = without_device(problem.topology, 0);
+  const IterationSearchResult found = warm_search(problem, without_device(before, 0), 1e7);
+  CHECK_FALSE(found.unchanged.has_value());
+  const PlanCandidate& best = found.finalists.front();
+  int micro_batches = 0;
+  for (const Pipeline& pipeline : best.plan.pipelines) micro_batches += pipeline.micro_batches;
+  CHECK(micro_batches == 8);
+  CHECK(!devices_of(best.plan).contains(no_device));
+
+  // No horizon is long enough to be worth a move: the other pipeline does it all.
+  const PlanCandidate brief = warm_search(problem, without_device(before, 0), 1).finalists.front();
+  REQUIRE(brief.plan.pipelines.size() == 1);
+  CHECK(brief.plan.pipelines.front().micro_batches == 8);
+  CHECK(devices_of(brief.plan) == std::set<int>{1, 2});
+  CHECK(brief.moving.seconds == 0);
+}
+
+TEST_CASE("a site behind a link that has become slow is left out") {
+  // Three sites with a pipeline each; to and from the third, messages take 100 times as long as before.
+  Problem problem = small_problem({2, 2, 2}, 4, 12);
+  problem.job.compression.gradients = 1;
+  const Plan plan = plan_of(problem.job, 2, 3, 4);
+  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  rules.links.push_back(link_of(0.1, 0.25));
+  for (int site = 0; site < 2; ++site) rules.table.own()(site, 2) = rules.table.own()(2, site) = 2;
+  const auto [job, moving] = decided(problem, {1}, one_by_one(6), plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e4);
+  const auto repaired = repaired_plans(plan, job, {}, score);
+  CHECK(!devices_of(repaired.front().plan).contains(4));
+  CHECK(!devices_of(repaired.front().plan).contains(5));
+  CHECK(repaired.front().score < 0.1 * unchanged_plan(plan, 0, job, {}, score)->score);
+}
+
+TEST_CASE("of equally good plans, the one in which most devices stay where they are") {
+  // Three alike pipelines in one site; pipeline 2 gets three new devices, and all others change places.
+  Problem problem = small_problem({9}, 6, 12);
+  const Plan before = plan_of(problem.job, 3, 2, 6);  // devices 0 … 5
+  Plan after = plan_of(problem.job, 3, 3, 4);
+  const int order[] = {5, 0, 4, 7, 3, 6, 2, 8, 1};
+  for (int i = 0; i < 9; ++i) after.pipelines[at(i / 3)].stages[at(i % 3)].devices = {order[i]};
+  const auto [job, cost] = decided(problem, {1}, one_by_one(9), before);
+  const PlanScore score(Objective::iteration_time, problem.topology, cost, 1e5);
+  const PlanCandidate shuffled = priced_plan(job, after, 0, score);
+  const PlanCandidate settled = settled_plan(shuffled, score);
+  // Every one of the six has its old layers; 6, 7 and 8 get two layers of 12,000 bytes each.
+  CHECK(cost->of(settled.plan, 1).bytes == 3 * 24'000);
+  CHECK(cost->of(after, 1).bytes > 3 * 24'000);
+  CHECK(settled.score <= shuffled.score * (1 + 1e-9));
+  CHECK(settled.iteration_s == Approx(shuffled.iteration_s));
+}
+
+TEST_CASE("a repair counts its prices, and stops when it is told to") {
+  const Problem problem = small_problem({9}, 4, 8);
+  const Plan plan = two_lost(problem.job);
+  const auto [job, moving] = decided(problem, {1}, one_by_one(9), plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  // Two seats, seven units for them: the plan as it is filled first; for each seat the five units that are
+  // left; then the repaired plan, and those with one and with two pipelines more. To fit a plan, it is priced
+  // as it is, with its layers cut again, and with its micro-batches dealt again.
+  constexpr int fit = 3;
+  repaired_plans(plan, job, {}, score);
+  CHECK(score.priced() == 1 + 2 * 5 + fit + 2 * fit);
+
+  for (const int most : {0, 3, 7}) {
+    CAPTURE(most);
+    int asked = 0;
+    const PlanScore own = score.with_own_count();
+    const auto stopped = repaired_plans(plan, job, {}, own, [&] { return asked++ >= most; });
+    CHECK(own.priced() == 1 + most + fit);
+    REQUIRE(stopped.size() == 1);
+    const std::set<int> used = devices_of(stopped.front().plan);
+    CHECK((used.size() == 4 && used.contains(1) && used.contains(2) && !used.contains(no_device)));
+  }
+}
+
+TEST_CASE("settling stops when it is told to") {
+  const Problem problem = small_problem({4}, 4, 8);
+  const Plan before = plan_of(problem.job, 2, 2, 4);
+  Plan after = before;
+  std::swap(after.pipelines[0].stages[0].devices, after.pipelines[0].stages[1].devices);
+  const auto [job, moving] = decided(problem, {1}, one_by_one(4), before);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  const PlanCandidate candidate = priced_plan(job, after, 0, score);
+  const PlanScore own = score.with_own_count();
+  CHECK(settled_plan(candidate, own, [] { return true; }).plan == after);
+  CHECK(own.priced() == 1);  // of what comes out
+  CHECK(settled_plan(candidate, own).moving.seconds == 0);
+  CHECK(own.priced() == 1 + 2);  // one exchange brings both home
+}
+
+TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower one") {
+  Problem problem = unlike_hosts();
+  Plan plan = unlike_plan(problem.job);
+  problem.topology = without_device(problem.topology, 3);  // 4 and 5 are 3 and 4 now
+  plan = without_device(plan, 3);
+  const auto [job, moving] = decided(problem, {1, 2}, {{0, 1}, {2}, {3}, {4}}, plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  const auto repaired = repaired_plans(plan, job, {2, 2}, score);
+  REQUIRE(repaired.size() == 1);
+  const Plan& narrower = repaired.front().plan;
+  CHECK(narrower.tensor == 2);
+  CHECK(narrower.pipelines[0].stages[0].devices == std::vector{0, 1});
+  CHECK(narrower.pipelines[0].stages[1].devices == std::vector{2});
+  CHECK(narrower.pipelines[1].stages[0].devices == std::vector{3});
+  CHECK(narrower.pipelines[1].stages[1].devices == std::vector{4});
+
+  // The search goes on from there, and no worse.
+  const IterationSearchResult found = warm_search(problem, plan, 1e6);
+  CHECK_FALSE(found.unchanged.has_value());
+  CHECK(found.finalists.front().score <= repaired.front().score * (1 + 1e-9));
+}
+
+TEST_CASE("plans of unlike degrees that can stay do, and their stages go home") {
+  const Problem problem = unlike_hosts();
+  const Plan before = unlike_plan(problem.job);
+  const auto [job, moving] = decided(problem, {1, 2}, {{0, 1}, {2, 3}, {4}, {5}}, before);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  CHECK(unchanged_plan(before, 0, job, {}, score).value().moving.seconds == 0);
+  CHECK(stands_on_units(before, *job));
+  Plan after = before;
+  for (Pipeline& pipeline : after.pipelines)
+    std::swap(pipeline.stages[0].devices, pipeline.stages[1].devices);
+  const PlanCandidate candidate = priced_plan(job, after, 0, score);
+  CHECK(candidate.moving.seconds > 0);
+  CHECK(settled_plan(candidate, score).moving.seconds == 0);
+
+  const IterationSearchResult found = warm_search(problem, before, 1e-6);
+  REQUIRE(found.unchanged.has_value());
+  CHECK(found.finalists.front().moving.seconds == 0);
+  CHECK(found.finalists.front().score <= found.unchanged->score);
+}
+
+TEST_CASE("where plans have to be drained, too, a seat gets the unit with which the plan is best") {
+  // The states of two layers take 32,000 B, 16 B a parameter; what is left of 34,500 B holds some of the 16
+  // micro-batches.
+  Problem problem = small_problem({4}, 4, 16);
+  problem.topology.gpus[0].memory = Bytes(34'500);
+  problem.topology.devices[2].speed = 0.5;
+  Plan plan = plan_of(problem.job, 2, 1, 16);
+  plan.pipelines[0].stages[1].devices = {no_device};
+  const auto [job, moving] = decided(problem, {1}, one_by_one(4), plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  const auto repaired = repaired_plans(plan, job, {2, 1}, score);
+  REQUIRE(repaired.size() == 1);
+  CHECK(repaired.front().lacking <= 0);
+  CHECK(repaired.front().flush > 0);
+  CHECK(!devices_of(repaired.front().plan).contains(2));
+}

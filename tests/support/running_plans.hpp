@@ -1,0 +1,114 @@
+// Plans that run on small problems, and what becomes of their devices.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "planner/core/index.hpp"
+#include "planner/search/iteration_search.hpp"
+#include "planner/search/warm_start.hpp"
+#include "tests/support/simulated.hpp"
+#include "tests/support/unlike_hosts.hpp"
+
+namespace dtfm {
+
+/// Layers of 1 s forward and 2 s backward; messages of 1 s inside a site, 4 s between sites. 1,000 parameters
+/// a layer are 12,000 bytes to move: 120 s inside a site, 480 s between sites.
+inline Problem small_problem(const std::vector<int>& per_site, int layers, int micro_batches) {
+  Problem problem{
+      flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 1000, 100), {}, {}};
+  problem.job.training.global_batch = micro_batches;
+  problem.job.compression.gradients = 0.001;
+  return problem;
+}
+
+inline IterationSearchOptions options_of(long long evaluations = 4'000) {
+  IterationSearchOptions options;
+  options.common.evaluations = evaluations;
+  return options;
+}
+
+inline IterationSearchResult warm_search(const Problem& problem, const Plan& plan, double horizon_s,
+                                         IterationSearchOptions options = options_of()) {
+  options.warm = WarmStart{plan, problem.job, horizon_s};
+  return search_iteration(problem, options);
+}
+
+inline std::set<int> devices_of(const Plan& plan) {
+  const auto all = pipeline_major(plan);
+  return {all.begin(), all.end()};
+}
+
+/// The plan where device `gone` is no longer there and those after it have moved up.
+inline Plan without_device(Plan plan, int gone) {
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      for (int& device : stage.devices)
+        device = device == gone ? no_device : device - (device > gone ? 1 : 0);
+  return plan;
+}
+
+inline Topology without_device(const Topology& topology, int gone) {
+  Topology result = topology;
+  result.devices.erase(result.devices.begin() + gone);
+  auto& rules = std::get<RuleLinks>(result.links);
+  rules.port.erase(rules.port.begin() + gone);
+  return result;
+}
+
+/// Two pipelines of two stages, each inside a site; device 4 of the first site is not used.
+inline Plan two_pipelines(const Job& job) {
+  Plan plan = plan_of(job, 2, 2, 4);
+  plan.pipelines[1].stages[0].devices = {3};
+  plan.pipelines[1].stages[1].devices = {4};
+  return plan;
+}
+
+struct Decided {
+  std::shared_ptr<DecidedJob> job;
+  std::shared_ptr<const MovingCost> moving;
+};
+
+/// With these units, going on from `before`.
+inline Decided decided(const Problem& problem, const std::vector<int>& tensors,
+                       const std::vector<std::vector<int>>& units, const Plan& before) {
+  const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+  Decided result;
+  result.job = std::make_shared<DecidedJob>(problem, problem.job, tensors, network);
+  result.job->units = units;
+  result.moving = std::make_shared<const MovingCost>(problem, network, before, 1);
+  return result;
+}
+
+inline std::vector<std::vector<int>> one_by_one(int devices) {
+  std::vector<std::vector<int>> units;
+  for (int device = 0; device < devices; ++device) units.push_back({device});
+  return units;
+}
+
+/// Two pipelines of two stages on devices 0 … 3, of which 0 and 3 are gone; others have come.
+inline Plan two_lost(const Job& job) {
+  Plan plan = plan_of(job, 2, 2, 4);
+  plan.pipelines[0].stages[0].devices = plan.pipelines[1].stages[1].devices = {no_device};
+  return plan;
+}
+
+/// Hosts of 2, 2, 1 and 1 devices in one site; the first two are stages of two devices.
+inline Problem unlike_hosts() {
+  Problem problem = problem_of_hosts({2, 2, 1, 1}, 12);
+  problem.job.parallelism.tensor = 2;
+  return problem;
+}
+
+inline Plan unlike_plan(const Job& job) {
+  Plan plan = plan_of(job, 2, 2, 6);
+  plan.tensor = 2;
+  plan.pipelines[0].stages[0].devices = {0, 1};
+  plan.pipelines[0].stages[1].devices = {2, 3};
+  plan.pipelines[1].stages[0].devices = {4};
+  plan.pipelines[1].stages[1].devices = {5};
+  return plan;
+}
+
+}  // namespace dtfm
