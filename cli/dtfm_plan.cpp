@@ -43,8 +43,8 @@ In the summary, "drained every 117 micro-batches" says that the devices' memory 
 all micro-batches: each pipeline sends 117 forward, waits for all of their backwards, and begins the next 117. Gradients
 are still exchanged once an iteration. An evaluation is one plan, or one change of a plan, that was priced.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no plan fits the memory of the devices,
-130 interrupted (the best plan so far has been written).)";
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no plan fits the memory of the devices, or
+none completes an iteration under a scenario, 130 interrupted (the best plan so far has been written).)";
 
 double seconds_above_zero(const std::string& option, const std::string& text) {
   constexpr int most = 1'000'000'000;  // 31 years

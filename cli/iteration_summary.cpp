@@ -11,6 +11,8 @@
 #include "cli/explanation.hpp"
 #include "cli/plan_decisions.hpp"
 #include "cli/plan_words.hpp"
+#include "cli/put_out.hpp"
+#include "cli/search_end.hpp"
 #include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -205,6 +207,13 @@ std::string summary_text(const IterationSummary& summary) {
   return joined_blocks({writer.title() + writer.warnings(), writer.times(), writer.warm_start(),
                         writer.stages(), writer.pipelines() + writer.unused(), writer.finalists(),
                         writer.advice(), writer.explanation()});
+}
+
+void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
+                        const std::string& front) {
+  const auto& [problem, plan, record] = summary;
+  put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
+          joined_blocks({summary_text(summary), front}));
 }
 
 }  // namespace dtfm

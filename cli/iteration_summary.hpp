@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/plan_options.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/io/plan_json.hpp"
@@ -16,5 +17,9 @@ struct IterationSummary {
 };
 
 std::string summary_text(const IterationSummary& summary);
+
+/// The plan to where the options say; `front`: what the summary says of a front.
+void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
+                        const std::string& front = "");
 
 }  // namespace dtfm

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/search_end.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 
@@ -35,11 +36,7 @@ PlanScore score_of(const IterationSearchOptions& options, const Topology& topolo
 }
 
 std::vector<std::string> notes_of(const IterationSearchResult& result, const Topology& topology) {
-  std::vector<std::string> notes;
-  if (result.stopped == Stopped::time_limit)
-    notes.push_back("stopped by --time-limit: another run may give another plan");
-  if (result.stopped == Stopped::interrupted)
-    notes.push_back("interrupted: this is the best plan so far, and another run may give another one");
+  std::vector<std::string> notes = stop_notes(result.stopped, "plan");
   if (!result.unpriced.empty())
     notes.push_back(
         fmt::format("{} without a price left out, {} first; the topology may give it one: `price: 1.2 USD/h`",

@@ -5,9 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/iteration_plan.hpp"
+#include "cli/iteration_record.hpp"
 #include "cli/plan_decisions.hpp"
 #include "cli/plan_words.hpp"
+#include "cli/search_end.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/search/plan_front.hpp"
@@ -63,19 +64,11 @@ ParetoRecord pareto_record(const PlanOptions& options, const ParetoSearch& searc
   for (const std::size_t i : undominated(measures))
     record.points.push_back(
         point_of(quick, search.candidates[known[i]], judgements.empty() ? nullptr : &judgements[known[i]]));
-  record.search = {options.strategy,
-                   options.seed,
-                   search.evaluations,
-                   std::string(name_of(search.stopped)),
-                   {},
-                   options.evaluations.has_value()};
+  record.search = search_record(options, search.evaluations, search.stopped, {});
   record.warnings = search.notes;
   if (judgements.empty() && !record.points.empty())
     record.warnings.push_back("the plans were not simulated: this front is by their estimates");
-  if (search.stopped == Stopped::time_limit)
-    record.warnings.push_back("stopped by --time-limit: another run may give another front");
-  if (search.stopped == Stopped::interrupted)
-    record.warnings.push_back("interrupted: another run may give another front");
+  for (const std::string& note : stop_notes(search.stopped, "front")) record.warnings.push_back(note);
   record.version = DTFM_VERSION;
   return record;
 }

@@ -8,6 +8,7 @@
 
 #include "cli/interrupt.hpp"
 #include "cli/iteration_plan.hpp"
+#include "cli/iteration_score.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/notes.hpp"
 #include "cli/output_check.hpp"
@@ -15,6 +16,7 @@
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
+#include "cli/search_end.hpp"
 #include "cli/summary.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -149,19 +151,8 @@ PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
   record.version = DTFM_VERSION;
   const double cost = result.cost.total(), bound = result.lower_bound.value;
   record.lower_bound = PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
-  record.search = PlanRecord::Search{options.strategy,
-                                     options.seed,
-                                     result.evaluations,
-                                     std::string(name_of(result.stopped)),
-                                     {},
-                                     options.evaluations.has_value()};
-  for (const auto& [evaluations, best] : result.convergence)
-    record.search->convergence.emplace_back(evaluations, best);
-  if (result.stopped == Stopped::time_limit)
-    record.warnings.push_back("stopped by --time-limit: another run may give another plan");
-  if (result.stopped == Stopped::interrupted)
-    record.warnings.push_back(
-        "interrupted: this is the best plan so far, and another run may give another one");
+  record.search = search_record(options, result.evaluations, result.stopped, result.convergence);
+  record.warnings = stop_notes(result.stopped, "plan");
   return record;
 }
 

@@ -5,7 +5,7 @@ namespace dtfm {
 
 inline constexpr const char* plan_formats =
     R"(Formats of a plan, told apart by what is in the file:
-  JSON as dtfm-plan -o writes it; only `pipelines` is needed.
+  JSON as dtfm-plan -o writes it; `pipelines` is enough where --job says the job.
   CSV: a line a device, numbers from 0, last_layer the last layer itself; devices of one stage are tensor parallel:
     device,pipeline,stage,first_layer,last_layer[,micro_batches]
     oregon/0,0,0,0,11

@@ -56,20 +56,6 @@ std::string decisions_in_words(const Job& job, const Plan& plan) {
   return text;
 }
 
-std::string end_in_words(const PlanRecord::Search& search) {
-  const std::pair<std::string_view, std::string_view> words[] = {
-      {"evaluations", search.is_limited ? "stopped by --evaluations" : "search ended by itself"},
-      {"converged", "search ended by itself"},
-      {"optimal", "search ended with a plan that is proven optimal"},
-      {"complete", "search ended by itself"},
-      {"time-limit", "stopped by --time-limit"},
-      {"interrupted", "interrupted"}};
-  const auto* const found = std::find_if(std::begin(words), std::end(words),
-                                         [&](const auto& it) { return it.first == search.stopped; });
-  return fmt::format("{} after {}", found == std::end(words) ? search.stopped : found->second,
-                     counted(search.evaluations, "evaluation"));
-}
-
 std::string composition(const Topology& topology, const std::vector<int>& devices) {
   std::vector<std::pair<int, int>> sites;  // devices, site
   for (std::size_t site = 0; site < topology.sites.size(); ++site)

@@ -27,8 +27,6 @@ std::string layers_in_words(std::pair<int, int> layers);
 std::string decisions_in_words(const Job& job, const Plan& plan);
 /// Of what is minimised: "s", "USD a million tokens", "device-seconds".
 std::string_view unit_of(Objective objective);
-/// "stopped by --time-limit after 1,234 evaluations"
-std::string end_in_words(const PlanRecord::Search& search);
 /// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
 std::string composition(const Topology& topology, const std::vector<int>& devices);
 

@@ -9,11 +9,15 @@
 
 namespace dtfm {
 
+void put_into(const std::string& file, const std::string& text) {
+  const InterruptHold hold(must_be_whole(std::array{file}));
+  write_whole_file(file, text);
+}
+
 void put_out(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
              const std::string& text) {
   if (output) {
-    const InterruptHold hold(must_be_whole(std::array{*output}));
-    write_whole_file(*output, json);
+    put_into(*output, json);
     if (is_stdout(*output)) return;
   }
   print_result(format == OutputFormat::json ? json : text);

@@ -11,6 +11,7 @@
 #include "cli/print_error.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
+#include "cli/put_out.hpp"
 #include "cli/run_stats.hpp"
 #include "cli/sim_summary.hpp"
 #include "cli/simulate_options.hpp"
@@ -207,10 +208,7 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
                          outcome.fairness,       notes_of(options, input, outcome),
                          DTFM_VERSION,           interval_of(input, outcome.report)};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
-  if (options.output) {
-    const InterruptHold hold(must_be_whole(std::array{*options.output}));
-    write_whole_file(*options.output, json);
-  }
+  if (options.output) put_into(*options.output, json);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && is_stdout(*output)) return;
   print_result(options.format == OutputFormat::json

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cli/plan_words.hpp"
+#include "cli/search_end.hpp"
 #include "cli/words.hpp"
 #include "planner/io/units.hpp"
 

@@ -64,7 +64,6 @@ struct PlanRecord {
     long long evaluations = 0;
     std::string stopped;
     std::vector<std::pair<long long, double>> convergence;  // evaluations, best cost
-    bool is_limited = false;                                // to so many evaluations; not written
   };
 
   /// Of a plan by iteration time: what its time hangs on, and what would change it.

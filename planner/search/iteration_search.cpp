@@ -398,8 +398,8 @@ class IterationSearch {
       result_.stopped = Stopped::interrupted;
     else if (must_stop())
       result_.stopped = Stopped::time_limit;
-    else if (budget_.is_limited() && !budget_.is_spent())
-      result_.stopped = Stopped::converged;
+    else if (budget_.is_spent())
+      result_.stopped = Stopped::evaluations;
   }
 
   const IterationSearchOptions& options_;

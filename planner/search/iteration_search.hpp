@@ -37,7 +37,7 @@ struct IterationSearchResult {
   std::optional<PlanCandidate>
       unchanged;              // the plan that runs, where it can go on: also a finalist if it fits
   long long evaluations = 0;  // plans and moves that were priced
-  Stopped stopped = Stopped::evaluations;
+  Stopped stopped = Stopped::converged;
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
   std::vector<std::pair<int, std::string>> unusable;  // devices on which nothing can be put, and why
   std::vector<int> unpriced;         // devices left out because their price is needed and not known

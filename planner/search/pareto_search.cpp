@@ -107,7 +107,7 @@ class FrontSearch {
 
   void take(IterationSearchResult result, bool is_first) {
     found_.evaluations += result.evaluations;
-    if (result.stopped == Stopped::time_limit) found_.stopped = Stopped::time_limit;
+    if (result.stopped != Stopped::converged) found_.stopped = result.stopped;
     for (const PlanCandidate& it : result.front) front_.offer(it);
     if (is_first) {
       found_.candidates = result.finalists;

@@ -14,7 +14,7 @@ struct ParetoSearch {
   /// estimates: those to simulate, the finalists first.
   std::vector<PlanCandidate> candidates;
   long long evaluations = 0;  // of all searches
-  Stopped stopped = Stopped::evaluations;
+  Stopped stopped = Stopped::converged;
   std::vector<std::string> notes;  // objectives by which nothing was found, and why
 };
 

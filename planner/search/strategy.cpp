@@ -60,6 +60,8 @@ std::span<const Strategy> strategies() {
 SearchResult search(const CommCostModel& model, std::string_view strategy, const SearchOptions& options) {
   SearchRun run(model, options);
   Stopped stopped = strategy_named(strategy).run(run);
+  const bool is_own_end = stopped == Stopped::evaluations && !options.evaluations;
+  if (is_own_end) stopped = Stopped::converged;  // a strategy's own number of evaluations is up
   run.grant_all_time();
   const auto stop = [&] { return run.must_stop(); };
   if (run.lower_bound().method.empty()) run.set_lower_bound(quick_lower_bound(model, run.best_cost(), stop));

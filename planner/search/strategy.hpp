@@ -33,6 +33,8 @@ struct SearchOptions {
   std::function<void(const Progress&)> on_progress;  // called from one thread, now and then
 };
 
+/// What ended a search: the evaluations that were asked for; the search itself, which goes no further; a
+/// proof; that it has seen all there is to see; or the user.
 enum class Stopped { evaluations, converged, optimal, complete, time_limit, interrupted };
 std::string_view name_of(Stopped stopped);
 
@@ -51,7 +53,7 @@ struct SearchResult {
   Placement placement;
   CommCost cost;  // of `placement` as deployed
   long long evaluations = 0;
-  Stopped stopped = Stopped::evaluations;
+  Stopped stopped = Stopped::converged;
   std::vector<ConvergencePoint> convergence;
   LowerBound lower_bound;
 };

@@ -1,0 +1,75 @@
+#include "cli/asked_search.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/warm_start.hpp"
+#include "cli/words.hpp"
+#include "simulator/io/scenario_reader.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Who asks for the numbers of stages and replicas.
+std::string source_of_limits(const PlanOptions& options, const Job& job) {
+  if (options.pipeline) return "--pipeline";
+  return options.data ? "--data" : "job " + job.name;
+}
+
+std::string shape_of_limits(const ShapeLimits& limits) {
+  std::string text;
+  if (limits.stages) text += fmt::format(" of {}", counted(*limits.stages, "stage"));
+  if (limits.replicas)
+    text += fmt::format("{}{}", text.empty() ? " of " : " and ", counted(*limits.replicas, "replica"));
+  return text;
+}
+
+}  // namespace
+
+std::vector<JudgedScenario> scenarios_of(const PlanOptions& options, const Topology& topology) {
+  std::vector<JudgedScenario> scenarios = {{"nominal", {}}};
+  for (const std::string& file : options.scenarios) {
+    Scenario scenario = read_scenario(file, topology);
+    const std::string name = scenario.name.empty() ? file : scenario.name;
+    for (const JudgedScenario& other : scenarios)
+      if (other.name == name) throw Error(file, fmt::format("there are two scenarios of the name {}", name));
+    scenarios.push_back({name, std::move(scenario)});
+  }
+  return scenarios;
+}
+
+IterationSearchOptions search_options(const PlanOptions& options, const Problem& problem,
+                                      ProgressPrinter& printer, const InterruptWatch& watch) {
+  const Job& job = problem.job;
+  IterationSearchOptions result;
+  result.common.seed = options.seed;
+  result.common.threads = options.threads;
+  result.common.evaluations = options.evaluations;
+  result.common.time_limit = options.time_limit;
+  result.common.begin = std::chrono::steady_clock::now();
+  result.common.interrupted = &watch.interrupted();
+  result.common.on_progress = [&printer](const Progress& progress) { printer.show(progress); };
+  result.limits.stages = options.pipeline        ? options.pipeline
+                         : options.pipeline_auto ? std::nullopt
+                                                 : job.parallelism.pipeline;
+  result.limits.replicas = options.data        ? options.data
+                           : options.data_auto ? std::nullopt
+                                               : job.parallelism.data;
+  result.objective = *objective_named(options.objective);
+  result.warm = warm_start_of(options, problem);
+  if (options.finalists) result.finalists = *options.finalists;
+  result.keeps_front = options.pareto.has_value();
+  return result;
+}
+
+JudgedSearch asked_search(const PlanOptions& options, const Problem& problem,
+                          const IterationSearchOptions& search, const std::vector<JudgedScenario>& scenarios,
+                          const InterruptWatch& watch) {
+  try {
+    return judged_search(problem, search, scenarios, options.robust.value_or(Robust::mean), watch);
+  } catch (const NoSuchShape& error) {
+    throw Error(source_of_limits(options, problem.job),
+                fmt::format("no plan{} is possible: {}", shape_of_limits(search.limits), error.what()));
+  }
+}
+
+}  // namespace dtfm

@@ -1,0 +1,25 @@
+// The search by iteration time that a command line asks for.
+#pragma once
+
+#include <vector>
+
+#include "cli/interrupt.hpp"
+#include "cli/judged_search.hpp"
+#include "cli/plan_options.hpp"
+#include "cli/progress.hpp"
+#include "planner/core/problem.hpp"
+
+namespace dtfm {
+
+/// The nominal network first, then those of --scenario. Throws Error where two have one name.
+std::vector<JudgedScenario> scenarios_of(const PlanOptions& options, const Topology& topology);
+
+IterationSearchOptions search_options(const PlanOptions& options, const Problem& problem,
+                                      ProgressPrinter& printer, const InterruptWatch& watch);
+
+/// Throws Error for shapes that cannot be, in the words of who asked for them.
+JudgedSearch asked_search(const PlanOptions& options, const Problem& problem,
+                          const IterationSearchOptions& search, const std::vector<JudgedScenario>& scenarios,
+                          const InterruptWatch& watch);
+
+}  // namespace dtfm
