@@ -24,12 +24,14 @@ using DecidedJobPtr = std::shared_ptr<const DecidedJob>;
 using Clock = std::chrono::steady_clock;
 
 // Set by hand and not tuned.
-constexpr double coarse_ratio = 1.25;  // of neighbouring numbers of replicas
-constexpr std::size_t screened = 10;   // shapes whose neighbourhood is looked at
-constexpr std::size_t kept = 48;       // candidates
-constexpr std::size_t deciders = 4;    // of them, on which alternatives are tried
+constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // of neighbouring numbers of replicas
+constexpr std::size_t few_shapes = 64;                    // are all looked at from the start
+constexpr std::size_t screened = 10;                      // shapes whose neighbourhood is looked at
+constexpr std::size_t kept = 48;                          // candidates
+constexpr std::size_t deciders = 4;                       // of them, on which alternatives are tried
 constexpr int decision_rounds = 6;
-constexpr std::size_t islands = 8, later_islands = 3;
+constexpr std::size_t first_islands = 16, islands_of_few = 8;  // the latter times more_moves
+constexpr std::size_t islands = 8, least_islands = 4, later_islands = 3;
 constexpr double first_share = 0.5;      // of a round's moves, for the first annealing of all islands
 constexpr int default_rounds = 4;        // of annealing
 constexpr int most_doublings = 40;       // of their moves: more than anybody waits for
@@ -181,7 +183,8 @@ class IterationSearch {
 
   /// Those of most devices first: of few evaluations they promise most.
   void offer_coarse_starts(const DecidedJobPtr& job) {
-    std::vector<Shape> shapes = possible_shapes(*job, options_.limits, coarse_ratio);
+    std::vector<Shape> shapes = possible_shapes(*job, options_.limits, fine_ratio);
+    if (shapes.size() > few_shapes) shapes = possible_shapes(*job, options_.limits, coarse_ratio);
     std::stable_sort(shapes.begin(), shapes.end(), [](const Shape& a, const Shape& b) {
       return a.stages * a.replicas > b.stages * b.replicas;
     });
@@ -191,7 +194,7 @@ class IterationSearch {
   void screen_near_best(const DecidedJobPtr& job) {
     const std::vector<Shape> centres = best_shapes(job, screened);
     std::vector<Shape> nearby;
-    for (const Shape& shape : possible_shapes(*job, options_.limits, 1.04))
+    for (const Shape& shape : possible_shapes(*job, options_.limits, fine_ratio))
       if (std::any_of(centres.begin(), centres.end(), [&](const Shape& centre) {
             return std::abs(shape.stages - centre.stages) <= 1 &&
                    shape.replicas <= coarse_ratio * centre.replicas &&
@@ -256,25 +259,46 @@ class IterationSearch {
     return first;
   }
 
-  /// Rounds until there is nothing to move, or nothing left of what limits the search. All begin with the
-  /// same plans, for those that were annealed before are hard to leave.
+  struct Island {
+    PlanCandidate start, reached;
+  };
+
+  /// Rounds until there is nothing to move, or nothing left of what limits the search. All begin with plans
+  /// of the screen, for those that were annealed before are hard to leave; of many starts, those from which
+  /// the best was reached go on to the next round (successive halving).
   void anneal() {
     if (is_over()) return;
     const bool is_limited = options_.common.evaluations || options_.common.time_limit;
     const bool goes_on = is_limited && options_.goes_on;
-    const double all = std::ldexp(1.0, default_rounds) - 1;  // 1 + 2 + 4 + …
-    std::vector<PlanCandidate> starts = best_unlike(islands);
+    const auto of_few =
+        static_cast<std::size_t>(islands_of_few * more_moves(pool_.front().job->units.size()));
+    std::vector<Island> all = islands_from(best_unlike(std::max(first_islands, of_few)));
     for (int round = 0; round < default_rounds || goes_on; ++round) {
-      const double share = std::ldexp(1.0, std::min(round, most_doublings)) / all;
+      const double share =
+          std::ldexp(1.0, std::max(0, std::min(round, most_doublings) - default_rounds + 1)) / default_rounds;
       const std::uint64_t generation = 2 * static_cast<std::uint64_t>(round);
-      const bool has_moved = anneal(starts, first_share * share, hottest, generation + 1);
+      const bool has_moved = anneal(all, first_share * share, hottest, generation + 1);
       if (!has_moved || is_over()) return;
-      anneal(best_unlike(later_islands), (1 - first_share) * share, hottest_later, generation + 2);
+      std::vector<Island> later = islands_from(best_unlike(later_islands));
+      anneal(later, (1 - first_share) * share, hottest_later, generation + 2);
       if (is_over()) return;
+      keep_best(all, std::max(least_islands, all.size() / 2));
       if (round + 1 < default_rounds || !decisions_.any_open() || !try_alternatives()) continue;
-      starts = best_unlike(islands);
+      all = islands_from(best_unlike(islands));
       note();
     }
+  }
+
+  static std::vector<Island> islands_from(const std::vector<PlanCandidate>& starts) {
+    std::vector<Island> result;
+    for (const PlanCandidate& start : starts) result.push_back({start, start});
+    return result;
+  }
+
+  static void keep_best(std::vector<Island>& all, std::size_t most) {
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Island& a, const Island& b) { return is_better(a.reached, b.reached); });
+    if (all.size() > most) all.resize(most, all.front());
   }
 
   /// Each of so many islands: its part of `share` of the moves, or of the effort, of a search without limits.
@@ -287,12 +311,11 @@ class IterationSearch {
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
   /// How each of `starts` is annealed; with less left of the budget than all of them need, each is cut short.
-  std::vector<PlanCooling> coolings(const std::vector<PlanCandidate>& starts, double share,
-                                    double from) const {
+  std::vector<PlanCooling> coolings(const std::vector<Island>& all, double share, double from) const {
     std::vector<PlanCooling> result;
     double needed = 0;
-    for (const PlanCandidate& start : starts) {
-      PlanCooling cooling{moves_of(start, share, starts.size()), from, coldest};
+    for (const auto& [start, reached] : all) {
+      PlanCooling cooling{moves_of(start, share, all.size()), from, coldest};
       cooling.keeps_front = options_.keeps_front;
       needed += static_cast<double>(cooling.moves + 1 + most_fitting_prices(*start.job));
       result.push_back(cooling);
@@ -319,20 +342,22 @@ class IterationSearch {
   }
 
   /// Was a move priced?
-  bool anneal(const std::vector<PlanCandidate>& starts, double share, double from, std::uint64_t generation) {
-    const std::vector<PlanCooling> cooling = coolings(starts, share, from);
+  bool anneal(std::vector<Island>& all, double share, double from, std::uint64_t generation) {
+    const std::vector<PlanCooling> cooling = coolings(all, share, from);
     std::atomic<long long> asked{0};
     const auto stop = [&] {
       report(asked += 1);
       return must_stop();
     };
-    const int count = static_cast<int>(starts.size());
+    const int count = static_cast<int>(all.size());
     const auto found = parallel_map(count, options_.common.threads, [&](int i) {
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
-      return annealed(starts[at(i)], cooling[at(i)], rng, stop);
+      return annealed(all[at(i)].start, cooling[at(i)], rng, stop);
     });
     bool has_moved = false;
-    for (const AnnealedPlan& it : found) {
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const AnnealedPlan& it = found[i];
+      if (is_better(it.best, all[i].reached)) all[i].reached = it.best;
       has_moved = has_moved || it.prices > 1;
       budget_.count(it.prices);
       if (!it.is_complete) budget_.end();

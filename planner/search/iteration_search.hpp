@@ -49,8 +49,9 @@ struct IterationSearchResult {
 /// 1. Screen: every shape of a coarse grid, laid out in a few ways; then all shapes near the best of them, in
 /// all ways.
 /// 2. Decide: what is open, one decision after the other, by the best plans; with each new one, screen again.
-/// 3. Anneal the best plans, then the best of these again; in rounds, each with twice the moves of the one
-/// before. Without a limit there are `default_rounds`; with one they go on.
+/// 3. Anneal the best plans, then the best of these again; in rounds, of which each leaves half of the starts,
+/// for twice the moves each. Without a limit there are `default_rounds`; with one they go on, each with twice
+/// the moves of the one before.
 /// So a longer search of the same seed begins with all that a shorter one does, and finds nothing worse.
 /// `evaluations` ends every part, but not before there is a plan that fits.
 /// Threads work on independent pieces and are folded in order, so that their number means nothing.

@@ -365,11 +365,16 @@ double effort_of_move(const PlanCandidate& candidate) {
 
 }  // namespace
 
+double more_moves(std::size_t units) {
+  return std::clamp(64 / static_cast<double>(units), 1.0, 4.0);
+}
+
 long long affordable_moves(const PlanCandidate& start, double moves, double parts) {
   constexpr double least = 500;
   const double units = static_cast<double>(start.job->units.size()) / 64;
   const double effort = default_effort * std::max(1.0, std::pow(units, 1.25)) / parts;
-  return static_cast<long long>(std::max(least, std::min(moves, effort / effort_of_move(start))));
+  const double wanted = moves * more_moves(start.job->units.size());
+  return static_cast<long long>(std::max(least, std::min(wanted, effort / effort_of_move(start))));
 }
 
 AnnealedPlan annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,

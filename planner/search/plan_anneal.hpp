@@ -31,7 +31,10 @@ struct AnnealedPlan {
 /// Moves of all annealing of a search, if nothing else limits it: so many as the wall times of
 /// planner/search/README.md asked for.
 inline constexpr long long default_moves = 240'000;
-/// `moves`, or as many as one of so many equal parts of a search's effort allows.
+/// How many times as many there are among so few units, where a move takes little: 1 to 4.
+double more_moves(std::size_t units);
+/// `moves`, more of them among few units, or as many as one of so many equal parts of a search's effort
+/// allows.
 long long affordable_moves(const PlanCandidate& start, double moves, double parts);
 
 /// The best plan on the way from `start`, which keeps its numbers of stages and pipelines. Moves: exchange

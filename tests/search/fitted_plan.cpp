@@ -1,0 +1,63 @@
+// Layers and micro-batches fitted to the devices of a plan.
+#include "planner/search/fitted_plan.hpp"
+
+#include "planner/search/decisions.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+constexpr int layers = 8;
+
+/// Two pipelines of two stages; the devices of the second stages have memory and speed of their own.
+Problem problem_with(double first_memory, double second_memory, double second_speed) {
+  Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
+  problem.job.training.global_batch = 64;
+  problem.topology.gpus[0].memory = Bytes(first_memory);
+  problem.topology.gpus.push_back(problem.topology.gpus[0]);
+  problem.topology.gpus[1].memory = Bytes(second_memory);
+  for (const int device : {1, 3}) {
+    problem.topology.devices[static_cast<std::size_t>(device)].gpu = 1;
+    problem.topology.devices[static_cast<std::size_t>(device)].speed = second_speed;
+  }
+  return problem;
+}
+
+Plan cut_at(const Job& job, int layer) {
+  const auto pipeline = [&](int first, int second) {
+    return Pipeline{job.training.global_batch / 2, {{{0, layer}, {first}}, {{layer, layers}, {second}}}};
+  };
+  return {1, job.parallelism.schedule, job.parallelism.gradient_sync, {pipeline(0, 1), pipeline(2, 3)}};
+}
+
+}  // namespace
+
+TEST_CASE("where memory asks for drains, a boundary comes to the layer that is best of all") {
+  int drained = 0, improved = 0;
+  for (const double first_memory : {2000.0, 3000.0, 6000.0})
+    for (const double second_memory : {1500.0, 2000.0, 3000.0, 6000.0})
+      for (const double speed : {0.3, 1.0, 2.0}) {
+        CAPTURE(first_memory, second_memory, speed);
+        const Problem problem = problem_with(first_memory, second_memory, speed);
+        const auto job = Decisions(problem).first();
+        const PlanScore score(Objective::iteration_time, problem.topology);
+        const PlanCandidate fitted = fitted_plan(job, cut_at(problem.job, layers / 2), score);
+        const PlanCandidate recut = recut_plan(fitted, score);
+        if (fitted.flush == 0) {
+          CHECK(recut.plan == fitted.plan);
+          continue;
+        }
+        ++drained;
+        PlanCandidate best = fitted;
+        for (int layer = 1; layer < layers; ++layer) {
+          const PlanCandidate other = dealt_plan(job, cut_at(problem.job, layer), score);
+          if (is_better(other, best)) best = other;
+        }
+        CHECK(recut.score == best.score);
+        improved += recut.score < fitted.score;
+      }
+  CHECK(drained >= 5);
+  CHECK(improved >= 3);
+}
