@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # Measures the searches. Builds the release preset first, and installs what is missing for that.
 #
-# usage: scripts/benchmark.sh [quality] [speed] [plans] [--time-limit S] [--threads N]
+# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [regret] [--time-limit S] [--threads N]
 #
 #   quality  irregular graphs of 64 devices: the default strategy against the published search and its baseline, each
 #            for S seconds of wall time (5)
 #   speed    the five published cases: evaluations per second and time to the end of the default run
 #   plans    the five published cases with 24, 32, 40 layers and four batches: plans by iteration time against others,
 #            all simulated; then 32 to 512 GPUs of two kinds against the best equal split; six minutes
+#   sizes    wall time of plans by iteration time for 64 to 1,024 devices, everything auto; and for twelve regions of 32
+#            what a third of a second finds
+#   regret   24 small topologies of unlike GPUs: the default plan against the best with a given shape, or micro-batch;
+#            ten minutes
 #
 # Without a word, the first two, which are by comm-cost. Tables (Markdown) go to stdout, progress to stderr. --threads N (2) holds for every run.
 # shellcheck source=scripts/lib/setup.sh
@@ -37,7 +41,7 @@ read_arguments() {
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) usage && exit ;;
-      quality | speed | plans) parts+=("$1") ;;
+      quality | speed | plans | sizes | regret) parts+=("$1") ;;
       --time-limit | --threads)
         [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 takes a whole number above zero"
         if [ "$1" = --threads ]; then threads=$2; else time_limit=$2; fi
@@ -115,6 +119,47 @@ plans() {
   "$root/build/release/tests/dtfm_plan_bars" "$root/topologies" "$threads"
   printf '\n'
   "$root/build/release/tests/dtfm_kind_bars" "$threads"
+}
+
+# The job of most plans of `sizes`.
+everything_auto='version: 1
+name: everything-auto
+model: {preset: gpt3-xl}
+training: {global_batch: 1024, micro_batch: auto, precision: fp16, recompute: auto}
+parallelism: {schedule: auto, gradient_sync: auto, tensor: auto}
+compression: {activations: auto, gradients: auto}'
+
+# size_row NAME TOPOLOGY OPTION...
+size_row() {
+  local plan=$scratch/plan.json begin=$EPOCHREALTIME
+  "$planner" "$2" --threads "$threads" --quiet "${@:3}" -o "$plan" >/dev/null
+  local wall
+  wall=$(calculate "$EPOCHREALTIME - $begin")
+  local options=${*:3}
+  printf '| %s | %s | %s s | %s s |\n' "$1" "${options//$scratch\//}" "$(rounded 4 "$(field "$plan" estimate iteration_time_s)")" "$(rounded 1 "$wall")"
+}
+
+sizes() {
+  local name options
+  printf '%s\n' "$everything_auto" >"$scratch/auto.yaml"
+  printf '| devices | options | iteration | wall time |\n|---|---|--:|--:|\n'
+  for name in "${cases[@]}"; do
+    size_row "64, $name" "$root/topologies/$name.yaml" --job "$scratch/auto.yaml"
+  done
+  for options in "--devices 256 --sites 12 --seed 3" "--devices 384 --sites 12 --seed 5 --noise 0.1" "--devices 1024 --sites 16 --seed 3"; do
+    # shellcheck disable=SC2086 # the options are words
+    "$root/scripts/generate-topology.py" $options -o "$scratch/sized.yaml" >&2
+    size_row "\`$options\`" "$scratch/sized.yaml" --job "$scratch/auto.yaml"
+    [[ $options == *384* ]] || continue
+    size_row "the same" "$scratch/sized.yaml"
+    size_row "the same" "$scratch/sized.yaml" --time-limit 0.3 --finalists 1
+  done
+}
+
+regret() {
+  "$root/tests/benchmarks/search_regret.py" "$planner" shapes
+  printf '\n'
+  "$root/tests/benchmarks/search_regret.py" "$planner" micro-batches
 }
 
 read_arguments "$@"

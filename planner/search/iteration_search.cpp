@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <mutex>
@@ -25,9 +26,10 @@ using Clock = std::chrono::steady_clock;
 
 // Set by hand and not tuned.
 constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // of neighbouring numbers of replicas
+constexpr double sparse_ratio = 2;                        // the same, of micro-batches but the first
 constexpr std::size_t few_shapes = 64;                    // are all looked at from the start
 constexpr std::size_t screened = 10;                      // shapes whose neighbourhood is looked at
-constexpr std::size_t kept = 48;                          // candidates
+constexpr std::size_t kept = 96;                          // candidates
 constexpr std::size_t deciders = 4;                       // of them, on which alternatives are tried
 constexpr int decision_rounds = 6;
 constexpr std::size_t first_islands = 16, islands_of_few = 8;  // the latter times more_moves
@@ -158,7 +160,7 @@ class IterationSearch {
   }
 
   void offer_starts(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
-    constexpr std::size_t most = 2;
+    constexpr std::size_t most = 3;
     const auto starts = [&](int i, const PlanScore& score) {
       return plan_starts(job, shapes[at(i)], score, thorough, most);
     };
@@ -208,9 +210,8 @@ class IterationSearch {
   bool try_alternatives() {
     const PlanCandidate before = pool_.front();
     std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
-    for (std::size_t i = 0; i < std::min(deciders, pool_.size()); ++i)
-      for (const DecidedJobPtr& job : decisions_.alternatives(*pool_[i].job))
-        tries.emplace_back(pool_[i], job);
+    for (const PlanCandidate& from : best_of_shapes(deciders))
+      for (const DecidedJobPtr& job : decisions_.alternatives(*from.job)) tries.emplace_back(from, job);
     offer(static_cast<int>(tries.size()), [&](int i, const PlanScore& score) {
       std::vector<PlanCandidate> candidates;
       const auto& [from, job] = tries[at(i)];
@@ -233,7 +234,34 @@ class IterationSearch {
     return shape;
   }
 
+  /// The best shape hangs on the micro-batch: of larger ones fewer pipelines can be filled. So each has a
+  /// look at shapes of its own; among few devices also with what else memory hangs on.
+  void screen_micro_batches() {
+    const DecidedJobPtr best = pool_.front().job;
+    const Job& now = best->problem.job;
+    const bool are_few = possible_shapes(*best, options_.limits, fine_ratio).size() <= few_shapes;
+    for (const DecidedJobPtr& job : decisions_.alternatives(*best)) {
+      Job alike = job->problem.job;
+      alike.training.micro_batch = now.training.micro_batch;
+      if (are_few) {
+        alike.training.recompute = now.training.recompute;
+        alike.parallelism.tensor = now.parallelism.tensor;
+      }
+      if (decisions_key(alike) == decisions_key(now)) offer_starts(job, sparse_shapes(*job), false);
+    }
+  }
+
+  std::vector<Shape> sparse_shapes(const DecidedJob& job) const {
+    std::vector<Shape> shapes = possible_shapes(job, options_.limits, sparse_ratio);
+    std::erase_if(shapes, [&](const Shape& shape) {
+      return !std::has_single_bit(static_cast<unsigned>(shape.stages)) &&
+             shape.stages != options_.limits.stages;
+    });
+    return shapes;
+  }
+
   void decide() {
+    screen_micro_batches();
     std::set<const DecidedJob*> done = {pool_.front().job.get()};
     for (int round = 0; round < decision_rounds && !is_over() && try_alternatives(); ++round) {
       const DecidedJobPtr best = pool_.front().job;
@@ -245,18 +273,35 @@ class IterationSearch {
     if (best->has_unlike_degrees() && !is_over()) screen_near_best(best);
   }
 
-  /// The best of the pool, of every shape and job the best one first.
-  std::vector<PlanCandidate> best_unlike(std::size_t most) const {
+  /// The best of `plans`, of those that are `alike` the best one first.
+  template <class Alike>
+  static std::vector<PlanCandidate> unlike_first(const std::vector<PlanCandidate>& plans, const Alike& alike) {
     std::vector<PlanCandidate> first, others;
-    for (const PlanCandidate& it : pool_) {
-      const bool seen = std::any_of(first.begin(), first.end(), [&](const PlanCandidate& other) {
-        return other.job == it.job && other.shape() == it.shape();
-      });
+    for (const PlanCandidate& it : plans) {
+      const bool seen = std::any_of(first.begin(), first.end(),
+                                    [&](const PlanCandidate& other) { return alike(it, other); });
       (seen ? others : first).push_back(it);
     }
     first.insert(first.end(), others.begin(), others.end());
-    if (first.size() > most) first.resize(most);
     return first;
+  }
+
+  /// The best of the pool, of every shape and job the best one first.
+  std::vector<PlanCandidate> best_unlike(std::size_t most) const {
+    std::vector<PlanCandidate> best = unlike_first(pool_, [](const PlanCandidate& a, const PlanCandidate& b) {
+      return a.job == b.job && a.shape() == b.shape();
+    });
+    if (best.size() > most) best.resize(most, best.front());
+    return best;
+  }
+
+  /// The same, and of these the best of every shape first.
+  std::vector<PlanCandidate> best_of_shapes(std::size_t most) const {
+    std::vector<PlanCandidate> best =
+        unlike_first(best_unlike(pool_.size()),
+                     [](const PlanCandidate& a, const PlanCandidate& b) { return a.shape() == b.shape(); });
+    if (best.size() > most) best.resize(most, best.front());
+    return best;
   }
 
   struct Island {
@@ -272,7 +317,7 @@ class IterationSearch {
     const bool goes_on = is_limited && options_.goes_on;
     const auto of_few =
         static_cast<std::size_t>(islands_of_few * more_moves(pool_.front().job->units.size()));
-    std::vector<Island> all = islands_from(best_unlike(std::max(first_islands, of_few)));
+    std::vector<Island> all = islands_from(best_of_shapes(std::max(first_islands, of_few)));
     for (int round = 0; round < default_rounds || goes_on; ++round) {
       const double share =
           std::ldexp(1.0, std::max(0, std::min(round, most_doublings) - default_rounds + 1)) / default_rounds;

@@ -17,6 +17,8 @@
 namespace dtfm {
 namespace {
 
+constexpr int few_units = 16;  // set by hand: so few that every stretch of them can be looked at
+
 /// At least `count` units, at most `most_units`: where there are too few, the largest are cut into those of
 /// the next degree, the last one first.
 std::vector<std::vector<int>> units_for(const DecidedJob& job, int count) {
@@ -59,7 +61,7 @@ int start_of_largest(const std::vector<int>& starts, int all) {
 }
 
 /// Stretches of `count` units: the fastest; those whose work costs least; from the start of the largest site
-/// in the order, and from those of at most some `most` sites, all around.
+/// in the order, and from those of at most some `most` sites, all around; of few units from every one.
 std::vector<std::vector<int>> stretches(const DecidedJob& job, const std::vector<std::vector<int>>& units,
                                         int count, int most, const PlanScore& score) {
   const int all = static_cast<int>(units.size());
@@ -100,6 +102,10 @@ std::vector<std::vector<int>> stretches(const DecidedJob& job, const std::vector
     add(std::move(stretch));
   };
   add_from(start_of_largest(starts, all));
+  if (all <= few_units) {
+    for (int i = 0; i < all; ++i) add_from(i);
+    return result;
+  }
   const int step = std::max(1, (static_cast<int>(starts.size()) + most - 1) / most);
   for (std::size_t i = 0; i < starts.size(); i += at(step)) add_from(starts[i]);
   return result;

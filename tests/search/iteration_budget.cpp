@@ -39,7 +39,7 @@ TEST_CASE("a longer search of the same seed finds nothing worse, and prices no m
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     double best = std::numeric_limits<double>::infinity();
     long long priced = 0;
-    for (const long long most : {1, 50, 200, 1000, 3000, 5000, 9000, 20'000, 50'000}) {
+    for (const long long most : {1, 200, 1000, 3000, 5000, 9000, 20'000, 50'000}) {
       CAPTURE(seed, most);
       IterationSearchOptions options;
       options.common.seed = seed;
@@ -47,8 +47,10 @@ TEST_CASE("a longer search of the same seed finds nothing worse, and prices no m
       const IterationSearchResult found = search_iteration(problem, options);
       CHECK(found.finalists.front().lacking <= 0);
       CHECK(found.finalists.front().score <= best);
-      if (most >= 50) CHECK(found.evaluations <= most);
-      if (most >= 200) CHECK(found.evaluations > most / 2);
+      if (most > 1) {
+        CHECK(found.evaluations <= most);
+        CHECK(found.evaluations > most / 2);
+      }
       CHECK(found.evaluations > priced);
       best = found.finalists.front().score;
       priced = found.evaluations;

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""How much a default plan loses against the best of plans whose shape is given.
+"""How much a default plan loses against the best of plans for which one decision is given.
 
 Few devices of unlike GPUs in a few sites, drawn by a seed; a small and a large model. For each topology, the plan by
-default and one for every number of stages and replicas that the devices allow, all by their estimates: what the
-search by itself should have found.
+default and, with `shapes`, one for every number of stages and replicas that the devices allow; with `micro-batches`,
+where these and recomputation are open, one for each micro-batch. All by their estimates: what the search by itself
+should have found.
 """
 import argparse
 import json
@@ -34,14 +35,20 @@ def topology(rng: random.Random, name: str) -> tuple[str, int]:
     return "\n".join(lines) + "\n", count
 
 
-def job(layers: int, hidden: int, batch: int) -> str:
+def job(rng: random.Random) -> str:
+    layers, hidden, batch = rng.choice([8, 16, 24]), rng.choice([1024, 2048]), rng.choice([32, 64, 128])
     return (
         f"version: 1\nname: l{layers}\nmodel: {{kind: transformer, layers: {layers}, hidden: {hidden}, heads: 16, sequence: 1024, "
         f"vocabulary: 50257}}\ntraining: {{global_batch: {batch}, micro_batch: 1, precision: fp16, recompute: full}}\n"
     )
 
 
-def planned(planner: str, folder: pathlib.Path, options: list[str]) -> dict | None:
+def with_choice(job_text: str, micro_batch: int | str) -> str:
+    return job_text.replace("micro_batch: 1", f"micro_batch: {micro_batch}").replace("recompute: full", "recompute: auto")
+
+
+def planned(planner: str, folder: pathlib.Path, job_text: str, options: list[str]) -> dict | None:
+    (folder / "job.yaml").write_text(job_text)
     command = [planner, "topology.yaml", "--job", "job.yaml", "--quiet", "--finalists", "1", "-o", "plan.json", *options]
     run = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if run.returncode in (2, 3):  # no such shape, or no plan that fits
@@ -53,15 +60,27 @@ def planned(planner: str, folder: pathlib.Path, options: list[str]) -> dict | No
     return {"seconds": plan["estimate"]["iteration_time_s"], "shape": f"{stages} × {replicas}"}
 
 
+def by_shape(planner: str, folder: pathlib.Path, job_text: str, devices: int) -> tuple[dict | None, list]:
+    shapes = [(p, d) for p in range(1, min(devices, 8) + 1) for d in range(1, devices // p + 1) if p * d >= devices / 2]
+    default = planned(planner, folder, job_text, [])
+    return default, [planned(planner, folder, job_text, [f"--pipeline={p}", f"--data={d}"]) for p, d in shapes]
+
+
+def by_micro_batch(planner: str, folder: pathlib.Path, job_text: str, _: int) -> tuple[dict | None, list]:
+    default = planned(planner, folder, with_choice(job_text, "auto"), [])
+    return default, [planned(planner, folder, with_choice(job_text, size), []) for size in (1, 2, 4, 8, 16)]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("planner")
+    parser.add_argument("what", choices=["shapes", "micro-batches"])
     parser.add_argument("--topologies", type=int, default=24)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--options", nargs="*", default=[], help="of every run by default, as --options=--evaluations=100000")
+    parser.add_argument("--seed", type=int, default=0, help="of the first one")
     arguments = parser.parse_args()
-    arguments.planner = str(pathlib.Path(arguments.planner).resolve())
-    print("| topology | devices | default | best of all given shapes | lost |\n|---|--:|---|---|--:|")
+    planner = str(pathlib.Path(arguments.planner).resolve())
+    plans = by_shape if arguments.what == "shapes" else by_micro_batch
+    print(f"| topology | devices | default | best of given {arguments.what} | lost |\n|---|--:|---|---|--:|")
     lost_all = []
     for number in range(arguments.seed, arguments.seed + arguments.topologies):
         rng = random.Random(number)
@@ -69,15 +88,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "topology.yaml").write_text(text)
-            (folder / "job.yaml").write_text(job(rng.choice([8, 16, 24]), rng.choice([1024, 2048]), rng.choice([32, 64, 128])))
-            default = planned(arguments.planner, folder, arguments.options)
-            shapes = [(p, d) for p in range(1, min(devices, 8) + 1) for d in range(1, devices // p + 1) if p * d >= devices / 2]
-            given = [planned(arguments.planner, folder, [f"--pipeline={p}", f"--data={d}"]) for p, d in shapes]
+            default, given = plans(planner, folder, job(rng), devices)
         found = [it for it in given if it]
-        if not default or not found:
-            print(f"| {number} | {devices} | {default} | {len(found)} shapes | |", flush=True)
+        if not default:
+            if found:
+                sys.exit(f"topology {number}: no plan by default, but one with a decision given")
+            print(f"| {number} | {devices} | nothing fits | nothing fits | |", flush=True)
             continue
-        best = min(found, key=lambda it: it["seconds"])
+        best = min(found, key=lambda it: it["seconds"], default=default)
         lost = default["seconds"] / best["seconds"] - 1
         lost_all.append(max(0.0, lost))
         print(
