@@ -16,6 +16,7 @@
 #include "planner/core/parallel.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/search/plan_anneal.hpp"
+#include "planner/search/plan_pool.hpp"
 #include "planner/search/priced_work.hpp"
 
 namespace dtfm {
@@ -47,7 +48,8 @@ class IterationSearch {
         decisions_(problem, PlanScore(options.objective, problem.topology).unpriced()),
         score_(score_of(problem)),
         begin_(options.common.begin.value_or(Clock::now())),
-        budget_(options.common.evaluations) {}
+        budget_(options.common.evaluations),
+        pool_(std::max(kept, at(options.finalists))) {}
 
   IterationSearchResult run() {
     const DecidedJobPtr first = decisions_.first();
@@ -94,42 +96,21 @@ class IterationSearch {
   bool must_stop() const { return is_interrupted() || is_late(options_.warm ? 1 - settling_share : 1); }
 
   bool is_over() const { return must_stop() || budget_.is_spent(); }
-  bool has_fitting() const { return !pool_.empty() && pool_.front().lacking <= 0; }
-
   static std::string what_there_is(const DecidedJob& job) {
     return fmt::format("there are {} devices, {} layers and {} micro-batches",
                        job.units.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
                        micro_batch_count(job.problem.job.training));
   }
 
-  /// Into the pool, unless it is full of better ones; of a shape and job, the best few.
   void keep(PlanCandidate candidate) {
-    constexpr int most_alike = 3;
-    int alike = 0;
     if (options_.keeps_front) front_.offer(candidate);
-    for (auto it = pool_.begin(); it != pool_.end(); ++it) {
-      if (it->job != candidate.job || it->shape() != candidate.shape()) continue;
-      if (it->plan == candidate.plan) {
-        if (!is_better(candidate, *it)) return;
-        pool_.erase(it);
-        break;
-      }
-      if (++alike == most_alike) {
-        if (!is_better(candidate, *it)) return;
-        pool_.erase(it);
-        break;
-      }
-    }
-    const auto place = std::find_if(pool_.begin(), pool_.end(),
-                                    [&](const PlanCandidate& it) { return is_better(candidate, it); });
-    pool_.insert(place, std::move(candidate));
-    if (pool_.size() > std::max(kept, at(options_.finalists))) pool_.pop_back();
+    pool_.keep(std::move(candidate));
   }
 
   void note() {
-    if (pool_.empty() || pool_.front().lacking > 0) return;
+    if (!pool_.has_fitting()) return;
     auto& points = result_.convergence;
-    const double best = pool_.front().score;
+    const double best = pool_.best().score;
     if (points.empty() || best < points.back().cost) points.push_back({budget_.priced(), best});
     tell(budget_.priced());
   }
@@ -142,7 +123,7 @@ class IterationSearch {
     if (budget_.is_spent()) return;
     const auto is_left_out = [&](int i) {
       if (is_interrupted() || !until_one_fits) return must_stop() && (i > 0 || !pool_.empty());
-      return must_stop() && has_fitting();
+      return must_stop() && pool_.has_fitting();
     };
     const auto piece = [&](int i) {
       if (is_left_out(i)) return PricedPlans();
@@ -150,7 +131,7 @@ class IterationSearch {
     };
     const bool is_limited = budget_.is_limited() || options_.common.time_limit;
     take_in_order(count, options_.common.threads, is_limited, piece, [&](const PricedPlans& found) {
-      if (!has_fitting())
+      if (!pool_.has_fitting())
         budget_.count(found.prices);
       else if (!budget_.take(found.prices))
         return false;
@@ -166,16 +147,6 @@ class IterationSearch {
     };
     offer(static_cast<int>(shapes.size()), starts, !thorough);
     note();
-  }
-
-  /// The shapes of the best candidates of `job`, each once.
-  std::vector<Shape> best_shapes(const DecidedJobPtr& job, std::size_t most) const {
-    std::vector<Shape> shapes;
-    for (const PlanCandidate& it : pool_)
-      if (it.job == job && shapes.size() < most &&
-          std::find(shapes.begin(), shapes.end(), it.shape()) == shapes.end())
-        shapes.push_back(it.shape());
-    return shapes;
   }
 
   void screen(const DecidedJobPtr& job) {
@@ -194,7 +165,7 @@ class IterationSearch {
   }
 
   void screen_near_best(const DecidedJobPtr& job) {
-    const std::vector<Shape> centres = best_shapes(job, screened);
+    const std::vector<Shape> centres = pool_.best_shapes(*job, screened);
     std::vector<Shape> nearby;
     for (const Shape& shape : possible_shapes(*job, options_.limits, fine_ratio))
       if (std::any_of(centres.begin(), centres.end(), [&](const Shape& centre) {
@@ -208,9 +179,9 @@ class IterationSearch {
 
   /// Of the best plans, with one decision taken otherwise. Is one better than all?
   bool try_alternatives() {
-    const PlanCandidate before = pool_.front();
+    const PlanCandidate before = pool_.best();
     std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
-    for (const PlanCandidate& from : best_of_shapes(deciders))
+    for (const PlanCandidate& from : pool_.best_of_shapes(deciders))
       for (const DecidedJobPtr& job : decisions_.alternatives(*from.job)) tries.emplace_back(from, job);
     offer(static_cast<int>(tries.size()), [&](int i, const PlanScore& score) {
       std::vector<PlanCandidate> candidates;
@@ -223,7 +194,7 @@ class IterationSearch {
         candidates.push_back(std::move(start));
       return candidates;
     });
-    return is_better(pool_.front(), before);
+    return is_better(pool_.best(), before);
   }
 
   /// A shape of as many devices, as far as there are units.
@@ -237,7 +208,7 @@ class IterationSearch {
   /// The best shape hangs on the micro-batch: of larger ones fewer pipelines can be filled. So each has a
   /// look at shapes of its own; among few devices also with what else memory hangs on.
   void screen_micro_batches() {
-    const DecidedJobPtr best = pool_.front().job;
+    const DecidedJobPtr best = pool_.best().job;
     const Job& now = best->problem.job;
     const bool are_few = possible_shapes(*best, options_.limits, fine_ratio).size() <= few_shapes;
     for (const DecidedJobPtr& job : decisions_.alternatives(*best)) {
@@ -262,46 +233,15 @@ class IterationSearch {
 
   void decide() {
     screen_micro_batches();
-    std::set<const DecidedJob*> done = {pool_.front().job.get()};
+    std::set<const DecidedJob*> done = {pool_.best().job.get()};
     for (int round = 0; round < decision_rounds && !is_over() && try_alternatives(); ++round) {
-      const DecidedJobPtr best = pool_.front().job;
+      const DecidedJobPtr best = pool_.best().job;
       if (done.insert(best.get()).second) screen(best);
       note();
     }
-    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*pool_.front().job)) offer_coarse_starts(job);
-    const DecidedJobPtr best = pool_.front().job;
+    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*pool_.best().job)) offer_coarse_starts(job);
+    const DecidedJobPtr best = pool_.best().job;
     if (best->has_unlike_degrees() && !is_over()) screen_near_best(best);
-  }
-
-  /// The best of `plans`, of those that are `alike` the best one first.
-  template <class Alike>
-  static std::vector<PlanCandidate> unlike_first(const std::vector<PlanCandidate>& plans, const Alike& alike) {
-    std::vector<PlanCandidate> first, others;
-    for (const PlanCandidate& it : plans) {
-      const bool seen = std::any_of(first.begin(), first.end(),
-                                    [&](const PlanCandidate& other) { return alike(it, other); });
-      (seen ? others : first).push_back(it);
-    }
-    first.insert(first.end(), others.begin(), others.end());
-    return first;
-  }
-
-  /// The best of the pool, of every shape and job the best one first.
-  std::vector<PlanCandidate> best_unlike(std::size_t most) const {
-    std::vector<PlanCandidate> best = unlike_first(pool_, [](const PlanCandidate& a, const PlanCandidate& b) {
-      return a.job == b.job && a.shape() == b.shape();
-    });
-    if (best.size() > most) best.resize(most, best.front());
-    return best;
-  }
-
-  /// The same, and of these the best of every shape first.
-  std::vector<PlanCandidate> best_of_shapes(std::size_t most) const {
-    std::vector<PlanCandidate> best =
-        unlike_first(best_unlike(pool_.size()),
-                     [](const PlanCandidate& a, const PlanCandidate& b) { return a.shape() == b.shape(); });
-    if (best.size() > most) best.resize(most, best.front());
-    return best;
   }
 
   struct Island {
@@ -315,21 +255,20 @@ class IterationSearch {
     if (is_over()) return;
     const bool is_limited = options_.common.evaluations || options_.common.time_limit;
     const bool goes_on = is_limited && options_.goes_on;
-    const auto of_few =
-        static_cast<std::size_t>(islands_of_few * more_moves(pool_.front().job->units.size()));
-    std::vector<Island> all = islands_from(best_of_shapes(std::max(first_islands, of_few)));
+    const auto of_few = static_cast<std::size_t>(islands_of_few * more_moves(pool_.best().job->units.size()));
+    std::vector<Island> all = islands_from(pool_.best_of_shapes(std::max(first_islands, of_few)));
     for (int round = 0; round < default_rounds || goes_on; ++round) {
       const double share =
           std::ldexp(1.0, std::max(0, std::min(round, most_doublings) - default_rounds + 1)) / default_rounds;
       const std::uint64_t generation = 2 * static_cast<std::uint64_t>(round);
       const bool has_moved = anneal(all, first_share * share, hottest, generation + 1);
       if (!has_moved || is_over()) return;
-      std::vector<Island> later = islands_from(best_unlike(later_islands));
+      std::vector<Island> later = islands_from(pool_.best_unlike(later_islands));
       anneal(later, (1 - first_share) * share, hottest_later, generation + 2);
       if (is_over()) return;
       keep_best(all, std::max(least_islands, all.size() / 2));
       if (round + 1 < default_rounds || !decisions_.any_open() || !try_alternatives()) continue;
-      all = islands_from(best_unlike(islands));
+      all = islands_from(pool_.best_unlike(islands));
       note();
     }
   }
@@ -424,7 +363,7 @@ class IterationSearch {
     const bool is_open_ended = options_.common.time_limit && options_.goes_on && !budget_.is_limited();
     const long long most = is_open_ended ? 0 : options_.common.evaluations.value_or(default_moves);
     const long long budget = most > 0 ? std::max(most, evaluations) : 0;
-    options_.common.on_progress({evaluations, budget, pool_.front().iteration_s, 0});
+    options_.common.on_progress({evaluations, budget, pool_.best().iteration_s, 0});
   }
 
   void settle_finalists() {
@@ -456,7 +395,7 @@ class IterationSearch {
   void finish() {
     result_.evaluations = budget_.priced();
     result_.front = front_.plans();
-    result_.finalists = best_unlike(at(options_.finalists));
+    result_.finalists = pool_.best_unlike(at(options_.finalists));
     if (options_.warm) settle_finalists();
     if (result_.unchanged) put_among_finalists(*result_.unchanged);
     std::stable_sort(result_.finalists.begin(), result_.finalists.end(), is_better);
@@ -477,7 +416,7 @@ class IterationSearch {
   PlanScore score_;
   Clock::time_point begin_;
   PriceBudget budget_;
-  std::vector<PlanCandidate> pool_;  // best first
+  PlanPool pool_;
   PlanFront front_{most_in_front};
   std::mutex progress_mutex_;
   IterationSearchResult result_;
