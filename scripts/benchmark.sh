@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the searches. Builds the release preset first, and installs what is missing for that.
 #
-# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [regret] [--time-limit S] [--threads N]
+# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [--time-limit S] [--threads N]
 #
 #   quality  irregular graphs of 64 devices: the default strategy against the published search and its baseline, each
 #            for S seconds of wall time (5)
@@ -10,6 +10,7 @@
 #            all simulated; then 32 to 512 GPUs of two kinds against the best equal split; six minutes
 #   sizes    wall time of plans by iteration time for 64 to 1,024 devices, everything auto; and for twelve regions of 32
 #            what a third of a second finds
+#   warm     the world-wide case after a change, planned anew and from the plan that runs
 #   regret   24 small topologies of unlike GPUs: the default plan against the best with a given shape, or micro-batch;
 #            ten minutes
 #
@@ -41,7 +42,7 @@ read_arguments() {
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) usage && exit ;;
-      quality | speed | plans | sizes | regret) parts+=("$1") ;;
+      quality | speed | plans | sizes | warm | regret) parts+=("$1") ;;
       --time-limit | --threads)
         [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 takes a whole number above zero"
         if [ "$1" = --threads ]; then threads=$2; else time_limit=$2; fi
@@ -156,10 +157,41 @@ sizes() {
   done
 }
 
+# reached_after PLAN: evaluations until within 1 % of the last plan.
+reached_after() {
+  python3 -c 'import json, sys
+points = json.load(open(sys.argv[1]))["search"]["convergence"]
+print(next(count for count, value in points if value <= 1.01 * points[-1][1]))' "$1"
+}
+
+# warm_row WHAT BEFORE AFTER: the two as commands of sed on worldwide.yaml.
+warm_row() {
+  sed "$2" "$root/topologies/worldwide.yaml" >"$scratch/before.yaml"
+  sed "$3" "$root/topologies/worldwide.yaml" >"$scratch/after.yaml"
+  "$planner" "$scratch/before.yaml" --threads "$threads" --quiet -o "$scratch/running.json" >/dev/null
+  "$planner" "$scratch/after.yaml" --threads "$threads" --quiet -o "$scratch/cold.json" >/dev/null
+  "$planner" "$scratch/after.yaml" --warm-start "$scratch/running.json" --threads "$threads" --quiet -o "$scratch/warm.json" >/dev/null
+  local name
+  printf '| %s ' "$1"
+  for name in cold warm; do
+    printf '| %s | %s s ' "$(reached_after "$scratch/$name.json")" "$(rounded 2 "$(field "$scratch/$name.json" estimate iteration_time_s)")"
+  done
+  printf '| %s GB, %s s |\n' "$(calculate "round($(field "$scratch/warm.json" warm_start moving bytes) / 1e9)")" \
+    "$(rounded 0 "$(field "$scratch/warm.json" warm_start moving seconds)")"
+}
+
+warm() {
+  printf '| what changed | cold | | warm | | moves |\n|---|--:|--:|--:|--:|---|\n'
+  warm_row "a host of 64 is gone" "" "s/ireland, count: 8/ireland, count: 7/"
+  warm_row "the slowest link, Seoul to Ireland, is half as fast" "" "s/0.335 Gbps/0.1675 Gbps/"
+  warm_row "Virginia to London is half as fast" "" "s/1.16 Gbps/0.58 Gbps/"
+  warm_row "Ireland's 8 hosts come to 56" "/site: ireland/d; /, ireland\]/d" ""
+}
+
 regret() {
-  "$root/tests/benchmarks/search_regret.py" "$planner" shapes
+  "$root/tests/benchmarks/search_regret.py" "$planner" shapes --threads "$threads"
   printf '\n'
-  "$root/tests/benchmarks/search_regret.py" "$planner" micro-batches
+  "$root/tests/benchmarks/search_regret.py" "$planner" micro-batches --threads "$threads"
 }
 
 read_arguments "$@"

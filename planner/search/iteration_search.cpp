@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <iterator>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -96,6 +95,7 @@ class IterationSearch {
   bool must_stop() const { return is_interrupted() || is_late(options_.warm ? 1 - settling_share : 1); }
 
   bool is_over() const { return must_stop() || budget_.is_spent(); }
+
   static std::string what_there_is(const DecidedJob& job) {
     return fmt::format("there are {} devices, {} layers and {} micro-batches",
                        job.units.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
@@ -211,6 +211,7 @@ class IterationSearch {
     const DecidedJobPtr best = pool_.best().job;
     const Job& now = best->problem.job;
     const bool are_few = possible_shapes(*best, options_.limits, fine_ratio).size() <= few_shapes;
+    if (is_over()) return;
     for (const DecidedJobPtr& job : decisions_.alternatives(*best)) {
       Job alike = job->problem.job;
       alike.training.micro_batch = now.training.micro_batch;
@@ -232,8 +233,9 @@ class IterationSearch {
   }
 
   void decide() {
-    screen_micro_batches();
     std::set<const DecidedJob*> done = {pool_.best().job.get()};
+    screen_micro_batches();
+    if (!is_over() && done.insert(pool_.best().job.get()).second) screen(pool_.best().job);
     for (int round = 0; round < decision_rounds && !is_over() && try_alternatives(); ++round) {
       const DecidedJobPtr best = pool_.best().job;
       if (done.insert(best.get()).second) screen(best);
@@ -282,7 +284,7 @@ class IterationSearch {
   static void keep_best(std::vector<Island>& all, std::size_t most) {
     std::stable_sort(all.begin(), all.end(),
                      [](const Island& a, const Island& b) { return is_better(a.reached, b.reached); });
-    if (all.size() > most) all.resize(most, all.front());
+    if (all.size() > most) all.erase(all.begin() + static_cast<long>(most), all.end());
   }
 
   /// Each of so many islands: its part of `share` of the moves, or of the effort, of a search without limits.
@@ -294,7 +296,7 @@ class IterationSearch {
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
-  /// How each of `starts` is annealed; with less left of the budget than all of them need, each is cut short.
+  /// How each of `all` is annealed; with less left of the budget than all of them need, each is cut short.
   std::vector<PlanCooling> coolings(const std::vector<Island>& all, double share, double from) const {
     std::vector<PlanCooling> result;
     double needed = 0;
@@ -358,10 +360,15 @@ class IterationSearch {
     if (lock.owns_lock()) tell(budget_.priced() + asked * moves_between_asking);
   }
 
+  /// Of a search without limits.
+  long long own_moves() const {
+    return static_cast<long long>(default_moves * more_moves(pool_.best().job->units.size()));
+  }
+
   void tell(long long evaluations) const {
     if (!options_.common.on_progress) return;
     const bool is_open_ended = options_.common.time_limit && options_.goes_on && !budget_.is_limited();
-    const long long most = is_open_ended ? 0 : options_.common.evaluations.value_or(default_moves);
+    const long long most = is_open_ended ? 0 : options_.common.evaluations.value_or(own_moves());
     const long long budget = most > 0 ? std::max(most, evaluations) : 0;
     options_.common.on_progress({evaluations, budget, pool_.best().iteration_s, 0});
   }

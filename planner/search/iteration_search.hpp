@@ -46,16 +46,19 @@ struct IterationSearchResult {
 
 /// 0. Where a plan runs: it as it is, and repaired (planner/search/warm_start). All scores are of the time
 /// that is left after moving.
-/// 1. Screen: every shape of a coarse grid, laid out in a few ways; then all shapes near the best of them, in
-/// all ways.
-/// 2. Decide: what is open, one decision after the other, by the best plans; with each new one, screen again.
-/// 3. Anneal the best plans, then the best of these again; in rounds, of which each leaves half of the
-/// starts, for twice the moves each. Without a limit there are `default_rounds`; with one they go on, each
-/// with twice the moves of the one before. So a longer search of the same seed begins with all that a shorter
-/// one does, and finds nothing worse. `evaluations` ends every part, but not before there is a plan that
-/// fits. Threads work on independent pieces and are folded in order, so that their number means nothing. If
-/// no plan fits the memory of its devices, the one that lacks least is the only finalist. Throws Error where
-/// no device's times are known, NoSuchShape where there is no shape within the limits.
+/// 1. Screen: every shape of a coarse grid (of few: every shape), laid out in a few ways; then all shapes
+/// near the best of them, in all ways.
+/// 2. Decide: every micro-batch, where that is open, with some shapes of its own; then what is open, one
+/// decision after the other, by the best plans of different shapes; with each new one, screen again.
+/// 3. Anneal the best plans, then the best of these again; in rounds, of which each leaves the better half of
+/// the starts to share out as many moves. Without a limit there are `default_rounds`; with one they go on,
+/// each with twice the moves of the one before.
+///
+/// So a longer search of the same seed begins with all that a shorter one does, and finds nothing worse.
+/// `evaluations` ends every part, but not before there is a plan that fits. Threads work on independent
+/// pieces and are folded in order, so that their number means nothing. If no plan fits the memory of its
+/// devices, the one that lacks least is the only finalist. Throws Error where no device's times are known,
+/// NoSuchShape where there is no shape within the limits.
 IterationSearchResult search_iteration(const Problem& problem, const IterationSearchOptions& options);
 
 }  // namespace dtfm

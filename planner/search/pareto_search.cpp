@@ -107,7 +107,8 @@ class FrontSearch {
 
   void take(IterationSearchResult result, bool is_first) {
     found_.evaluations += result.evaluations;
-    if (result.stopped != Stopped::converged) found_.stopped = result.stopped;
+    if (found_.stopped != Stopped::time_limit && result.stopped != Stopped::converged)
+      found_.stopped = result.stopped;  // what hangs on the clock is told first
     for (const PlanCandidate& it : result.front) front_.offer(it);
     if (is_first) {
       found_.candidates = result.finalists;

@@ -28,8 +28,8 @@ struct AnnealedPlan {
   std::vector<PlanCandidate> front;  // what was best on the way by time or price, if asked for
 };
 
-/// Moves of all annealing of a search, if nothing else limits it: so many as the wall times of
-/// planner/search/README.md asked for.
+/// Moves of all annealing of a search among 64 units or more, if nothing else limits it: so many as the wall
+/// times of planner/search/README.md asked for.
 inline constexpr long long default_moves = 240'000;
 /// How many times as many there are among so few units, where a move takes little: 1 to 4.
 double more_moves(std::size_t units);

@@ -1,6 +1,7 @@
 // The best plans that a search has come to.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "planner/search/plan_candidate.hpp"

@@ -30,8 +30,8 @@ void deal_evenly(const DecidedJob& job, Plan& plan);
 
 /// Of the layouts tried, the best few, best first: for stretches of units from several places in the nearness
 /// order, and the fastest ones; with each pipeline's stages near each other, each stage's replicas, or blocks
-/// between the two. Layers and micro-batches are fitted to the devices. `thorough`: from everywhere, and all
-/// layouts. The shape must be possible.
+/// between the two. Layers and micro-batches are fitted to the devices. `thorough`: from everywhere,
+/// which of few units is always so, and all layouts. The shape must be possible.
 std::vector<PlanCandidate> plan_starts(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
                                        const PlanScore& score, bool thorough, std::size_t most);
 

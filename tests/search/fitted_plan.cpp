@@ -34,6 +34,25 @@ Plan cut_at(const Job& job, int layer) {
 
 }  // namespace
 
+TEST_CASE("cutting again makes no plan of three stages worse, and prices no more than it may") {
+  for (const double memory : {1500.0, 2000.0, 3000.0}) {
+    CAPTURE(memory);
+    Problem problem{flat_topology({3}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
+    problem.job.training.global_batch = 64;
+    problem.topology.gpus[0].memory = Bytes(memory);
+    problem.topology.devices[2].speed = 0.5;
+    const auto job = Decisions(problem).first();
+    const PlanScore score = PlanScore(Objective::iteration_time, problem.topology).with_own_count();
+    const Plan plan = plan_of(problem.job, 3, 1, 64);
+    const PlanCandidate fitted = fitted_plan(job, plan, score);
+    const PlanCandidate recut = recut_plan(fitted, score);
+    REQUIRE(fitted.flush > 0);
+    CHECK(recut.score <= fitted.score);
+    CHECK(recut.score == priced_plan(job, recut.plan, recut.flush, score).score);
+    CHECK(score.priced() <= most_fitting_prices(*job) + 1);
+  }
+}
+
 TEST_CASE("where memory asks for drains, a boundary comes to the layer that is best of all") {
   int drained = 0, improved = 0;
   for (const double first_memory : {2000.0, 3000.0, 6000.0})

@@ -172,6 +172,29 @@ TEST_CASE("what is open is decided, and never for the worse") {
   CHECK(std::min(compression.activations, compression.gradients) == 0.25);
 }
 
+TEST_CASE("an open micro-batch is no worse than any that is given, whatever the shapes that each needs") {
+  int larger = 0;
+  for (const double memory : {600.0, 1000.0, 1500.0, 2500.0})
+    for (const int devices : {3, 4}) {
+      CAPTURE(memory, devices);
+      Problem problem = small_problem({devices}, 6, 16);
+      problem.topology.gpus[0].memory = Bytes(memory);
+      problem.topology.devices[0].speed = 0.7;
+      problem.constants.micro_batch_overhead_s = 2;
+      problem.job.automatic.micro_batch = true;
+      const IterationSearchResult open = search_iteration(problem, options_of());
+      problem.job.automatic.micro_batch = false;
+      for (const int size : {1, 2, 4, 8, 16}) {
+        CAPTURE(size);
+        problem.job.training.micro_batch = size;
+        const PlanCandidate fixed = search_iteration(problem, options_of()).finalists.front();
+        CHECK_FALSE(is_better(fixed, open.finalists.front()));
+      }
+      larger += open.finalists.front().job->problem.job.training.micro_batch > 1;
+    }
+  CHECK(larger > 0);
+}
+
 TEST_CASE("whatever is open, every sequence is trained, within the limits") {
   for (const int batch : {1, 3, 7, 23, 36, 40, 52})
     for (const int layers : {1, 2, 5, 12})

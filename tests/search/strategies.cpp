@@ -63,6 +63,18 @@ TEST_CASE("an unknown strategy is an error that names it and those that are know
   for (const Strategy& strategy : strategies()) CHECK_THAT(error, contains(std::string(strategy.name)));
 }
 
+TEST_CASE("evaluations end a search only where they were asked for") {
+  const CommCostModel model = model_of(0, Network::smooth, {4, 3});
+  for (const char* name : {"genetic", "kernighan-lin", "random"}) {
+    CAPTURE(name);
+    CHECK(search(model, name, {}).stopped != Stopped::evaluations);
+    SearchOptions options;
+    options.evaluations = 3;
+    const Stopped stopped = search(model, name, options).stopped;
+    CHECK((stopped == Stopped::evaluations || stopped == Stopped::optimal));
+  }
+}
+
 // Devices 0 … 5 in 3 stages × 2 replicas, row = stage. Identity fills pipeline 0 with 0, 1, 2: device k is
 // stage k mod 3 of pipeline k div 3. Megatron fills stage 0 with 0, 1: device k is replica k mod 2 of stage
 // k div 2.

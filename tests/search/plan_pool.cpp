@@ -1,0 +1,70 @@
+// Which plans a search keeps, and in what order it gives them.
+#include "planner/search/plan_pool.hpp"
+
+#include "planner/search/decisions.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+class Fixture {
+ public:
+  /// Of a shape, with the score as its only other mark.
+  PlanCandidate candidate(int stages, int replicas, double score, bool is_of_other_job = false) const {
+    PlanCandidate result{is_of_other_job ? other_ : job_, plan_of(problem_.job, stages, replicas, 1), 0,
+                         score, 0};
+    result.plan.pipelines.front().micro_batches = static_cast<int>(100 * score);
+    result.score = score;
+    return result;
+  }
+
+ private:
+  Problem problem_{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(4, 10, 100), {}};
+  std::shared_ptr<const DecidedJob> job_ = Decisions(problem_).first(), other_ = Decisions(problem_).first();
+};
+
+std::vector<double> scores(const std::vector<PlanCandidate>& plans) {
+  std::vector<double> result;
+  for (const PlanCandidate& it : plans) result.push_back(it.score);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("of one shape and job a pool keeps the best three") {
+  const Fixture f;
+  PlanPool pool(10);
+  CHECK(pool.empty());
+  CHECK_FALSE(pool.has_fitting());
+  for (const double score : {5.0, 3.0, 4.0, 6.0, 2.0}) pool.keep(f.candidate(2, 2, score));
+  CHECK(scores(pool.best_unlike(10)) == std::vector{2.0, 3.0, 4.0});
+  CHECK(pool.has_fitting());
+  pool.keep(f.candidate(2, 2, 3));  // it is there
+  CHECK(scores(pool.best_unlike(10)) == std::vector{2.0, 3.0, 4.0});
+}
+
+TEST_CASE("a full pool lets the worst go") {
+  const Fixture f;
+  PlanPool pool(2);
+  pool.keep(f.candidate(1, 1, 3));
+  pool.keep(f.candidate(2, 1, 2));
+  pool.keep(f.candidate(3, 1, 4));
+  CHECK(scores(pool.best_unlike(10)) == std::vector{2.0, 3.0});
+  pool.keep(f.candidate(4, 1, 1));
+  CHECK(scores(pool.best_unlike(10)) == std::vector{1.0, 2.0});
+}
+
+TEST_CASE("unlike plans come first: by shape and job, or by shape alone") {
+  const Fixture f;
+  PlanPool pool(10);
+  pool.keep(f.candidate(2, 2, 1));
+  pool.keep(f.candidate(2, 2, 2));
+  pool.keep(f.candidate(2, 2, 3, true));
+  pool.keep(f.candidate(1, 4, 4));
+  CHECK(scores(pool.best_unlike(10)) == std::vector{1.0, 3.0, 4.0, 2.0});
+  CHECK(scores(pool.best_of_shapes(10)) == std::vector{1.0, 4.0, 3.0, 2.0});
+  CHECK(scores(pool.best_of_shapes(2)) == std::vector{1.0, 4.0});
+  CHECK(pool.best_shapes(*pool.best().job, 10) == std::vector<Shape>{{2, 2}, {1, 4}});
+}
