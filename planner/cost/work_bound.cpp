@@ -72,4 +72,14 @@ double least_weighted_time(const IterationModel& model, const std::vector<double
   return (micro_batch_count(model.problem.job.training) * of_micro_batch + overhead) * (1 - rounding);
 }
 
+double least_part_s(const IterationModel& model, int device) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const StageCosts& costs : model.by_degree)
+    for (int layer = 0; layer < costs.layers(); ++layer) {
+      const ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
+      least = std::min(least, time.forward_s + time.backward_s);
+    }
+  return least;
+}
+
 }  // namespace dtfm

@@ -13,4 +13,8 @@ namespace dtfm {
 /// whose times are not known, are in no plan; enough others for a stage must be there.
 double least_weighted_time(const IterationModel& model, const std::vector<double>& weight, int least_devices);
 
+/// Seconds that `device`, whose times are known, computes at least in any plan that uses it: one layer of one
+/// micro-batch, forward and backward. Its stage may have the degrees of the model.
+double least_part_s(const IterationModel& model, int device);
+
 }  // namespace dtfm

@@ -68,6 +68,13 @@ Decisions::Decisions(const Problem& problem, std::vector<int> left_out)
       left_out_(std::move(left_out)),
       network_(std::make_shared<const NetworkCost>(problem.topology, problem.constants)) {}
 
+void Decisions::leave_out(const std::vector<int>& devices) {
+  left_out_.insert(left_out_.end(), devices.begin(), devices.end());
+  std::sort(left_out_.begin(), left_out_.end());
+  known_.clear();
+  unusable_.clear();
+}
+
 std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
   if (job.automatic.schedule) job.parallelism.schedule = "1f1b";

@@ -19,6 +19,8 @@ class Decisions {
   /// `problem` must outlive this. `left_out`: devices that are not to be used.
   explicit Decisions(const Problem& problem, std::vector<int> left_out = {});
 
+  /// Forgets all jobs made so far; in those to come these devices are not used either.
+  void leave_out(const std::vector<int>& devices);
   /// The job with its first choices. Throws Error where no device's times are known, or all of them
   /// are left out.
   std::shared_ptr<const DecidedJob> first();
@@ -34,6 +36,7 @@ class Decisions {
   /// offers.
   std::vector<std::shared_ptr<const DecidedJob>> unlike_degrees(const DecidedJob& job);
   const std::shared_ptr<const NetworkCost>& network() const { return network_; }
+  const Job& open_job() const { return problem_.job; }
   bool any_open() const { return !(problem_.job.automatic == Automatic{}); }
   /// Devices that nothing can be put on, each with the reason.
   const std::vector<std::pair<int, std::string>>& unusable() const { return unusable_; }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <mutex>
 #include <set>
@@ -17,6 +16,7 @@
 #include "planner/search/plan_anneal.hpp"
 #include "planner/search/plan_pool.hpp"
 #include "planner/search/priced_work.hpp"
+#include "planner/search/too_slow.hpp"
 
 namespace dtfm {
 namespace {
@@ -26,7 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 // Set by hand and not tuned.
 constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // of neighbouring numbers of replicas
-constexpr double sparse_ratio = 2;                        // the same, of micro-batches but the first
 constexpr std::size_t few_shapes = 64;                    // are all looked at from the start
 constexpr std::size_t screened = 10;                      // shapes whose neighbourhood is looked at
 constexpr std::size_t kept = 96;                          // candidates
@@ -48,7 +47,8 @@ class IterationSearch {
         score_(score_of(problem)),
         begin_(options.common.begin.value_or(Clock::now())),
         budget_(options.common.evaluations),
-        pool_(std::max(kept, at(options.finalists))) {}
+        most_kept_(std::max(kept, at(options.finalists))),
+        pool_(most_kept_) {}
 
   IterationSearchResult run() {
     const DecidedJobPtr first = decisions_.first();
@@ -57,6 +57,7 @@ class IterationSearch {
     if (options_.warm) offer_warm(*options_.warm, *first);
     screen(first);
     if (pool_.empty()) throw NoSuchShape(what_there_is(*first));
+    leave_out_slow(*first);
     if (decisions_.any_open()) decide();
     anneal();
     finish();
@@ -85,6 +86,19 @@ class IterationSearch {
     budget_.count(score.priced());
     for (PlanCandidate& candidate : repaired) keep(std::move(candidate));
     note();
+  }
+
+  /// Begins again as if devices that no better plan can use were not there, so that they make none worse.
+  /// Only where time is what counts: they may be cheap, and a plan that runs may need them.
+  void leave_out_slow(const DecidedJob& job) {
+    const bool is_time = options_.objective == Objective::iteration_time;
+    if (!is_time || options_.keeps_front || options_.warm || is_over() || !pool_.has_fitting()) return;
+    const auto slow = too_slow_devices(job, decisions_.open_job(), pool_.best().iteration_s);
+    if (slow.empty()) return;
+    with_all_ = pool_.best();
+    pool_ = PlanPool(most_kept_);
+    decisions_.leave_out(slow);
+    screen(decisions_.first());
   }
 
   bool is_interrupted() const { return options_.common.interrupted && *options_.common.interrupted; }
@@ -219,17 +233,9 @@ class IterationSearch {
         alike.training.recompute = now.training.recompute;
         alike.parallelism.tensor = now.parallelism.tensor;
       }
-      if (decisions_key(alike) == decisions_key(now)) offer_starts(job, sparse_shapes(*job), false);
+      if (decisions_key(alike) == decisions_key(now))
+        offer_starts(job, sparse_shapes(*job, options_.limits), false);
     }
-  }
-
-  std::vector<Shape> sparse_shapes(const DecidedJob& job) const {
-    std::vector<Shape> shapes = possible_shapes(job, options_.limits, sparse_ratio);
-    std::erase_if(shapes, [&](const Shape& shape) {
-      return !std::has_single_bit(static_cast<unsigned>(shape.stages)) &&
-             shape.stages != options_.limits.stages;
-    });
-    return shapes;
   }
 
   void decide() {
@@ -400,6 +406,7 @@ class IterationSearch {
   }
 
   void finish() {
+    if (with_all_) pool_.keep(*with_all_);
     result_.evaluations = budget_.priced();
     result_.front = front_.plans();
     result_.finalists = pool_.best_unlike(at(options_.finalists));
@@ -423,7 +430,9 @@ class IterationSearch {
   PlanScore score_;
   Clock::time_point begin_;
   PriceBudget budget_;
+  std::size_t most_kept_;
   PlanPool pool_;
+  std::optional<PlanCandidate> with_all_;  // the best before devices were left out that are too slow
   PlanFront front_{most_in_front};
   std::mutex progress_mutex_;
   IterationSearchResult result_;

@@ -1,6 +1,7 @@
 #include "planner/search/plan_starts.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -193,6 +194,15 @@ std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& lim
       replicas = next > most && replicas < most ? most : next;
     }
   }
+  return shapes;
+}
+
+std::vector<Shape> sparse_shapes(const DecidedJob& job, const ShapeLimits& limits) {
+  constexpr double sparse_ratio = 2;
+  std::vector<Shape> shapes = possible_shapes(job, limits, sparse_ratio);
+  std::erase_if(shapes, [&](const Shape& shape) {
+    return !std::has_single_bit(static_cast<unsigned>(shape.stages)) && shape.stages != limits.stages;
+  });
   return shapes;
 }
 

@@ -21,6 +21,9 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
 /// ascending order.
 std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio);
 
+/// A few of them: of stages the powers of two, of replicas twice as many each.
+std::vector<Shape> sparse_shapes(const DecidedJob& job, const ShapeLimits& limits);
+
 /// The units that `plan` stands on and could: those of the job; where degrees are unlike, the plan's stages,
 /// but for those without devices, and what is left, in the same order.
 std::vector<std::vector<int>> units_beside(const DecidedJob& job, const Plan& plan);

@@ -38,6 +38,11 @@ TEST_CASE("no plan costs less, estimated or simulated") {
     REQUIRE(bound <= simulated);
     REQUIRE(least_weighted_time(model, weight, static_cast<int>(pipeline_major(plan).size())) <= simulated);
     closest = std::max(closest, bound / simulated);
+    for (const Pipeline& pipeline : plan.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        for (const int device : stage.devices)
+          if (pipeline.micro_batches > 0 && stage.layers.first < stage.layers.second)
+            REQUIRE(least_part_s(model, device) * used <= simulated);
   }
   CHECK(closest > 0.99);  // plans on one device come close
 }

@@ -122,6 +122,16 @@ TEST_CASE("a machine that would hold up the others stays out") {
     CHECK(found.iteration_s <= without * 1.01);
     for (const int device : pipeline_major(found.plan)) CHECK(device != 8);
   }
+  SECTION("because it is so slow that no plan can use it: then the search is as if it were not there") {
+    for (const int place : {0, 3, 8}) {
+      CAPTURE(place);
+      Problem problem = small_problem({4, 5}, 8, 32);
+      problem.topology.devices[at(place)].speed = 1e-3;
+      Problem absent = small_problem(place < 4 ? std::vector{3, 5} : std::vector{4, 4}, 8, 32);
+      const double found = search_iteration(problem, {}).finalists.front().iteration_s;
+      CHECK(found == search_iteration(absent, {}).finalists.front().iteration_s);
+    }
+  }
   SECTION("because its line is slow") {
     Problem problem = small_problem({4, 5}, 8, 32);
     problem.topology.devices.back().uplink = problem.topology.devices.back().downlink = BitsPerSecond(1);
