@@ -99,7 +99,12 @@ void add_notes(const std::vector<std::string>& notes, PlanRecord& record) {
 std::vector<std::string> idle_notes(const PlanRecord::Finalist& finalist) {
   std::vector<std::string> notes;
   for (const auto& it : finalist.simulated)
-    if (!std::isfinite(it.mean_s))
+    if (std::isfinite(it.mean_s) && !std::isfinite(it.max_s))
+      notes.push_back(fmt::format(
+          "simulated under scenario {}, the plan comes to a stop for good before the horizon, which "
+          "its mean is taken over",
+          it.scenario));
+    else if (!std::isfinite(it.mean_s))
       notes.push_back(fmt::format(
           "simulated under scenario {}, the plan completes no iteration or lacks memory", it.scenario));
   return notes;

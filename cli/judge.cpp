@@ -19,6 +19,17 @@ bool is_quiet(const Scenario& scenario) {
   return scenario.traces.empty() && scenario.events.empty() && !is_random(scenario) && !scenario.horizon_s;
 }
 
+/// Of a run that came to a stop for good, the mean is over all of the horizon, and the last iteration never
+/// ends.
+PlanRecord::Finalist::Simulated times_of(const SimReport& report, const JudgedScenario& judged) {
+  const Distribution& times = report.iteration_time_s;
+  if (report.iterations.empty() || !report.overfull.empty()) return {judged.name, never, never, never};
+  if (!report.stuck) return {judged.name, times.mean, times.p95, times.max};
+  const auto completed = static_cast<double>(report.iterations.size());
+  return {judged.name, judged.scenario.horizon_s ? *judged.scenario.horizon_s / completed : never, never,
+          never};
+}
+
 PlanRecord::Finalist::Simulated simulated(const PlanCandidate& candidate, const JudgedScenario& judged,
                                           const std::function<bool()>& stop) {
   const Problem problem = problem_of(candidate);
@@ -29,11 +40,10 @@ PlanRecord::Finalist::Simulated simulated(const PlanCandidate& candidate, const 
   PlanRecord::Finalist::Simulated result{judged.name, 0, 0, 0};
   for (int run = 0; run < runs; ++run) {
     options.seed = static_cast<std::uint64_t>(run);
-    const SimReport report = simulate(problem, candidate.plan, judged.scenario, options);
-    const bool is_none = report.iterations.empty() || !report.overfull.empty();
-    result.mean_s += (is_none ? never : report.iteration_time_s.mean) / runs;
-    result.p95_s += (is_none ? never : report.iteration_time_s.p95) / runs;
-    result.max_s = std::max(result.max_s, is_none ? never : report.iteration_time_s.max);
+    const auto times = times_of(simulate(problem, candidate.plan, judged.scenario, options), judged);
+    result.mean_s += times.mean_s / runs;
+    result.p95_s += times.p95_s / runs;
+    result.max_s = std::max(result.max_s, times.max_s);
   }
   return result;
 }

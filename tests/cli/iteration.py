@@ -281,6 +281,15 @@ def test_scenarios():
     check(plan["finalists"][0]["simulated"]["gone"] == {"mean_s": None, "p95_s": None, "max_s": None}, plan["finalists"][0])
     check("simulated under scenario gone, the plan completes no iteration or lacks memory" in plan["warnings"], plan["warnings"])
     check(re.search(r"simulated +never  mean under gone\n", text), "the summary has another time", text)
+    # One that stands still from some time on is not as good as one that goes on: its mean is over the whole horizon.
+    nominal = plan["finalists"][0]["simulated"]["nominal"]["mean_s"]
+    write("leaves.yaml", f"version: 1\nname: leaves\nhorizon: {20 * nominal} s\nevents: [{{at: {5.5 * nominal} s, site: oregon, leave: true}}, "
+          f"{{at: {5.5 * nominal} s, site: ohio, leave: true}}]\nrecovery: {{policy: wait}}\n")
+    plan, text = planned(*SHORT, "--scenario", "leaves.yaml")
+    leaves = plan["finalists"][0]["simulated"]["leaves"]
+    check(leaves["p95_s"] is None and leaves["max_s"] is None, leaves)
+    check(abs(leaves["mean_s"] - 20 * nominal / 5) < 1e-6, leaves, nominal)
+    check(any("under scenario leaves, the plan comes to a stop for good" in it for it in plan["warnings"]), plan["warnings"])
 
 
 def test_memory():
