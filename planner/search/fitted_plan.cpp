@@ -61,12 +61,13 @@ bool are_alike(const Plan& plan, const DecidedJob& job) {
   return tensor_degrees(plan).size() == 1;
 }
 
-/// With drains as rare as memory allows, where the job does not say how often.
+/// With drains as rare as memory allows, where the job does not say how often; where none helps enough, after
+/// every micro-batch, which lacks least.
 PlanCandidate drained_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
   PlanCandidate candidate = priced_plan(job, std::move(plan), 0, score);
-  if (candidate.lacking <= 0 || job->model.flush > 0) return candidate;
-  const int flush = IterationTimer(job->model, candidate.plan).fitting_flush();
-  if (flush < 1) return candidate;
+  const bool can_drain = job->model.schedule == PipelineSchedule::gpipe && job->model.flush == 0;
+  if (candidate.lacking <= 0 || !can_drain) return candidate;
+  const int flush = std::max(1, IterationTimer(job->model, candidate.plan).fitting_flush());
   PlanCandidate other = priced_plan(job, candidate.plan, flush, score);
   return is_better(other, candidate) ? other : candidate;
 }

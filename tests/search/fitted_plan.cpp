@@ -34,6 +34,17 @@ Plan cut_at(const Job& job, int layer) {
 
 }  // namespace
 
+TEST_CASE("where no drains make a plan fit, it drains after every micro-batch, and lacks least") {
+  const Problem problem = problem_with(800, 800, 1);
+  const auto job = Decisions(problem).first();
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const Plan plan = cut_at(problem.job, layers / 2);
+  const PlanCandidate found = dealt_plan(job, plan, score);
+  REQUIRE(found.lacking > 0);
+  CHECK(found.flush == 1);
+  for (const int flush : {0, 2, 4}) CHECK(found.lacking < priced_plan(job, plan, flush, score).lacking);
+}
+
 TEST_CASE("cutting again makes no plan of three stages worse, and prices no more than it may") {
   for (const double memory : {1500.0, 2000.0, 3000.0}) {
     CAPTURE(memory);
