@@ -17,12 +17,12 @@ int most_devices_of_a_host(const Topology& topology) {
 
 /// Of what a device computes for a layer and a micro-batch of `job`, at least so much is left under any other
 /// decisions: a stage has no more devices than a host, a micro-batch may be of one sequence, and recomputing
-/// adds one forward to what takes three.
+/// adds at most a forward to a forward and a backward, so that half or more is left without it.
 double least_share(const DecidedJob& job, const Automatic& open) {
   double share = 1;
   if (open.tensor) share /= most_devices_of_a_host(job.problem.topology);
   if (open.micro_batch) share /= job.problem.job.training.micro_batch;
-  if (open.recompute) share *= 0.75;
+  if (open.recompute) share /= 2;
   return share;
 }
 

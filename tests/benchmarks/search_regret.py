@@ -3,8 +3,8 @@
 
 Few devices of unlike GPUs in a few sites, drawn by a seed; a small and a large model. For each topology, the plan by
 default and, with `shapes`, one for each of up to eight stages and as many replicas as take half of the devices or more;
-with `micro-batches`, where these and recomputation are open, one for each micro-batch from 1 to 16. All by their estimates: what the search by itself
-should have found.
+with `micro-batches`, where these and recomputation are open, one for each micro-batch from 1 to 16. All by their
+estimates: what the search by itself should have found.
 """
 import argparse
 import json
