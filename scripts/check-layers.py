@@ -16,12 +16,13 @@ LAYERS = {
     "planner/cost": {"planner/core", "planner/cost"},
     "planner/search": {"planner/core", "planner/cost", "planner/search"},
     "planner/io": {"planner/core", "planner/io"},
+    "planner/export": {"planner/core", "planner/io", "planner/export"},
     "simulator/io": {"planner/core", "planner/io", "simulator", "simulator/io"},
     "simulator": {"planner/core", "simulator"},
     "kernels/bench": {"kernels", "kernels/bench"},
     "kernels": {"kernels"},
-    "cli": {"planner/core", "planner/cost", "planner/search", "planner/io", "simulator", "simulator/io", "kernels", "cli"},
-    "tests": {"planner/core", "planner/cost", "planner/search", "planner/io", "simulator", "simulator/io", "kernels", "cli", "tests"},
+    "cli": {"planner/core", "planner/cost", "planner/search", "planner/io", "planner/export", "simulator", "simulator/io", "kernels", "cli"},
+    "tests": {"planner/core", "planner/cost", "planner/search", "planner/io", "planner/export", "simulator", "simulator/io", "kernels", "cli", "tests"},
 }
 TOP_FOLDERS = {"cli", "planner", "simulator", "kernels", "topologies", "configs", "tests", "scripts"}
 CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh"}

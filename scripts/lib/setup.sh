@@ -11,6 +11,11 @@ build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-
 # shellcheck disable=SC2034 # for those who source this
 test_packages=("${build_packages[@]}" python3)
 
+# Tests that need more than the above are skipped, and say so, where these are not there; .ci/run tries to install
+# them: programs that plans are handed to, browsers, emulated networks.
+# shellcheck disable=SC2034 # for those who source this
+extra_test_packages=()
+
 missing_packages() { # PACKAGE...
   local package installed
   # shellcheck disable=SC2016 # dpkg-query's own variables
@@ -40,6 +45,11 @@ install_missing() { # PACKAGE...
   "${apt[@]}" update </dev/null >&2 || echo "apt-get update failed; going on with the package lists that are here." >&2
   "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >&2 ||
     cannot_install "apt-get install failed" "${missing[@]}"
+}
+
+# The same, but goes on without what cannot be installed.
+install_if_possible() { # PACKAGE...
+  (install_missing "$@") || echo "Going on without some of: $*" >&2
 }
 
 # Warnings stop a build only where that is asked for: a compiler newer than ours must keep nobody from building.
