@@ -35,9 +35,9 @@ PRINTS = {"cli", "kernels/bench", "tests"}  # programs; the benchmark of the ker
 # (what may not be included, where it may be all the same, why)
 HEADERS = [
     (r"yaml-cpp/.*", {"planner/io", "cli", "tests"}, "only planner/io and cli parse"),
-    (r"nlohmann/.*", {"planner/io", "simulator/io", "cli", "tests"}, "only planner/io and cli parse"),
+    (r"nlohmann/.*", {"planner/io", "planner/export", "simulator/io", "cli", "tests"}, "only planner/io and cli parse"),
     (r"CLI/.*", {"cli", "tests"}, "only cli has a command line"),
-    (r"(fstream|filesystem)", {"planner/io", "simulator/io", "cli", "kernels/bench", "tests"}, "only planner/io and cli touch files"),
+    (r"(fstream|filesystem)", {"planner/io", "planner/export", "simulator/io", "cli", "kernels/bench", "tests"}, "only planner/io and cli touch files"),
     (r"(iostream|print)", PRINTS, "only cli prints"),
     (r"random", set(), "random numbers come from planner/core/rng.hpp"),
 ]
