@@ -1,145 +1,19 @@
-// dtfm-sim: the command line.
-#include <limits>
-#include <string>
-#include <vector>
-
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/command_line.hpp"
 #include "cli/graph_command.hpp"
 #include "cli/main_guard.hpp"
-#include "cli/plan_formats.hpp"
-#include "cli/simulate_options.hpp"
-#include "cli/whole_number.hpp"
-
-namespace dtfm {
-namespace {
-
-constexpr const char* examples =
-    R"(Examples:
-  dtfm-plan worldwide.yaml -o plan.json && dtfm-sim worldwide.yaml plan.json
-  dtfm-sim worldwide.yaml plan.json --scenario evening.yaml --iterations 20 -o result.json
-  dtfm-sim worldwide.yaml plan.json --scenario spot.yaml --samples 100 --format json | jq .samples
-  dtfm-sim worldwide.yaml plan.json --trace trace.json      (opens in ui.perfetto.dev)
-  dtfm-sim worldwide.yaml table.csv --job my-job.yaml
-  dtfm-sim worldwide.yaml train.sh --ranks rankfile --job my-job.yaml
-
-The name - is stdout for -o, --trace and --tasks, one of them; then no summary is printed.
-
-With --graph, any task graph is replayed instead of a plan; times in s, sizes in bytes, rates in bytes per second:
-  host a
-  host b
-  link wan 125e6 0.05
-  route a b wan
-  compute forward a 1.5
-  flow send a b 64e6 after forward
-
-  dtfm-sim --graph ring.txt
-  dtfm-sim --graph ring.txt --tasks dates.csv --quiet
-  dtfm-sim --graph ring.txt --tasks - | sort -t, -k5g | tail -1
-  dtfm-sim --graph ring.txt --stats -o result.json
-
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 the plan does not fit in the memory of a device, or can
-never complete an iteration under the scenario (the result has been written and says why), 130 interrupted (what there was by then has been written).)";
-
-/// All that can be said; which of it belongs together is checked when all of it is known.
-struct Arguments {
-  SimulateOptions simulate;
-  std::string graph, tasks, output;
-};
-
-void add_what(CLI::App& app, Arguments& arguments) {
-  SimulateOptions& options = arguments.simulate;
-  app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
-      ->type_name("");
-  app.add_option("PLAN", options.plan, "who computes what, in any of the formats below")->type_name("");
-  add_option(app, "--job", "FILE", "what is trained (YAML), in place of the job in the plan",
-             [&](const std::string& text) { options.job = text; });
-  add_option(app, "--ranks", "FILE", "the device of each rank of a Megatron plan",
-             [&](const std::string& text) { options.ranks = text; });
-  add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
-             [&](const std::string& text) { options.scenario = text; });
-  add_option(app, "--calibration", "FILE",
-             "the constants of the model, as dtfm-calibrate -o writes them; then times have an interval",
-             [&](const std::string& text) { options.calibration = text; });
-  add_option(app, "--iterations", "N", "of training (3); a scenario's horizon takes their place",
-             [&](const std::string& text) {
-               options.iterations = whole_number("--iterations", text, 1, 1'000'000);
-             });
-  add_option(app, "--seed", "N", "of the random numbers, with that of the scenario (0)",
-             [&](const std::string& text) {
-               options.seed =
-                   whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
-             });
-  add_option(
-      app, "--samples", "N", "runs of a random scenario, each with random numbers of its own",
-      [&](const std::string& text) { options.samples = whole_number("--samples", text, 1, 1'000'000); });
-  add_option(app, "--threads", "N",
-             "for --samples; all cores when not given; any number gives the same result",
-             [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
-  add_option(app, "--graph", "FILE", "replays this task graph instead of a plan",
-             [&](const std::string& text) { arguments.graph = text; });
-}
-
-void add_output(CLI::App& app, Arguments& arguments) {
-  SimulateOptions& options = arguments.simulate;
-  add_option(app, "-o,--output", "FILE", "writes the result (JSON)", [&](const std::string& text) {
-    options.output = text;
-    arguments.output = text;
-  });
-  add_option(app, "--trace", "FILE", "writes a timeline (Chrome trace event JSON)",
-             [&](const std::string& text) { options.trace = text; });
-  add_option(app, "--tasks", "FILE", "writes when each task was ready, started and finished (CSV)",
-             [&](const std::string& text) {
-               options.tasks = text;
-               arguments.tasks = text;
-             });
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
-  app.add_flag("--stats", options.stats, "a line of JSON on stderr: counts, CPU time, memory");
-  app.add_flag("--quiet", options.quiet, "no progress; with --graph, no summary either");
-  app.set_version_flag("--version", "dtfm-sim " DTFM_VERSION);
-}
-
-/// A task graph knows nothing of plans: an option for these beside it is a mistake.
-void refuse_beside_graph(const CLI::App& app) {
-  for (const char* name : {"TOPOLOGY", "PLAN", "--job", "--scenario", "--calibration", "--iterations",
-                           "--seed", "--samples", "--threads", "--ranks", "--trace", "--format"})
-    if (app.count(name) > 0) throw Error(name, "is for plans, and --graph replays none");
-}
-
-/// Files of every task are of one run.
-void check_samples(const SimulateOptions& options) {
-  if (!options.samples) return;
-  if (options.trace) throw Error("--trace", "is of one run, and --samples makes many");
-  if (options.tasks) throw Error("--tasks", "is of one run, and --samples makes many");
-}
-
-int run(int argc, char** argv) {
-  Arguments arguments;
-  SimulateOptions& options = arguments.simulate;
-  options.threads = all_threads();
-  CLI::App app("Replays a plan, or any graph of computations and transfers, event by event.", "dtfm-sim");
-  app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
-  add_what(app, arguments);
-  add_output(app, arguments);
-  if (const auto code = parse_command_line(app, argc, argv)) return *code;
-  if (app.count("--graph") > 0) {
-    refuse_beside_graph(app);
-    return run_graph_command(
-        {arguments.graph, arguments.tasks, arguments.output, options.stats, options.quiet});
-  }
-  if (options.topology.empty())
-    throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
-  if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-sim --help)");
-  check_samples(options);
-  return run_simulate_command(options);
-}
-
-}  // namespace
-}  // namespace dtfm
+#include "cli/sim_app.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::guarded("dtfm-sim", [&] { return dtfm::run(argc, argv); });
+  return dtfm::guarded("dtfm-sim", [&] {
+    CLI::App app;
+    dtfm::SimulateOptions options;
+    dtfm::add_sim_options(app, options);
+    if (const auto code = dtfm::parse_command_line(app, argc, argv)) return *code;
+    dtfm::check_sim_options(app, options);
+    if (!options.graph) return dtfm::run_simulate_command(options);
+    return dtfm::run_graph_command({*options.graph, options.tasks.value_or(""), options.output.value_or(""),
+                                    options.stats, options.quiet});
+  });
 }

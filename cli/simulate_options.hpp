@@ -1,4 +1,4 @@
-// What the user asked dtfm-sim TOPOLOGY PLAN for.
+// What the user asked dtfm-sim for.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@ namespace dtfm {
 
 struct SimulateOptions {
   std::string topology, plan;              // files
+  std::optional<std::string> graph;        // file: a task graph to replay instead of a plan
   std::optional<std::string> ranks;        // file: the devices of the ranks of a Megatron plan
   std::optional<std::string> job;          // file; nothing: the job in the plan
   std::optional<std::string> scenario;     // file; nothing: nothing happens
@@ -24,7 +25,7 @@ struct SimulateOptions {
   bool stats = false, quiet = false;
 };
 
-/// Does what the options ask for; the exit code. Throws Error for bad input.
+/// Replays the plan as the options ask; the exit code. Throws Error for bad input.
 int run_simulate_command(const SimulateOptions& options);
 
 }  // namespace dtfm

@@ -1,0 +1,168 @@
+#include "cli/profile_app.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/command_line.hpp"
+#include "cli/profile_options.hpp"
+#include "cli/whole_number.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+
+namespace dtfm {
+namespace {
+
+using Mode = ProfileOptions::Mode;
+
+#ifdef DTFM_HAVE_CUDA
+constexpr const char* version_line = "dtfm-profile " DTFM_VERSION " (CUDA: yes)";
+#else
+constexpr const char* version_line = "dtfm-profile " DTFM_VERSION " (CUDA: no)";
+#endif
+
+constexpr const char* examples = R"(Examples:
+  dtfm-profile --model gpt3-xl --micro-batch 1,2,4,8 -o h200.json     (times the layers on the GPU of this machine)
+  dtfm-profile --estimate A100-80GB --job job.yaml --tensor 1,2 -o a100.json
+  dtfm-profile --import sailor profile.json --gpu A100-40GB --job opt.yaml --precision tf32 -o a100.json
+  dtfm-profile --import metis DeviceType.A100_tp*_bs*.json --gpu A100-80GB --job job.yaml -o a100.json
+  dtfm-profile --import kineto run.pt.trace.json --gpu RTX-4090 --job job.yaml --micro-batch 2 --tensor 1 -o 4090.json
+  dtfm-profile a100.json                                              (checks a profile and prints it)
+  dtfm-profile --list-gpus
+
+A job names its profiles by `profile: a100.json` or a list of several. Layers in a trace are found by the names that the
+trainer gave them with record_function: embedding.fwd, embedding.bwd, layer.0.fwd, layer.0.bwd, …, head.fwd, head.bwd.
+
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or nothing to measure on.)";
+
+/// `1,2,4`, in ascending order.
+std::vector<int> number_list(const std::string& option, const std::string& text) {
+  constexpr int most = 1'000'000;
+  constexpr std::size_t longest = 64;
+  std::vector<int> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    numbers.push_back(whole_number(option, text.substr(begin, comma - begin), 1, most));
+    if (numbers.size() > longest) throw Error(option, fmt::format("more than {} numbers", longest));
+    begin = comma + 1;
+  }
+  std::sort(numbers.begin(), numbers.end());
+  const auto twice = std::adjacent_find(numbers.begin(), numbers.end());
+  if (twice != numbers.end()) throw Error(option, fmt::format("{} is there twice", *twice));
+  return numbers;
+}
+
+std::string gpu_name(const std::string& option, const std::string& text) {
+  constexpr std::size_t longest = 128;  // as in profiles
+  const bool has_control =
+      std::any_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ') || c == 127; });
+  if (text.empty() || text.size() > longest || has_control)
+    throw Error(option, fmt::format("expected the name of a GPU; found {}", in_quotes(text)));
+  return checked_text(text, option);
+}
+
+std::string precision_named(const std::string& text) {
+  for (const char* known : {"fp16", "bf16", "tf32", "fp32"})
+    if (text == known) return text;
+  throw Error("--precision", fmt::format("expected fp16, bf16, tf32 or fp32; found {}", in_quotes(text)));
+}
+
+void add_what(CLI::App& app, ProfileOptions& options) {
+  add_option(app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
+             [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
+  add_option(app, "--import", "FORMAT",
+             "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
+             [&](const std::string& text) { options.import_format = text; });
+  app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
+  app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
+  app.add_option("FILE", options.files, "what to import or check")->type_name("");
+  add_option(app, "--model", "NAME", "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
+             [&](const std::string& text) { options.model = text; });
+  add_option(app, "--job", "FILE", "the same by a job (YAML)",
+             [&](const std::string& text) { options.job = text; });
+  add_option(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
+             [&](const std::string& text) { options.gpu = gpu_name("--gpu", text); });
+  add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
+             [&](const std::string& text) { options.precision = precision_named(text); });
+  add_option(app, "--micro-batch", "LIST", "sizes (1,2,4,8); of --import kineto, the size that was measured",
+             [&](const std::string& text) { options.micro_batches = number_list("--micro-batch", text); });
+  add_option(app, "--tensor", "LIST",
+             "tensor-parallel degrees (1); of --import kineto, the degree that was measured",
+             [&](const std::string& text) { options.tensors = number_list("--tensor", text); });
+}
+
+void add_output(CLI::App& app, ProfileOptions& options) {
+  add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - is stdout, in place of the table",
+             [&](const std::string& text) { options.output = text; });
+  add_option(app, "--format", "text|json", "of what is printed (text)",
+             [&](const std::string& text) { options.format = output_format(text); });
+  app.add_flag("--quiet", options.quiet, "no progress");
+  app.set_version_flag("--version", version_line);
+}
+
+Mode mode_of(const CLI::App& app) {
+  constexpr std::pair<const char*, Mode> modes[] = {{"--estimate", Mode::estimate},
+                                                    {"--import", Mode::import},
+                                                    {"--check", Mode::check},
+                                                    {"--list-gpus", Mode::list_gpus}};
+  const char* chosen = nullptr;
+  Mode mode = app.count("FILE") > 0 ? Mode::check : Mode::measure;
+  for (const auto& [name, its_mode] : modes) {
+    if (app.count(name) == 0) continue;
+    if (chosen) throw Error(name, fmt::format("cannot be given together with {}", chosen));
+    chosen = name;
+    mode = its_mode;
+  }
+  return mode;
+}
+
+/// An option that says nothing to the chosen mode is a mistake.
+void refuse_others(const CLI::App& app, Mode mode) {
+  const auto refuse = [&](std::initializer_list<const char*> options, const char* what) {
+    for (const char* option : options)
+      if (app.count(option) > 0) throw Error(option, what);
+  };
+  const bool only_prints = mode == Mode::check || mode == Mode::list_gpus;
+  if (only_prints)
+    refuse({"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
+           "is not for what is only printed");
+  if (only_prints || mode == Mode::estimate) refuse({"--gpu"}, "is for --import and measuring");
+  if (mode != Mode::check && mode != Mode::import) refuse({"FILE"}, "is for --import and --check");
+}
+
+void check_complete(const ProfileOptions& options) {
+  if (options.job && options.model) throw Error("--model", "cannot be given together with --job");
+  const auto missing = [](const char* what) {
+    return Error("", fmt::format("{} (see dtfm-profile --help)", what));
+  };
+  if (options.mode == Mode::check && options.files.size() != 1) throw missing("--check takes one FILE");
+  if (options.mode != Mode::import) return;
+  if (options.files.empty()) throw missing("FILE is missing: what to import");
+  if (!options.gpu) throw missing("--gpu is missing: what was measured");
+  if (!options.job && !options.model)
+    throw missing("--model or --job is missing: whose layers were measured");
+}
+
+}  // namespace
+
+void add_profile_options(CLI::App& app, ProfileOptions& options) {
+  app.name("dtfm-profile");
+  app.description(
+      "Times of a model's layers on a GPU: measured, estimated, or as others have measured them.");
+  app.footer(examples);
+  add_what(app, options);
+  add_output(app, options);
+}
+
+void check_profile_options(const CLI::App& app, ProfileOptions& options) {
+  options.mode = mode_of(app);
+  refuse_others(app, options.mode);
+  check_complete(options);
+}
+
+}  // namespace dtfm
