@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "planner/core/error.hpp"
@@ -24,11 +25,42 @@ std::string unexpected_arguments(const CLI::App& app) {
   return text + "; " + suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
 }
 
+// CLI11 keeps nothing for others beside an option. What is offered is the name of a check that lets all pass.
+constexpr std::string_view offer_mark = "values: ";
+
+std::string offer_of(CLI::Option& option) {
+  try {
+    for (int i = 0;; ++i)
+      if (const std::string name = option.get_validator(i)->get_name(); name.starts_with(offer_mark))
+        return name.substr(offer_mark.size());
+  } catch (const CLI::OptionNotFound&) {
+    return "";
+  }
+}
+
+bool is_capital(char c) {
+  return c >= 'A' && c <= 'Z';
+}
+
 }  // namespace
 
-void add_option(CLI::App& app, const char* name, const char* value, const char* help,
-                const std::function<void(const std::string&)>& set) {
-  app.add_option_function<std::string>(name, set, help)->type_name(value);
+CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
+                        const std::function<void(const std::string&)>& set) {
+  return app.add_option_function<std::string>(name, set, help)->type_name(value);
+}
+
+void offer_values(CLI::Option& option, const std::vector<std::string>& values) {
+  const auto anything = [](const std::string&) { return std::string(); };
+  option.check(CLI::Validator(anything, ""), fmt::format("{}{}", offer_mark, fmt::join(values, "|")));
+}
+
+std::vector<std::string> offered_values(CLI::Option& option) {
+  std::vector<std::string> values;
+  for (const std::string& word : CLI::detail::split(option.get_type_name(), '|'))
+    if (!word.empty() && std::none_of(word.begin(), word.end(), is_capital)) values.push_back(word);
+  for (const std::string& word : CLI::detail::split(offer_of(option), '|'))
+    if (!word.empty()) values.push_back(word);
+  return values;
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {

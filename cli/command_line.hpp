@@ -4,16 +4,24 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace dtfm {
 
 /// An option whose value is checked by us, so that all errors speak alike.
-void add_option(CLI::App& app, const char* name, const char* value, const char* help,
-                const std::function<void(const std::string&)>& set);
+CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
+                        const std::function<void(const std::string&)>& set);
+
+/// What a shell may complete the value of `option` to, beside the words in small letters of `text|json`.
+/// Nothing is refused for it.
+void offer_values(CLI::Option& option, const std::vector<std::string>& values);
+/// All of these; empty where the option takes anything.
+std::vector<std::string> offered_values(CLI::Option& option);
 
 /// The exit code where all is said (--help, --version); nothing: the program goes on. Throws Error for what
 /// the options do not allow, with what the user may have meant.

@@ -1,6 +1,7 @@
 #include "cli/plan_app.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
 #include <utility>
@@ -65,11 +66,13 @@ double horizon_s(const std::string& text) {
   throw Error("--horizon", fmt::format("expected a time above zero; found {}", in_quotes(text)));
 }
 
+constexpr std::array<std::string_view, 4> objectives = {"iteration-time", "cost-per-token",
+                                                        "device-efficiency", "comm-cost"};
+
 void set_objective(const std::string& name, PlanOptions& options) {
-  const std::vector<std::string_view> names = {"iteration-time", "cost-per-token", "device-efficiency",
-                                               "comm-cost"};
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    throw Error("--objective", fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, names)));
+  if (std::find(objectives.begin(), objectives.end(), name) == objectives.end())
+    throw Error("--objective", fmt::format("unknown {}; {}", in_quotes(name),
+                                           suggestion(name, {objectives.begin(), objectives.end()})));
   options.objective = name;
   options.objective_given = true;
 }
@@ -97,10 +100,11 @@ void add_what(CLI::App& app, PlanOptions& options) {
   add_option(
       app, "--batch", "N", "sequences of an iteration, in place of the job's global_batch",
       [&](const std::string& text) { options.batch = whole_number("--batch", text, 1, 1'000'000'000); });
-  add_option(
+  const auto objective = add_option(
       app, "--objective", "NAME",
       "what is minimised: iteration-time, cost-per-token, device-efficiency (devices × time), comm-cost",
       [&](const std::string& text) { set_objective(text, options); });
+  offer_values(*objective, {objectives.begin(), objectives.end()});
   add_option(app, "--pipeline", "N|auto", "stages; not given: as the job says", [&](const std::string& text) {
     options.pipeline = count_or_auto("--pipeline", text, options.pipeline_auto);
   });
@@ -154,9 +158,16 @@ void add_judge(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) { options.robust = robust_named(text); });
 }
 
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const Strategy& strategy : strategies()) names.emplace_back(strategy.name);
+  return names;
+}
+
 void add_how(CLI::App& app, PlanOptions& options) {
-  add_option(app, "--strategy", "NAME", "the search; see --list-strategies",
-             [&](const std::string& text) { options.strategy = text; });
+  const auto strategy = add_option(app, "--strategy", "NAME", "the search; see --list-strategies",
+                                   [&](const std::string& text) { options.strategy = text; });
+  offer_values(*strategy, strategy_names());
   app.add_flag("--list-strategies", options.list_strategies, "names the strategies and exits");
   add_option(app, "--seed", "N", "of the random numbers (0)", [&](const std::string& text) {
     options.seed = whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());

@@ -1,6 +1,7 @@
 #include "cli/profile_app.hpp"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@
 #include "cli/command_line.hpp"
 #include "cli/profile_options.hpp"
 #include "cli/whole_number.hpp"
+#include "planner/io/gpu_catalogue.hpp"
+#include "planner/io/import_profile.hpp"
+#include "planner/io/model_presets.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
 
@@ -40,6 +44,15 @@ trainer gave them with record_function: embedding.fwd, embedding.bwd, layer.0.fw
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or nothing to measure on.)";
 
+constexpr std::array precisions = {"fp16", "bf16", "tf32", "fp32"};
+
+template <class Items>
+std::vector<std::string> names_of(const Items& items) {
+  std::vector<std::string> names;
+  for (const auto& item : items) names.emplace_back(item.name);
+  return names;
+}
+
 /// `1,2,4`, in ascending order.
 std::vector<int> number_list(const std::string& option, const std::string& text) {
   constexpr int most = 1'000'000;
@@ -67,28 +80,39 @@ std::string gpu_name(const std::string& option, const std::string& text) {
 }
 
 std::string precision_named(const std::string& text) {
-  for (const char* known : {"fp16", "bf16", "tf32", "fp32"})
-    if (text == known) return text;
+  if (std::find(precisions.begin(), precisions.end(), text) != precisions.end()) return text;
   throw Error("--precision", fmt::format("expected fp16, bf16, tf32 or fp32; found {}", in_quotes(text)));
 }
 
 void add_what(CLI::App& app, ProfileOptions& options) {
-  add_option(app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
-             [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
-  add_option(app, "--import", "FORMAT",
-             "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
-             [&](const std::string& text) { options.import_format = text; });
+  const auto estimate = add_option(
+      app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
+      [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
+  offer_values(*estimate, names_of(built_in_gpus()));
+  const auto import =
+      add_option(app, "--import", "FORMAT",
+                 "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
+                 [&](const std::string& text) { options.import_format = text; });
+  offer_values(*import, names_of(import_formats()));
   app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
   app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
   app.add_option("FILE", options.files, "what to import or check")->type_name("");
-  add_option(app, "--model", "NAME", "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
-             [&](const std::string& text) { options.model = text; });
+}
+
+void add_model(CLI::App& app, ProfileOptions& options) {
+  const auto model = add_option(app, "--model", "NAME",
+                                "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
+                                [&](const std::string& text) { options.model = text; });
+  offer_values(*model, preset_names());
   add_option(app, "--job", "FILE", "the same by a job (YAML)",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
-             [&](const std::string& text) { options.gpu = gpu_name("--gpu", text); });
-  add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
-             [&](const std::string& text) { options.precision = precision_named(text); });
+  const auto gpu = add_option(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
+                              [&](const std::string& text) { options.gpu = gpu_name("--gpu", text); });
+  offer_values(*gpu, names_of(built_in_gpus()));
+  const auto precision =
+      add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
+                 [&](const std::string& text) { options.precision = precision_named(text); });
+  offer_values(*precision, {precisions.begin(), precisions.end()});
   add_option(app, "--micro-batch", "LIST", "sizes (1,2,4,8); of --import kineto, the size that was measured",
              [&](const std::string& text) { options.micro_batches = number_list("--micro-batch", text); });
   add_option(app, "--tensor", "LIST",
@@ -156,6 +180,7 @@ void add_profile_options(CLI::App& app, ProfileOptions& options) {
       "Times of a model's layers on a GPU: measured, estimated, or as others have measured them.");
   app.footer(examples);
   add_what(app, options);
+  add_model(app, options);
   add_output(app, options);
 }
 

@@ -60,14 +60,10 @@ LayerChain read_perceptron(const YamlValue& value, double number_bytes) {
   return perceptron(widths, number_bytes);
 }
 
-Error unknown_preset(const YamlValue& preset,
-                     const std::vector<std::pair<std::string, Transformer>>& transformers) {
-  std::vector<std::string_view> names;
-  for (const auto& entry : transformers) names.push_back(entry.first);
-  for (const auto& entry : image_networks) names.push_back(entry.first);
-  names.push_back(perceptron_name);
+Error unknown_preset(const YamlValue& preset) {
+  const std::vector<std::string> names = preset_names();
   const std::string name = preset.text();
-  const std::string_view nearest = nearest_name(name, names);
+  const std::string_view nearest = nearest_name(name, {names.begin(), names.end()});
   std::string message = fmt::format("unknown {};", in_quotes(name));
   if (!nearest.empty()) message += fmt::format(" did you mean {}?", in_quotes(nearest));
   return preset.value_error(fmt::format("{} There are {}", message, fmt::join(names, ", ")));
@@ -86,6 +82,14 @@ std::vector<std::pair<std::string, Transformer>> preset_transformers() {
   return presets;
 }
 
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : preset_transformers()) names.push_back(entry.first);
+  for (const auto& entry : image_networks) names.emplace_back(entry.first);
+  names.emplace_back(perceptron_name);
+  return names;
+}
+
 Model read_preset(const YamlValue& value, const YamlValue& preset, double number_bytes) {
   const std::string name = preset.text();
   for (const auto& [network, make] : image_networks)
@@ -94,7 +98,7 @@ Model read_preset(const YamlValue& value, const YamlValue& preset, double number
   const auto transformers = preset_transformers();
   const auto found = std::find_if(transformers.begin(), transformers.end(),
                                   [&](const auto& entry) { return entry.first == name; });
-  if (found == transformers.end()) throw unknown_preset(preset, transformers);
+  if (found == transformers.end()) throw unknown_preset(preset);
   const YamlMap map = value.map(transformer_keys({"preset", "kind"}));
   check_kind(map, "transformer");
   return read_transformer(map, found->second);

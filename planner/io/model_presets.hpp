@@ -12,6 +12,8 @@ namespace dtfm {
 
 /// The transformers of configs/models.yaml, in its order.
 std::vector<std::pair<std::string, Transformer>> preset_transformers();
+/// Of these and of all others.
+std::vector<std::string> preset_names();
 
 /// `{preset: NAME, …}`: a transformer of configs/models.yaml, where the other keys take the place of its own,
 /// `resnet-50` or `vgg-16` with `image` (its side: 224) and `classes` (1000), or `mlp` with `widths`.

@@ -14,7 +14,9 @@ test_packages=("${build_packages[@]}" python3)
 # Tests that need more than the above are skipped, and say so, where these are not there; .ci/run tries to install
 # them: programs that plans are handed to, browsers, emulated networks.
 # shellcheck disable=SC2034 # for those who source this
-extra_test_packages=()
+extra_test_packages=(
+  zsh fish groff-base mandoc # completions and manual pages
+)
 
 missing_packages() { # PACKAGE...
   local package installed

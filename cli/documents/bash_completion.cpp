@@ -1,0 +1,109 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/documents/completion.hpp"
+
+namespace dtfm {
+namespace {
+
+using Files = OptionWords::Files;
+
+// Readline's own completion, which alone knows how to quote what it finds. (An error outside of a
+// completion.)
+constexpr const char* file_names = "compopt -o default 2>/dev/null";
+
+/// The lines of a script that say what comes next.
+struct Cases {
+  std::string commands, values, words;
+};
+
+std::string words_reply(const std::string& words) {
+  return fmt::format("mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$cur\")", words);
+}
+
+std::string reply(const OptionWords& option) {
+  if (!option.choices.empty()) return words_reply(fmt::format("{}", fmt::join(option.choices, " ")));
+  if (option.files == Files::folders) return "compopt -o dirnames 2>/dev/null";
+  return option.files == Files::files ? file_names : ":";
+}
+
+std::string value_case(const std::string& path, const OptionWords& option) {
+  std::vector<std::string> patterns;
+  for (const std::string& name : option.names) patterns.push_back(fmt::format("'{} {}'", path, name));
+  return fmt::format("    {}) {}; return ;;\n", fmt::join(patterns, " | "), reply(option));
+}
+
+/// What may stand where no option does: subcommands, values of positionals, files.
+std::string positional_case(const std::string& path, const CommandWords& command) {
+  std::vector<std::string> words;
+  for (const CommandWords& sub : command.commands) words.push_back(sub.name);
+  bool is_file = false;
+  for (const OptionWords& positional : command.positionals) {
+    words.insert(words.end(), positional.choices.begin(), positional.choices.end());
+    is_file = is_file || positional.files == Files::files;
+  }
+  std::vector<std::string> replies;
+  if (!words.empty()) replies.push_back(words_reply(fmt::format("{}", fmt::join(words, " "))));
+  if (is_file) replies.push_back(file_names);
+  return replies.empty() ? "" : fmt::format("    '{}:'*) {} ;;\n", path, fmt::join(replies, "; "));
+}
+
+/// `path`: the words that lead to `command`.
+void add_cases(const std::string& path, const CommandWords& command, Cases& cases) {
+  std::vector<std::string> names;
+  for (const OptionWords& option : command.options) {
+    names.insert(names.end(), option.names.begin(), option.names.end());
+    if (!option.values.empty()) cases.values += value_case(path, option);
+  }
+  cases.words +=
+      fmt::format("    '{}:-'*) {} ;;\n", path, words_reply(fmt::format("{}", fmt::join(names, " "))));
+  cases.words += positional_case(path, command);
+  for (const CommandWords& sub : command.commands) {
+    cases.commands += fmt::format("      '{0} {1}') path='{0} {1}' ;;\n", path, sub.name);
+    add_cases(path + " " + sub.name, sub, cases);
+  }
+}
+
+/// Finds `path`, the subcommand that the words before this one have chosen.
+std::string path_loop(const std::string& commands) {
+  if (commands.empty()) return "";
+  return fmt::format(
+      "  local word\n"
+      "  for word in \"${{COMP_WORDS[@]:1:COMP_CWORD-1}}\"; do\n"
+      "    case \"$path $word\" in\n{}    esac\n"
+      "  done\n",
+      commands);
+}
+
+}  // namespace
+
+std::string as_identifier(const std::string& name) {
+  std::string identifier = name;
+  std::replace(identifier.begin(), identifier.end(), '-', '_');
+  return identifier;
+}
+
+std::string bash_completion(const CommandWords& program) {
+  Cases cases;
+  add_cases(program.name, program, cases);
+  return fmt::format(
+      "# bash completion of {0}, made from its table of options\n"
+      "_{1}() {{\n"
+      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} path={0}\n"
+      "  if [[ $cur == = ]]; then # --option=\n"
+      "    cur=''\n"
+      "  elif [[ $prev == = ]]; then # --option=value\n"
+      "    prev=${{COMP_WORDS[COMP_CWORD-2]}}\n"
+      "  fi\n"
+      "  COMPREPLY=()\n"
+      "{2}"
+      "  case \"$path $prev\" in\n{3}  esac\n"
+      "  case \"$path:$cur\" in\n{4}  esac\n"
+      "}}\n"
+      "complete -F _{1} {0}\n",
+      program.name, as_identifier(program.name), path_loop(cases.commands), cases.values, cases.words);
+}
+
+}  // namespace dtfm

@@ -1,0 +1,17 @@
+// Scripts that complete a command line, for three shells.
+#pragma once
+
+#include <string>
+
+#include "cli/documents/command_words.hpp"
+
+namespace dtfm {
+
+std::string bash_completion(const CommandWords& program);
+std::string zsh_completion(const CommandWords& program);
+std::string fish_completion(const CommandWords& program);
+
+/// "dtfm-plan" → "dtfm_plan", as names of functions are written.
+std::string as_identifier(const std::string& name);
+
+}  // namespace dtfm

@@ -1,0 +1,33 @@
+#include "cli/documents/programs.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/calibrate_app.hpp"
+#include "cli/plan_app.hpp"
+#include "cli/profile_app.hpp"
+#include "cli/sim_app.hpp"
+
+namespace dtfm {
+namespace {
+
+/// Of the program whose table of options `add` makes.
+template <class Options>
+CommandWords of(void (*add)(CLI::App&, Options&)) {
+  CLI::App app;
+  Options options;
+  add(app, options);
+  return words_of(app);
+}
+
+}  // namespace
+
+std::vector<CommandWords> programs() {
+  return {
+      of(add_plan_options),
+      of(add_sim_options),
+      of(add_profile_options),
+      of(add_calibrate_options),
+  };
+}
+
+}  // namespace dtfm

@@ -1,0 +1,26 @@
+#include "cli/documents/write_documents.hpp"
+
+#include <string>
+#include <utility>
+
+#include "cli/documents/completion.hpp"
+#include "cli/documents/manual.hpp"
+#include "planner/io/atomic_file.hpp"
+
+namespace dtfm {
+
+void write_documents(std::span<const CommandWords> programs, const std::filesystem::path& folder) {
+  for (const CommandWords& program : programs) {
+    const std::pair<std::filesystem::path, std::string> files[] = {
+        {folder / "man" / (program.name + ".1"), manual_page(program, programs)},
+        {folder / "bash" / program.name, bash_completion(program)},
+        {folder / "zsh" / ("_" + program.name), zsh_completion(program)},
+        {folder / "fish" / (program.name + ".fish"), fish_completion(program)}};
+    for (const auto& [file, text] : files) {
+      std::filesystem::create_directories(file.parent_path());
+      write_whole_file(file, text);
+    }
+  }
+}
+
+}  // namespace dtfm

@@ -1,0 +1,14 @@
+// All documents of programs, as files.
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "cli/documents/command_words.hpp"
+
+namespace dtfm {
+
+/// In `folder`, which is made: man/NAME.1, bash/NAME, zsh/_NAME and fish/NAME.fish of each. Throws Error.
+void write_documents(std::span<const CommandWords> programs, const std::filesystem::path& folder);
+
+}  // namespace dtfm

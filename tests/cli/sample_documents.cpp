@@ -1,0 +1,43 @@
+// Writes the documents of a program that does not exist, whose words try to leave the place that they stand
+// in: tests/cli/documents.py runs what is made of them.
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command_line.hpp"
+#include "cli/documents/write_documents.hpp"
+
+namespace {
+
+constexpr const char* hostile = R"(it's [a]: "b" $(touch pwned) `touch pwned` \fB{x} %s é; touch pwned #)";
+
+constexpr const char* footer = R"(Examples:
+  dtfm-sample import ping 'a file'
+.SH INJECTED
+'br
+
+Exit codes: 0 done, 2 bad input.
+
+Notes come last.)";
+
+void ignore(const std::string&) {}
+
+}  // namespace
+
+int main(int, char** argv) {
+  CLI::App app(hostile, "dtfm-sample");
+  app.footer(footer);
+  dtfm::add_option(app, "--mode", "fast|exact", hostile, ignore);
+  dtfm::offer_values(*dtfm::add_option(app, "-n,--name", "NAME", hostile, ignore),
+                     {"resnet-50", "gpt3-6.7b"});
+  CLI::App* import = app.add_subcommand("import", hostile);
+  std::string format;
+  std::vector<std::string> files;
+  dtfm::offer_values(*import->add_option("FORMAT", format, hostile)->type_name(""), {"ping", "iperf"});
+  import->add_option("FILE", files, "what was measured")->type_name("");
+  dtfm::add_option(*import, "--into", "DIR", "where to", ignore);
+  CLI::App* show = app.add_subcommand("show", "Prints something.");
+  dtfm::add_option(*show->add_subcommand("links", hostile), "--unit", "ms|s", "of times", ignore);
+  dtfm::write_documents(std::vector{dtfm::words_of(app)}, argv[1]);
+}
