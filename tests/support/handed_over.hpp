@@ -15,8 +15,8 @@
 
 namespace dtfm {
 
-/// Hosts ga (2 GPUs), gb (1) and gc (3); two pipelines of three stages, seven layers cut 3/2/2, on purpose out
-/// of order. 8 micro-batches of 2 each.
+/// Hosts ga (2 GPUs), gb (1) and gc (3); two pipelines of three stages, seven layers cut 3/2/2, on purpose
+/// out of order. 8 micro-batches of 2 each.
 inline const std::string worked_example = R"({"schema": "dtfm-plan/1",
  "job": {"version": 1, "name": "worked", "model": {"kind": "transformer", "layers": 7, "hidden": 2048, "heads": 16,
    "sequence": 2048, "vocabulary": 50304, "tied": false},
@@ -28,8 +28,8 @@ inline const std::string worked_example = R"({"schema": "dtfm-plan/1",
                                   {"layers": [5, 7], "devices": ["ga:1"]}]}]})";
 
 /// The files for these targets.
-inline ExportFiles handed_over(const std::string& plan, std::vector<std::string> names, HandoverChoices choices = {},
-                               std::optional<RankOrder> order = {}) {
+inline ExportFiles handed_over(const std::string& plan, std::vector<std::string> names,
+                               HandoverChoices choices = {}, std::optional<RankOrder> order = {}) {
   std::vector<const Exporter*> targets;
   for (const std::string& name : names) targets.push_back(&exporter_named(name));
   choices.order = common_order(targets, order);
@@ -38,14 +38,16 @@ inline ExportFiles handed_over(const std::string& plan, std::vector<std::string>
 
 /// What a plan's pipelines have in common, and what they differ in.
 struct PlanKind {
-  bool is_alike = true;         // depth, layers, micro-batches, tensor degree
+  bool is_alike = true;           // depth, layers, micro-batches, tensor degree
   bool has_equal_stages = false;  // as many layers in each
   int most_tensor = 1;
 };
 
 /// Any plan of a GPT of 24 layers on machines of 1 to 4 GPUs, in any order.
 inline Handover any_handover(Rng& rng, const PlanKind& kind, RankOrder order) {
-  const auto below = [&](int bound) { return static_cast<int>(rng.below(static_cast<std::uint32_t>(bound))); };
+  const auto below = [&](int bound) {
+    return static_cast<int>(rng.below(static_cast<std::uint32_t>(bound)));
+  };
   Handover handover;
   handover.job.name = "any";
   handover.job.model = Transformer{24, 1024, 16, 512, 50257};
