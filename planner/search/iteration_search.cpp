@@ -111,9 +111,10 @@ class IterationSearch {
   bool is_over() const { return must_stop() || budget_.is_spent(); }
 
   static std::string what_there_is(const DecidedJob& job) {
-    return fmt::format("there are {} devices, {} layers and {} micro-batches",
+    return fmt::format("there are {} devices, {} layers and {} micro-batches{}",
                        job.units.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
-                       micro_batch_count(job.problem.job.training));
+                       micro_batch_count(job.problem.job.training),
+                       are_pipelines_alike(job) ? ", of which alike pipelines have equally many" : "");
   }
 
   void keep(PlanCandidate candidate) {

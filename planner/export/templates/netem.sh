@@ -19,7 +19,7 @@ fail() {
 command=${1-} interface=${2-}
 if [ -z "$interface" ]; then
   read -r _ _ _ first _ <<<"${links[0]}"
-  ip=$(address_of "$first")
+  ip=$(address_of "$first" || true)
   [ -n "$ip" ] || fail "nobody knows the address of machine '$first'"
   interface=$(ip -o route get "$ip" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
@@ -30,15 +30,16 @@ up() {
   undo
   trap 'undo; echo "netem-@machine@.sh: tc failed (root? sch_htb, sch_netem in the kernel?); all is undone" >&2' ERR
   tc qdisc add dev "$interface" root handle 1: htb # what has no class is not shaped
-  tc class add dev "$interface" parent 1: classid 1:1 htb rate "${uplink}kbit"
+  tc class add dev "$interface" parent 1: classid 1:1 htb rate "${uplink}kbit" quantum 60000
   local number=1 link rate delay queue machines machine ip class
   for link in "${links[@]}"; do
     read -r rate delay queue machines <<<"$link"
-    class=$(printf '%x' $((++number)))
-    tc class add dev "$interface" parent 1:1 classid "1:$class" htb rate "${rate}kbit"
+    ((number += 1))
+    class=$(printf '%x' "$number")
+    tc class add dev "$interface" parent 1:1 classid "1:$class" htb rate "${rate}kbit" quantum 60000
     tc qdisc add dev "$interface" parent "1:$class" handle "$class:" netem delay "${delay}us" limit "$queue"
     for machine in $machines; do
-      ip=$(address_of "$machine")
+      ip=$(address_of "$machine" || true)
       [ -n "$ip" ] || { undo; fail "nobody knows the address of machine '$machine'"; }
       tc filter add dev "$interface" parent 1: protocol ip prio 1 u32 match ip dst "$ip/32" flowid "1:$class"
     done
