@@ -244,6 +244,10 @@ bool JsonCursor::is_string() const {
   return value_->is_string();
 }
 
+bool JsonCursor::is_array() const {
+  return value_->is_array();
+}
+
 const std::string& JsonCursor::as_string() const {
   if (!value_->is_string()) fail_type("a text");
   return value_->get_ref<const std::string&>();

@@ -40,6 +40,7 @@ class JsonCursor {
   std::vector<std::pair<std::string, JsonCursor>> members(std::string_view of) const;
 
   bool is_string() const;
+  bool is_array() const;
   const std::string& as_string() const;
   int as_int(int least, int most) const;
   double as_number(double least, double most) const;

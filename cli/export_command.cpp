@@ -1,0 +1,143 @@
+// dtfm-export without its command line: a plan in, a folder of files out.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/export_options.hpp"
+#include "cli/main_guard.hpp"
+#include "cli/print_result.hpp"
+#include "planner/export/exporter.hpp"
+#include "planner/export/read_handover.hpp"
+#include "planner/io/atomic_file.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/json_text.hpp"
+#include "planner/io/plan_reader.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+#include "planner/io/topology_reader.hpp"
+
+namespace dtfm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_bytes = std::size_t{64} << 20;  // of a list of hosts, or a file of ours
+
+std::string targets_text() {
+  std::string text;
+  for (const Exporter& exporter : exporters())
+    text += fmt::format("{:<14} {}\n", exporter.name, exporter.what);
+  return text;
+}
+
+/// A name of an image has no blanks, quotes or control characters.
+void check_image(const std::string& image) {
+  const auto may_be_in = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._-/:@").find(c) != std::string_view::npos;
+  };
+  if (image.empty() || !std::all_of(image.begin(), image.end(), may_be_in))
+    throw Error("--image", fmt::format("{} is no name of a container image", in_quotes(image)));
+}
+
+HandoverChoices choices_of(const ExportOptions& options, RankOrder order) {
+  check_image(options.image);
+  HandoverChoices choices;
+  choices.order = order;
+  choices.agents = options.agents;
+  if (options.hosts)
+    choices.hosts =
+        NamedFile{*options.hosts, checked_text(read_file(*options.hosts, most_bytes), *options.hosts)};
+  choices.master = options.master;
+  choices.port = options.port;
+  choices.cores = options.cores;
+  choices.any_gpu = options.any_gpu;
+  choices.image = options.image;
+  if (options.topology) choices.topology = std::make_shared<const Topology>(read_topology(*options.topology));
+  return choices;
+}
+
+Handover handover_of(const ExportOptions& options, RankOrder order) {
+  const NamedFile plan{options.plan, read_plan_text(options.plan)};
+  std::optional<Job> job;
+  if (options.job) job = read_job(*options.job);
+  return read_handover(plan, job, choices_of(options, order));
+}
+
+/// Two plans in one folder would be told apart by nobody.
+void check_folder(const ExportOptions& options, const ExportFiles& files) {
+  const fs::path folder = options.folder;
+  std::error_code ignored;
+  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored))
+    throw Error(options.folder, "is no folder");
+  const fs::path table = folder / rank_table_file;
+  if (options.force || !fs::exists(table, ignored)) return;
+  if (read_file(table, most_bytes) != text_of(files, rank_table_file))
+    throw Error(options.folder,
+                "holds the files of another plan or order of ranks; name another folder, or use --force");
+}
+
+/// What is on the disk must be what was meant.
+void write_files(const std::string& folder, const ExportFiles& files) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw Error(folder, fmt::format("cannot be made: {}", error.message()));
+  for (const ExportFile& file : files) check_can_write(fs::path(folder) / file.name);
+  for (const ExportFile& file : files) {
+    const fs::path path = fs::path(folder) / file.name;
+    write_whole_file(path, file.text);
+    if (file.is_program)
+      fs::permissions(path, fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec,
+                      fs::perm_options::add, error);
+    if (read_file(path, std::max(most_bytes, file.text.size())) != file.text)
+      throw Error(path.string(), "reads back otherwise than it was written");
+  }
+}
+
+std::string summary_text(const ExportOptions& options, const ExportFiles& files,
+                         const std::vector<std::string>& notes) {
+  std::string text = fmt::format("{}: ", options.folder);
+  for (std::size_t i = 0; i < files.size(); ++i) text += (i > 0 ? ", " : "") + files[i].name;
+  text += "\n";
+  for (const std::string& note : notes) text += fmt::format("note: {}\n", note);
+  return text;
+}
+
+std::string summary_json(const ExportOptions& options, const Handover& handover, const ExportFiles& files,
+                         const std::vector<std::string>& notes) {
+  nlohmann::ordered_json names = nlohmann::ordered_json::array();
+  for (const ExportFile& file : files) names.push_back(file.name);
+  return json_text({{"targets", options.targets},
+                    {"folder", options.folder},
+                    {"ranks", handover.world()},
+                    {"order", handover.order == RankOrder::stage_major ? "stage-major" : "pipeline-major"},
+                    {"master", handover.master()},
+                    {"files", names},
+                    {"notes", notes}});
+}
+
+}  // namespace
+
+int run_export_command(const ExportOptions& options) {
+  if (options.list_targets) {
+    print_result(targets_text());
+    return exit_code::done;
+  }
+  std::vector<const Exporter*> targets;
+  for (const std::string& name : options.targets) targets.push_back(&exporter_named(name));
+  const Handover handover = handover_of(options, common_order(targets, options.order));
+  const ExportFiles files = exported(handover, targets);
+  check_folder(options, files);
+  write_files(options.folder, files);
+  const auto notes = export_notes(handover, targets);
+  if (options.format == OutputFormat::json)
+    print_result(summary_json(options, handover, files, notes));
+  else if (!options.quiet)
+    print_result(summary_text(options, files, notes));
+  return exit_code::done;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,31 @@
+// What the user asked dtfm-export for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/output_format.hpp"
+#include "planner/export/handover.hpp"
+
+namespace dtfm {
+
+struct ExportOptions {
+  std::string plan;                  // file
+  std::vector<std::string> targets;  // names of exporters
+  std::string folder;
+  std::optional<std::string> job, topology, hosts;  // files
+  std::optional<RankOrder> order;                   // nothing: the trainer's own
+  Agents agents = Agents::gpu;
+  std::optional<std::string> master;
+  int port = 29500, cores = 16;
+  bool any_gpu = false, force = false, list_targets = false, quiet = false;
+  std::string image = "dtfm-trainer:latest";
+  OutputFormat format = OutputFormat::text;
+};
+
+/// Does what the options ask for; the exit code. Throws Error for bad input and for plans that a target
+/// cannot express, with nothing written.
+int run_export_command(const ExportOptions& options);
+
+}  // namespace dtfm

@@ -1,0 +1,180 @@
+// DeepSpeed's pipelines: its JSON where one of its ways to cut a model makes the plan, else a class in
+// Python.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/expressible.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr const char* json_file = "ds_config.json";
+constexpr const char* pipeline_file = "deepspeed_pipeline.json";
+constexpr const char* python_file = "dtfm_pipeline.py";
+
+int degree_of(const Handover& handover) {
+  return static_cast<int>(handover.plan.pipelines.front().stages.front().devices.size());
+}
+
+/// partition_method "uniform": the first stages have one layer more where they do not divide
+/// (DeepSpeed 0.19, runtime/utils.py).
+std::vector<int> uniform(int layers, int stages) {
+  std::vector<int> counts(at(stages), layers / stages);
+  for (int i = 0; i < layers % stages; ++i) ++counts[at(i)];
+  return counts;
+}
+
+void check_as(const Handover& handover, std::string_view self) {
+  require_alike(handover, self);
+  require_one_degree(handover, self);
+  require_layers_everywhere(handover, self);
+  require_no_chunks(handover, self);
+}
+
+void check(const Handover& handover) {
+  check_as(handover, "deepspeed");
+  const std::vector<int> own = uniform(layer_count(handover.job.model), stages_of(handover));
+  if (layer_counts(handover) != own)
+    refuse("deepspeed",
+           fmt::format("partition_method cannot produce {} (uniform gives {}); use --to deepspeed-py",
+                       split_text(handover.plan.pipelines.front()), fmt::join(own, "/")));
+}
+
+/// ZeRO's stage 1 exchanges gradients as sharded-ps does; without it they are all-reduced.
+std::string config(const Handover& handover) {
+  const Training& training = handover.job.training;
+  return fmt::format(
+      R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": {}}}}})"
+      "\n",
+      training.global_batch, training.micro_batch, micro_batches_of(handover),
+      handover.job.parallelism.gradient_sync == "sharded-ps" ? 1 : 0);
+}
+
+ExportFiles files(const Handover& handover) {
+  const std::string pipeline =
+      fmt::format(R"({{"num_stages": {}, "partition_method": "uniform", "layers": {}, "tensor": {}}})"
+                  "\n",
+                  stages_of(handover), nlohmann::json(layer_counts(handover)).dump(), degree_of(handover));
+  return {{json_file, config(handover)}, {pipeline_file, pipeline}};
+}
+
+ExportFiles python_files(const Handover& handover) {
+  const std::string text = fmt::format(
+      "\"\"\"The plan's cut of the layers for DeepSpeed 0.19: PlannedPipeline in place of "
+      "PipelineModule.\"\"\"\n"
+      "from deepspeed.pipe import PipelineModule\n"
+      "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n\n"
+      "LAYERS = {}  # of each stage, embedding and head not counted\n"
+      "REPLICAS = {}\n"
+      "TENSOR = {}\n\n\n"
+      "class PlannedPipeline(PipelineModule):\n"
+      "    \"\"\"`before` and `after`: how many of the layers given stand before the first one that the plan "
+      "counts\n"
+      "    (the embedding), and behind the last one (norm, head).\"\"\"\n\n"
+      "    def __init__(self, layers, before=1, after=2, **options):\n"
+      "        self._ends = before, after\n"
+      "        super().__init__(layers, topology=PipeModelDataParallelTopology(\n"
+      "            num_pp=len(LAYERS), num_mp=TENSOR, num_dp=REPLICAS), **options)\n\n"
+      "    def _partition_layers(self, method=\"planned\"):\n"
+      "        before, after = self._ends\n"
+      "        if len(self._layer_specs) != before + sum(LAYERS) + after:\n"
+      "            raise ValueError(f\"the plan is for {{sum(LAYERS)}} layers, and {{before}} + {{after}} "
+      "around them; \"\n"
+      "                             f\"there are {{len(self._layer_specs)}}\")\n"
+      "        self.parts = [0]\n"
+      "        for count in LAYERS:\n"
+      "            self.parts.append(self.parts[-1] + count)\n"
+      "        self.parts = [0] + [part + before for part in self.parts[1:]]\n"
+      "        self.parts[-1] += after\n"
+      "        stage = self._topo.get_coord(self.global_rank).pipe\n"
+      "        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])\n",
+      nlohmann::json(layer_counts(handover)).dump(), replicas_of(handover), degree_of(handover));
+  return {{json_file, config(handover)}, {python_file, text}};
+}
+
+/// The batch of the file, over the degrees: rank = t + T (d + D p).
+ReadBack with_layers(const ExportFiles& files, std::vector<int> layers, int tensor) {
+  const auto json = nlohmann::json::parse(text_of(files, json_file));
+  const auto number = [&](const char* key) { return json.at(key).get<int>(); };
+  const int stages = static_cast<int>(layers.size());
+  const int of_replica = number("train_micro_batch_size_per_gpu") * number("gradient_accumulation_steps");
+  DTFM_ASSERT(number("train_batch_size") % of_replica == 0);
+  const int replicas = number("train_batch_size") / of_replica;
+  return {rows_by_rule(files, {RankOrder::stage_major, tensor, replicas, stages, std::move(layers)}),
+          std::vector<int>(at(replicas), number("gradient_accumulation_steps"))};
+}
+
+ReadBack read_back(const ExportFiles& files, const Handover&) {
+  const auto json = nlohmann::json::parse(text_of(files, pipeline_file));
+  const auto layers = json.at("layers").get<std::vector<int>>();
+  int all = 0;
+  for (const int count : layers) all += count;
+  DTFM_ASSERT(json.at("partition_method") == "uniform");
+  return with_layers(files, uniform(all, json.at("num_stages").get<int>()), json.at("tensor").get<int>());
+}
+
+ReadBack read_python(const ExportFiles& files, const Handover&) {
+  const std::string& text = text_of(files, python_file);
+  const auto value = [&](std::string_view key) {
+    const std::size_t begin = text.find(key);
+    DTFM_ASSERT(begin != text.npos);
+    const std::size_t from = begin + key.size();
+    return nlohmann::json::parse(text.substr(from, text.find_first_of("\n#", from) - from));
+  };
+  ReadBack read =
+      with_layers(files, value("\nLAYERS = ").get<std::vector<int>>(), value("\nTENSOR = ").get<int>());
+  DTFM_ASSERT(static_cast<int>(read.micro_batches.size()) == value("\nREPLICAS = ").get<int>());
+  return read;
+}
+
+std::vector<std::string> notes(const Handover& handover) {
+  std::vector<std::string> notes;
+  if (handover.job.parallelism.schedule == "gpipe" && stages_of(handover) > 1)
+    notes.emplace_back(
+        "it runs schedule 1f1b, and the plan's times are those of gpipe: plan with schedule 1f1b");
+  if (const std::string& precision = handover.job.training.precision;
+      precision == "fp16" || precision == "bf16")
+    notes.push_back(fmt::format(
+        "ds_config.json says no precision; the plan counts on \"{}\": {{\"enabled\": true}}", precision));
+  notes.emplace_back(
+      "its own hostfile would give GPUs other ranks: start it with a launcher that sets RANK and WORLD_SIZE "
+      "(torchrun, slurm, openmpi)");
+  return notes;
+}
+
+}  // namespace
+
+Exporter deepspeed_exporter() {
+  return {"deepspeed",
+          "DeepSpeed 0.19: its JSON, for plans with the cut that partition_method uniform makes",
+          true,
+          {RankOrder::stage_major},
+          check,
+          files,
+          read_back,
+          "Pass `--deepspeed_config ds_config.json`, and to PipelineModule the layers without embedding and "
+          "head (or the\n"
+          "whole list with partition_method `type:` and the name of the layers' class, which cuts alike) and "
+          "what\n"
+          "deepspeed_pipeline.json says.",
+          notes};
+}
+
+Exporter deepspeed_python_exporter() {
+  return {
+      "deepspeed-py",
+      "DeepSpeed 0.19: its JSON, and a PipelineModule that cuts as the plan says",
+      true,
+      {RankOrder::stage_major},
+      [](const Handover& handover) { check_as(handover, "deepspeed-py"); },
+      python_files,
+      read_python,
+      "Pass `--deepspeed_config ds_config.json`, and use `dtfm_pipeline.PlannedPipeline` for PipelineModule.",
+      notes};
+}
+
+}  // namespace dtfm

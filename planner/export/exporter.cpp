@@ -1,0 +1,156 @@
+#include "planner/export/exporter.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/export_readme.hpp"
+#include "planner/export/expressible.hpp"
+#include "planner/io/suggest.hpp"
+
+namespace dtfm {
+
+// One file each.
+Exporter megatron_exporter();
+Exporter torchtitan_exporter();
+Exporter torchtitan_python_exporter();
+Exporter deepspeed_exporter();
+Exporter deepspeed_python_exporter();
+Exporter dtfm_exporter();
+Exporter flashflex_exporter();
+Exporter varuna_exporter();
+Exporter petals_exporter();
+Exporter torchrun_exporter();
+Exporter slurm_exporter();
+Exporter openmpi_exporter();
+Exporter kubernetes_exporter();
+Exporter netem_exporter();
+
+namespace {
+
+std::string_view order_name(RankOrder order) {
+  return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
+}
+
+bool has_order(const Exporter& exporter, RankOrder order) {
+  return !exporter.is_trainer ||
+         std::find(exporter.orders.begin(), exporter.orders.end(), order) != exporter.orders.end();
+}
+
+/// Files of the same name, as launchers share them, must be the same.
+void add_files(ExportFiles& files, ExportFiles more) {
+  for (ExportFile& file : more) {
+    const auto known =
+        std::find_if(files.begin(), files.end(), [&](const ExportFile& it) { return it.name == file.name; });
+    if (known == files.end())
+      files.push_back(std::move(file));
+    else
+      DTFM_ASSERT(known->text == file.text);
+  }
+}
+
+void check_read_back(const Handover& handover, const Exporter& exporter, const ExportFiles& files) {
+  const ReadBack read = exporter.read_back(files, handover);
+  DTFM_ASSERT(read.rows == rank_rows(handover));
+  if (read.micro_batches.empty()) return;
+  std::vector<int> micro_batches;
+  for (const Pipeline& pipeline : handover.plan.pipelines) micro_batches.push_back(pipeline.micro_batches);
+  DTFM_ASSERT(read.micro_batches == micro_batches);
+}
+
+/// Tensor-parallel groups are meant for the links inside a machine.
+std::vector<std::string> tensor_notes(const Handover& handover) {
+  for (const Pipeline& pipeline : handover.plan.pipelines)
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
+      for (const int device : pipeline.stages[s].devices)
+        if (handover.places[at(device)].host != handover.places[at(pipeline.stages[s].devices.front())].host)
+          return {fmt::format(
+              "the tensor-parallel devices of a stage {} are on several machines: trainers allow it, "
+              "and expect NVLink",
+              s)};
+  return {};
+}
+
+std::vector<std::string> compression_notes(const Handover& handover) {
+  const Compression& compression = handover.job.compression;
+  if (compression.activations == 1 && compression.gradients == 1) return {};
+  return {fmt::format(
+      "the plan counts on compression (activations to {}, gradients to {} of their bytes), which is "
+      "not handed over: without it messages are longer than planned",
+      compression.activations, compression.gradients)};
+}
+
+}  // namespace
+
+std::span<const Exporter> exporters() {
+  static const std::vector<Exporter> table = {megatron_exporter(),
+                                              torchtitan_exporter(),
+                                              torchtitan_python_exporter(),
+                                              deepspeed_exporter(),
+                                              deepspeed_python_exporter(),
+                                              dtfm_exporter(),
+                                              flashflex_exporter(),
+                                              varuna_exporter(),
+                                              petals_exporter(),
+                                              torchrun_exporter(),
+                                              slurm_exporter(),
+                                              openmpi_exporter(),
+                                              kubernetes_exporter(),
+                                              netem_exporter()};
+  return table;
+}
+
+const Exporter& exporter_named(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Exporter& exporter : exporters()) {
+    if (exporter.name == name) return exporter;
+    names.push_back(exporter.name);
+  }
+  throw Error("--to", fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, names)));
+}
+
+RankOrder common_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& asked) {
+  const Exporter* trainer = nullptr;
+  for (const Exporter* target : targets) {
+    if (!target->is_trainer) continue;
+    if (trainer && trainer != target)
+      throw Error("--to", fmt::format("{} and {} are two trainers; name one, and a folder for each",
+                                      trainer->name, target->name));
+    trainer = target;
+  }
+  if (!trainer) return asked.value_or(RankOrder::stage_major);
+  if (asked && !has_order(*trainer, *asked))
+    refuse(trainer->name,
+           fmt::format("ranks are {} there; leave --order out", order_name(trainer->orders.front())));
+  return asked.value_or(trainer->orders.front());
+}
+
+ExportFiles exported(const Handover& handover, std::span<const Exporter* const> targets) {
+  for (const Exporter* target : targets) target->check(handover);
+  ExportFiles files = {{rank_table_file, rank_table_json(handover)}};
+  for (const Exporter* target : targets) add_files(files, target->files(handover));
+  for (const Exporter* target : targets) check_read_back(handover, *target, files);
+  files.push_back({"README.md", export_readme(handover, targets, files, export_notes(handover, targets))});
+  return files;
+}
+
+std::vector<std::string> export_notes(const Handover& handover, std::span<const Exporter* const> targets) {
+  std::vector<std::string> notes = tensor_notes(handover);
+  for (std::string& note : compression_notes(handover)) notes.push_back(std::move(note));
+  for (const Exporter* target : targets)
+    for (const std::string& note : target->notes(handover))
+      notes.push_back(fmt::format("{}: {}", target->name, note));
+  return notes;
+}
+
+const std::string& text_of(const ExportFiles& files, std::string_view name) {
+  const auto file =
+      std::find_if(files.begin(), files.end(), [&](const ExportFile& it) { return it.name == name; });
+  DTFM_ASSERT(file != files.end());
+  return file->text;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,60 @@
+// The table of what a plan can be handed over to, and the one way in which it is: what cannot be expressed is
+// refused before anything is written, and what was written is read again and compared with the plan.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/export/handover.hpp"
+#include "planner/export/rank_table.hpp"
+
+namespace dtfm {
+
+struct ExportFile {
+  std::string name, text;
+  bool is_program = false;
+};
+using ExportFiles = std::vector<ExportFile>;
+
+/// What files of an exporter say of a plan.
+struct ReadBack {
+  std::vector<RankRow> rows;       // by rank; what its own files do not say is from rank_table.json
+  std::vector<int> micro_batches;  // of each pipeline; empty: they do not say
+};
+
+struct Exporter {
+  std::string_view name, what;    // what: for --help, with the versions that it was written for
+  bool is_trainer = false;        // else a launcher, which takes any order
+  std::vector<RankOrder> orders;  // that a trainer has; the first is its own
+  /// Throws Error (expressible.hpp) for a plan that it cannot express.
+  void (*check)(const Handover&);
+  ExportFiles (*files)(const Handover&);
+  /// From `files` and rank_table.json, and from nothing else of the plan but what its devices are called.
+  ReadBack (*read_back)(const ExportFiles& files, const Handover& handover);
+  std::string_view start;  // how its files are used, for the folder's README.md
+  /// What a user should know of this plan there.
+  std::vector<std::string> (*notes)(const Handover&);
+};
+
+std::span<const Exporter> exporters();
+/// Throws Error for an unknown name, with the one that may have been meant.
+const Exporter& exporter_named(std::string_view name);
+
+/// The order of ranks that all of `targets` have: `asked`, if it is given, else that of the trainer among
+/// them, else stage_major. Throws Error where there is none, and for two trainers.
+RankOrder common_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& asked);
+
+/// All files for `targets`: theirs, rank_table.json and a README.md. Throws Error for what one of them cannot
+/// express, BrokenInvariant where a file does not say what the plan says.
+ExportFiles exported(const Handover& handover, std::span<const Exporter* const> targets);
+
+/// What a user should know of the plan at `targets`.
+std::vector<std::string> export_notes(const Handover& handover, std::span<const Exporter* const> targets);
+
+/// The text of a file that is there.
+const std::string& text_of(const ExportFiles& files, std::string_view name);
+
+}  // namespace dtfm

@@ -1,0 +1,47 @@
+// What a trainer or launcher cannot express, found before anything is written, and said in one line: the fact
+// and the way out.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "planner/export/handover.hpp"
+
+namespace dtfm {
+
+/// Throws Error "target: what".
+[[noreturn]] void refuse(std::string_view target, const std::string& what);
+
+/// The way out where a trainer wants all pipelines alike.
+inline constexpr const char* other_trainer = "use --to flashflex, or plan with --alike";
+
+// Each throws Error where the plan is not so. `target` names the trainer as it is told.
+
+/// As many stages in every pipeline.
+void require_equal_depth(const Handover& handover, std::string_view target);
+/// The same layers in each stage of every pipeline.
+void require_common_split(const Handover& handover, std::string_view target);
+/// As many devices in every stage.
+void require_one_degree(const Handover& handover, std::string_view target);
+/// One device a stage.
+void require_no_tensor(const Handover& handover, std::string_view target);
+/// As many micro-batches in every pipeline, together the global batch.
+void require_equal_micro_batches(const Handover& handover, std::string_view target);
+/// A layer at least in every stage.
+void require_layers_everywhere(const Handover& handover, std::string_view target);
+/// No virtual stages.
+void require_no_chunks(const Handover& handover, std::string_view target);
+/// All but those about tensor degree and virtual stages: what most trainers want.
+void require_alike(const Handover& handover, std::string_view target);
+
+/// Layers of each stage of a pipeline, as `3/2/2`.
+std::string split_text(const Pipeline& pipeline);
+
+// Of plans whose pipelines are alike.
+int stages_of(const Handover& handover);
+int replicas_of(const Handover& handover);
+/// Layers of each stage.
+std::vector<int> layer_counts(const Handover& handover);
+int micro_batches_of(const Handover& handover);
+
+}  // namespace dtfm

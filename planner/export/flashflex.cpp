@@ -1,0 +1,157 @@
+// FlashFlex (HexiScale), which takes pipelines that differ in depth, cut, tensor degree and micro-batches.
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/expressible.hpp"
+#include "planner/export/template_text.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr std::string_view self = "flashflex";
+constexpr const char* json_file = "flashflex.json";
+constexpr const char* script_file = "flashflex.sh";
+
+void check(const Handover& handover) {
+  require_layers_everywhere(handover, self);
+  require_no_chunks(handover, self);
+  const auto* model = std::get_if<Transformer>(&handover.job.model);
+  if (!model) refuse(self, "the model is a chain of unlike layers; FlashFlex trains Llama");
+  for (const Pipeline& pipeline : handover.plan.pipelines) {
+    if (pipeline.micro_batches == 0)
+      refuse(self,
+             "a pipeline has no micro-batches; FlashFlex needs one at least in each; plan with a larger "
+             "--batch");
+    for (const Stage& stage : pipeline.stages)
+      if (model->heads % static_cast<int>(stage.devices.size()) != 0)
+        refuse(self, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor",
+                                 model->heads, stage.devices.size()));
+  }
+}
+
+/// `[[1,1,1],[1,1,1]]`, a number for each stage of each pipeline.
+template <class Number>
+std::string by_stage(const Plan& plan, const Number& number) {
+  nlohmann::json lists = nlohmann::json::array();
+  for (const Pipeline& pipeline : plan.pipelines) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Stage& stage : pipeline.stages) list.push_back(number(stage));
+    lists.push_back(list);
+  }
+  return lists.dump();
+}
+
+/// Machines are numbered in the order of their addresses.
+std::map<std::string, int> machine_numbers(const Handover& handover) {
+  std::map<std::string, int> numbers;
+  for (const auto& [address, ranks] : ranks_by_address(handover))
+    numbers.emplace(address, static_cast<int>(numbers.size()));
+  return numbers;
+}
+
+std::string config(const Handover& handover) {
+  const auto numbers = machine_numbers(handover);
+  const Plan& plan = handover.plan;
+  const std::string degrees = by_stage(plan, [](const Stage& stage) { return stage.devices.size(); });
+  const std::string layers =
+      by_stage(plan, [](const Stage& stage) { return stage.layers.second - stage.layers.first; });
+  const std::string machines = by_stage(plan, [&](const Stage& stage) {
+    std::vector<int> list;
+    for (const int device : stage.devices) list.push_back(numbers.at(handover.places[at(device)].address));
+    return list;
+  });
+  return fmt::format(R"({{"hetero_configs": {}, "layer_partitions": {}, "devices_id": {}}})"
+                     "\n",
+                     degrees, layers, machines);
+}
+
+ExportFiles files(const Handover& handover) {
+  std::vector<int> batches, chunks;
+  for (const Pipeline& pipeline : handover.plan.pipelines) {
+    batches.push_back(pipeline.micro_batches * handover.job.training.micro_batch);
+    chunks.push_back(pipeline.micro_batches);
+  }
+  const std::string script = fmt::format(
+      "# shellcheck shell=bash disable=SC2034\n"
+      "# Arguments of FlashFlex (Relaxed-System-Lab/FlashFlex at 5ee1726). Source this; its ranks are "
+      "pipeline-major.\n"
+      "FLASHFLEX_ARGS=(\n"
+      "  --all_hetero_configs_path \"$(cd \"$(dirname \"${{BASH_SOURCE[0]}}\")\" && pwd)/{}\"\n"
+      "  --global_bsz_size {}\n"
+      "  --chunks {}\n"
+      "  --total-layer-num {}\n)\n",
+      json_file, fmt::join(batches, " "), fmt::join(chunks, " "), layer_count(handover.job.model));
+  return {{json_file, config(handover)}, {script_file, script}};
+}
+
+std::vector<int> numbers_of(const std::vector<std::string>& lines, std::string_view flag) {
+  for (const std::string& line : lines) {
+    const auto words = words_between_blanks(line);
+    if (words.empty() || words.front() != flag) continue;
+    std::vector<int> numbers;
+    for (std::size_t i = 1; i < words.size(); ++i) numbers.push_back(number_in_word(words[i]));
+    return numbers;
+  }
+  DTFM_ASSERT(!"a flag is missing");
+  return {};
+}
+
+/// Ranks go through pipelines, stages and shards (gen_hetero_groups.py).
+ReadBack read_back(const ExportFiles& files, const Handover& handover) {
+  const auto json = nlohmann::json::parse(text_of(files, json_file));
+  const auto degrees = json.at("hetero_configs").get<std::vector<std::vector<int>>>();
+  const auto layers = json.at("layer_partitions").get<std::vector<std::vector<int>>>();
+  const auto machines = json.at("devices_id").get<std::vector<std::vector<std::vector<int>>>>();
+  const auto lines = table_lines(text_of(files, script_file), "FLASHFLEX_ARGS=(");
+  const auto numbers = machine_numbers(handover);
+  std::vector<RankRow> rows = table_rows(files);
+  std::size_t rank = 0;
+  for (std::size_t p = 0; p < degrees.size(); ++p) {
+    int first = 0;
+    for (std::size_t s = 0; s < degrees[p].size(); ++s) {
+      const int last = first + layers.at(p).at(s);
+      for (int t = 0; t < degrees[p][s]; ++t, ++rank) {
+        rows.at(rank).seat = {0, static_cast<int>(p), static_cast<int>(s), t, {{first, last}}};
+        DTFM_ASSERT(numbers.at(rows[rank].address) == machines.at(p).at(s).at(at(t)));
+      }
+      first = last;
+    }
+    DTFM_ASSERT(first == numbers_of(lines, "--total-layer-num").at(0));
+  }
+  DTFM_ASSERT(rank == rows.size());
+  return {std::move(rows), numbers_of(lines, "--chunks")};
+}
+
+std::vector<std::string> notes(const Handover& handover) {
+  std::vector<std::string> notes = {
+      "start it with one GPU visible to each rank (--to torchrun, slurm or openmpi): its own script numbers "
+      "GPUs "
+      "otherwise"};
+  const auto& model = std::get<Transformer>(handover.job.model);
+  if (model.sequence != 4096)
+    notes.push_back(
+        fmt::format("it has a sequence of 4096 tokens in its code (process_args.py); the plan counts on {}",
+                    model.sequence));
+  if (!model.rms_norm || !model.gated || model.learned_positions)
+    notes.emplace_back("it trains Llama; the job's model is no such one");
+  return notes;
+}
+
+}  // namespace
+
+Exporter flashflex_exporter() {
+  return {
+      self,      "FlashFlex, also called HexiScale (at 5ee1726): the one that takes pipelines that differ",
+      true,      {RankOrder::pipeline_major},
+      check,     files,
+      read_back, "Run `source flashflex.sh`; the program is `llama_train.py \"${FLASHFLEX_ARGS[@]}\"`.",
+      notes};
+}
+
+}  // namespace dtfm

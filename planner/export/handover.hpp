@@ -1,0 +1,73 @@
+// What an exporter is given: a plan, where its devices are, and which rank each of them has.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/core/job.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/topology.hpp"
+
+namespace dtfm {
+
+/// A GPU as launchers see it.
+struct GpuPlace {
+  std::string host;     // what the plan calls its machine: `gc` of gc:1, `oregon/3` of oregon/3
+  std::string address;  // a name or IP address that the machines know it by
+  int gpu = 0;          // CUDA index in its machine
+};
+
+/// The two orders in which trainers number their workers, t counting the devices of a stage:
+///   stage_major     t + T (d + D p): Megatron-LM's own, DeepSpeed, torchtitan
+///   pipeline_major  t + T (p + P d): DT-FM, Megatron-LM with --use-tp-pp-dp-mapping, FlashFlex, Varuna
+enum class RankOrder { stage_major, pipeline_major };
+
+/// One worker. Where pipelines differ, d and p still count pipelines and their stages.
+struct Seat {
+  int device = 0;  // index into Handover::places
+  int pipeline = 0, stage = 0, shard = 0;
+  /// Layers [first, last) of each virtual stage that it has: one, but with schedule interleaved.
+  std::vector<std::pair<int, int>> layers;
+
+  friend bool operator==(const Seat&, const Seat&) = default;
+};
+
+/// How ranks are started on machines of several GPUs: one agent of the launcher for each GPU, or one for a
+/// machine, whose ranks must then follow each other.
+enum class Agents { gpu, host };
+
+struct Handover {
+  Plan plan;  // devices are indices into `places`
+  Job job;
+  std::vector<GpuPlace> places;  // those that the plan leaves out come last
+  RankOrder order = RankOrder::stage_major;
+  std::vector<Seat> seats;  // by rank
+  Agents agents = Agents::gpu;
+  int port = 29500;                           // on which rank 0 listens
+  int cores = 16;                             // CPU cores of a machine, for launchers that bind to them
+  bool any_gpu = false;                       // ranks may get any GPU of their machine
+  std::shared_ptr<const Topology> topology;   // nothing: it is not there
+  std::vector<int> topology_device;           // of each place: its index there; −1: it has no such device
+  std::string image = "dtfm-trainer:latest";  // of the containers that Kubernetes starts
+
+  const GpuPlace& place(int rank) const {
+    return places[static_cast<std::size_t>(seats[static_cast<std::size_t>(rank)].device)];
+  }
+  int world() const { return static_cast<int>(seats.size()); }
+  /// Of the machine of rank 0.
+  const std::string& master() const { return place(0).address; }
+};
+
+/// The worker of each rank.
+std::vector<Seat> seats_of(const Plan& plan, const Job& job, RankOrder order);
+
+/// Virtual stages of a device.
+int chunks_of(const Job& job);
+
+/// The ranks on each machine, by address, in ascending order.
+std::map<std::string, std::vector<int>> ranks_by_address(const Handover& handover);
+
+}  // namespace dtfm

@@ -1,0 +1,132 @@
+#include "planner/export/host_addresses.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "planner/io/device_places.hpp"
+#include "planner/io/quoted_words.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr std::size_t longest_address = 253;  // of a domain name (RFC 1035)
+constexpr int most_gpus = 1 << 16;
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool is_address(std::string_view text) {
+  const auto may_be_in = [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; };
+  return !text.empty() && text.size() <= longest_address && is_letter_or_digit(text.front()) &&
+         std::all_of(text.begin(), text.end(), may_be_in);
+}
+
+using Addresses = std::map<std::string, std::string, std::less<>>;
+
+class HostsFile {
+ public:
+  HostsFile(const NamedFile& file, const std::vector<std::string>& ids) : file_(file) {
+    for (const std::string& id : ids) known_.emplace(host_name(id));
+  }
+
+  Addresses read() {
+    for_each_line_of_words(file_.text, [&](std::size_t line, const std::vector<QuotedWord>& words) {
+      if (words.size() != 2)
+        fail(line, words.front(), fmt::format("expected `MACHINE ADDRESS`; found {} words", words.size()));
+      add(line, words[0], words[1]);
+    });
+    return std::move(addresses_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::size_t line, const QuotedWord& word, const std::string& what) const {
+    throw Error(position(file_.path, line, word.column), what);
+  }
+
+  void add(std::size_t line, const QuotedWord& host, const QuotedWord& address) {
+    if (!known_.contains(host.text))
+      fail(line, host,
+           fmt::format("the plan has no machine {}; {}", in_quotes(host.text),
+                       suggestion(host.text, {known_.begin(), known_.end()})));
+    if (!is_address(address.text))
+      fail(line, address,
+           fmt::format("{} is no address: letters, digits, `.`, `_` and `-`", in_quotes(address.text)));
+    if (!addresses_.emplace(host.text, address.text).second)
+      fail(line, host, fmt::format("machine {} is there twice", in_quotes(host.text)));
+  }
+
+  const NamedFile& file_;
+  std::set<std::string, std::less<>> known_;
+  Addresses addresses_;
+};
+
+/// `gc` and 1 of gc:1, `gb` and 0 of gb.
+GpuPlace place_of(const std::string& id, const std::string& plan_file) {
+  GpuPlace place{std::string(host_name(id)), "", 0};
+  if (place.host.size() == id.size()) return place;
+  const char* begin = id.data() + place.host.size() + 1;
+  const char* end = id.data() + id.size();
+  const auto [stop, status] = std::from_chars(begin, end, place.gpu);
+  if (status != std::errc() || stop != end || begin == end || place.gpu < 0 || place.gpu >= most_gpus)
+    throw Error(plan_file,
+                fmt::format("device {}: expected the number of a GPU behind the `:`", in_quotes(id)));
+  return place;
+}
+
+std::string own_address(std::string host, const std::string& plan_file) {
+  std::replace(host.begin(), host.end(), '/', '-');
+  if (!is_address(host))
+    throw Error(plan_file,
+                fmt::format("{} is no name that machines are called by; give addresses with --hosts",
+                            in_quotes(host)));
+  return host;
+}
+
+void check_unique(const std::vector<GpuPlace>& places, const std::vector<std::string>& ids, std::size_t used,
+                  const std::string& plan_file) {
+  std::map<std::string, std::string> host_of;
+  std::map<std::pair<std::string, int>, std::string> id_of;
+  for (std::size_t i = 0; i < used; ++i) {
+    const auto [host, new_address] = host_of.emplace(places[i].address, places[i].host);
+    if (!new_address && host->second != places[i].host)
+      throw Error(plan_file,
+                  fmt::format("machines {} and {} have one address, {}; give addresses with --hosts",
+                              in_quotes(host->second), in_quotes(places[i].host), places[i].address));
+    const auto [id, new_gpu] = id_of.emplace(std::pair(places[i].host, places[i].gpu), ids[i]);
+    if (!new_gpu)
+      throw Error(plan_file,
+                  fmt::format("devices {} and {} are one GPU: {} of machine {}", in_quotes(id->second),
+                              in_quotes(ids[i]), places[i].gpu, in_quotes(places[i].host)));
+  }
+}
+
+}  // namespace
+
+std::vector<GpuPlace> gpu_places(const std::vector<std::string>& ids, std::size_t used,
+                                 const std::optional<NamedFile>& hosts, const std::string& plan_file) {
+  Addresses addresses;
+  if (hosts) addresses = HostsFile(*hosts, ids).read();
+  std::vector<GpuPlace> places;
+  for (const std::string& id : ids) {
+    GpuPlace place = place_of(id, plan_file);
+    const auto known = addresses.find(place.host);
+    if (known != addresses.end())
+      place.address = known->second;
+    else if (hosts && places.size() < used)
+      throw Error(hosts->path, fmt::format("lacks machine {}", in_quotes(place.host)));
+    else if (places.size() < used)
+      place.address = own_address(place.host, plan_file);
+    places.push_back(std::move(place));
+  }
+  check_unique(places, ids, used, plan_file);
+  return places;
+}
+
+}  // namespace dtfm

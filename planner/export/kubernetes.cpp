@@ -1,0 +1,128 @@
+// Kubernetes: a pod for each rank, on the node that the plan says. Operators that number their pods
+// themselves cannot put a rank where it belongs.
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/expressible.hpp"
+#include "planner/io/json_text.hpp"
+
+namespace dtfm {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::string_view self = "kubernetes";
+constexpr const char* file_name = "kubernetes.json";
+constexpr const char* group = "dtfm";  // names of the pods begin with it
+
+/// The device plugin of a node chooses which of its GPUs a pod gets.
+void check(const Handover& handover) {
+  if (handover.any_gpu) return;
+  std::map<std::string, std::set<int>> gpus;  // also those that the plan leaves out
+  for (const GpuPlace& place : handover.places) gpus[place.host].insert(place.gpu);
+  for (int rank = 0; rank < handover.world(); ++rank)
+    if (const GpuPlace& place = handover.place(rank); gpus[place.host].size() > 1)
+      refuse(self,
+             fmt::format(
+                 "plan distinguishes GPUs of host {}; Kubernetes cannot choose a GPU index; use --any-gpu "
+                 "if they are alike, or --to torchrun",
+                 place.address));
+}
+
+ordered_json environment(const Handover& handover, int rank) {
+  ordered_json list = ordered_json::array();
+  const auto add = [&](const char* name, const std::string& value) {
+    list.push_back({{"name", name}, {"value", value}});
+  };
+  add("RANK", fmt::format("{}", rank));
+  add("WORLD_SIZE", fmt::format("{}", handover.world()));
+  add("LOCAL_RANK", "0");
+  add("LOCAL_WORLD_SIZE", "1");
+  add("MASTER_ADDR", fmt::format("rank-0.{}", group));
+  add("MASTER_PORT", fmt::format("{}", handover.port));
+  return list;
+}
+
+ordered_json pod(const Handover& handover, int rank) {
+  const ordered_json container = {{"name", "trainer"},
+                                  {"image", handover.image},
+                                  {"env", environment(handover, rank)},
+                                  {"resources", {{"limits", {{"nvidia.com/gpu", 1}}}}}};
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata", {{"name", fmt::format("{}-rank-{}", group, rank)}, {"labels", {{"app", group}}}}},
+          {"spec",
+           {{"hostname", fmt::format("rank-{}", rank)},
+            {"subdomain", group},
+            {"restartPolicy", "Never"},
+            {"nodeSelector", {{"kubernetes.io/hostname", handover.place(rank).address}}},
+            {"containers", ordered_json::array({container})}}}};
+}
+
+/// Gives the pods names that they find each other by, before they are ready too.
+ordered_json service(const Handover& handover) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Service"},
+          {"metadata", {{"name", group}}},
+          {"spec",
+           {{"clusterIP", "None"},
+            {"publishNotReadyAddresses", true},
+            {"selector", {{"app", group}}},
+            {"ports", ordered_json::array({{{"name", "rendezvous"}, {"port", handover.port}}})}}}};
+}
+
+ExportFiles files(const Handover& handover) {
+  ordered_json items = ordered_json::array({service(handover)});
+  for (int rank = 0; rank < handover.world(); ++rank) items.push_back(pod(handover, rank));
+  return {{file_name, json_text({{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}})}};
+}
+
+ReadBack read_back(const ExportFiles& files, const Handover& handover) {
+  std::vector<RankRow> rows = table_rows(files);
+  const auto json = nlohmann::json::parse(text_of(files, file_name));
+  std::size_t pods = 0;
+  for (const auto& item : json.at("items")) {
+    if (item.at("kind") != "Pod") continue;
+    const auto& spec = item.at("spec");
+    std::map<std::string, std::string> env;
+    for (const auto& variable : spec.at("containers").at(0).at("env"))
+      env[variable.at("name")] = variable.at("value");
+    DTFM_ASSERT(env["WORLD_SIZE"] == fmt::format("{}", rows.size()) &&
+                env["MASTER_ADDR"] == fmt::format("rank-0.{}", group));
+    DTFM_ASSERT(spec.at("hostname") == "rank-" + env["RANK"] &&
+                env["MASTER_PORT"] == fmt::format("{}", handover.port));
+    rows.at(std::stoul(env["RANK"])).address = spec.at("nodeSelector").at("kubernetes.io/hostname");
+    ++pods;
+  }
+  DTFM_ASSERT(pods == rows.size());
+  return {std::move(rows), {}};
+}
+
+std::vector<std::string> notes(const Handover& handover) {
+  if (!handover.any_gpu) return {};
+  return {"a rank gets any GPU of its node, whatever rank_table.json says"};
+}
+
+}  // namespace
+
+Exporter kubernetes_exporter() {
+  return {self,
+          "Kubernetes: a pod for each rank, tied to its node",
+          false,
+          {},
+          check,
+          files,
+          read_back,
+          "`kubectl apply -f kubernetes.json` starts the image's own program with RANK, WORLD_SIZE, "
+          "MASTER_ADDR and\n"
+          "MASTER_PORT. The machines' addresses must be the nodes' `kubernetes.io/hostname`.",
+          notes};
+}
+
+}  // namespace dtfm

@@ -1,0 +1,181 @@
+// Megatron-LM: flags of pretrain_gpt.py and its like, and the layout of the layers.
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/expressible.hpp"
+#include "planner/io/megatron_plan.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr const char* file_name = "megatron.sh";
+constexpr std::string_view self = "megatron";
+
+int degree_of(const Handover& handover) {
+  return static_cast<int>(handover.plan.pipelines.front().stages.front().devices.size());
+}
+
+/// Megatron-LM asserts it (megatron/training/arguments.py).
+void check_interleaving(const Handover& handover) {
+  if (chunks_of(handover.job) < 2) return;
+  if (stages_of(handover) < 3)
+    refuse(self,
+           fmt::format(
+               "schedule interleaved over {} stages; Megatron needs more than 2; plan with schedule 1f1b",
+               stages_of(handover)));
+  if (micro_batches_of(handover) % stages_of(handover) != 0)
+    refuse(self, fmt::format(
+                     "schedule interleaved with {} micro-batches over {} stages; Megatron needs a multiple; "
+                     "plan with schedule 1f1b, or another --batch",
+                     micro_batches_of(handover), stages_of(handover)));
+}
+
+void check_model(const Handover& handover) {
+  const auto* transformer = std::get_if<Transformer>(&handover.job.model);
+  if (!transformer)
+    refuse(
+        self,
+        "the model is a chain of unlike layers; Megatron trains transformers; use --to torchtitan-py as an "
+        "example for a trainer of your own");
+  if (transformer->heads % degree_of(handover) != 0)
+    refuse(self, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor",
+                             transformer->heads, degree_of(handover)));
+}
+
+void check(const Handover& handover) {
+  require_alike(handover, self);
+  require_one_degree(handover, self);
+  check_interleaving(handover);
+  check_model(handover);
+}
+
+/// Ettt|tt|ttL: with virtual stages, chunk 0 of each stage, then chunk 1, …
+std::string layout_of(const Handover& handover) {
+  std::string layout = "E";
+  const std::vector<int> layers = layer_counts(handover);
+  for (int chunk = 0; chunk < chunks_of(handover.job); ++chunk)
+    for (std::size_t stage = 0; stage < layers.size(); ++stage) {
+      if (chunk > 0 || stage > 0) layout += '|';
+      const auto [begin, end] = even_split(layers[stage], chunks_of(handover.job), chunk);
+      layout.append(at(end - begin), 't');
+    }
+  return layout + "L";
+}
+
+/// What pretrain_gpt.py (BERT: pretrain_bert.py) is told of the model.
+std::string model_flags(const Transformer& model) {
+  std::string flags = fmt::format(
+      "  --hidden-size {}\n  --num-attention-heads {}\n  --seq-length {}\n"
+      "  --max-position-embeddings {}\n",
+      model.hidden, model.heads, model.sequence, model.positions > 0 ? model.positions : model.sequence);
+  if (model.feed_forward > 0) flags += fmt::format("  --ffn-hidden-size {}\n", model.feed_forward);
+  if (model.kv_heads > 0 && model.kv_heads != model.heads)
+    flags += fmt::format("  --group-query-attention\n  --num-query-groups {}\n", model.kv_heads);
+  if (model.gated) flags += "  --swiglu\n";
+  if (model.rms_norm) flags += "  --normalization RMSNorm\n";
+  if (!model.learned_positions) flags += "  --position-embedding-type rope\n";
+  if (!model.biases) flags += "  --disable-bias-linear\n";
+  if (!model.tied) flags += "  --untie-embeddings-and-output-weights\n";
+  return flags;
+}
+
+std::string training_flags(const Training& training) {
+  std::string flags;
+  if (training.precision == "fp16" || training.precision == "bf16")
+    flags += fmt::format("  --{}\n", training.precision);
+  if (training.recompute == "selective") flags += "  --recompute-granularity selective\n";
+  if (training.recompute == "full")
+    flags += "  --recompute-granularity full\n  --recompute-method uniform\n  --recompute-num-layers 1\n";
+  return flags;
+}
+
+ExportFiles files(const Handover& handover) {
+  const Training& training = handover.job.training;
+  std::string text = fmt::format(
+      "# shellcheck shell=bash disable=SC2034\n"
+      "# Arguments of Megatron-LM (megatron-core 0.14 or later). Source this; its ranks are {}.\n"
+      "MEGATRON_ARGS=(\n"
+      "  --tensor-model-parallel-size {}\n"
+      "  --pipeline-model-parallel-size {}\n"
+      "  --context-parallel-size 1\n"
+      "  --num-layers {}\n"
+      "  --pipeline-model-parallel-layout \"{}\"\n"
+      "  --micro-batch-size {}\n"
+      "  --global-batch-size {}\n",
+      handover.order == RankOrder::stage_major ? "stage-major" : "pipeline-major", degree_of(handover),
+      stages_of(handover), layer_count(handover.job.model), layout_of(handover), training.micro_batch,
+      training.global_batch);
+  if (handover.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
+  text += model_flags(std::get<Transformer>(handover.job.model)) + training_flags(training) + ")\n";
+  return {{file_name, text}};
+}
+
+/// The ranks of rank_table.json in a form that read_ranks reads.
+std::string rank_lines(const std::vector<RankRow>& rows, const Handover& handover) {
+  std::string text;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank)
+    for (std::size_t device = 0; device < handover.places.size(); ++device)
+      if (handover.places[device].host == rows[rank].host && handover.places[device].gpu == rows[rank].gpu)
+        text += fmt::format("rank {}=d{}\n", rank, device);
+  return text;
+}
+
+/// As dtfm-plan --score reads the flags of other people.
+ReadBack read_back(const ExportFiles& files, const Handover& handover) {
+  Topology names;
+  for (std::size_t i = 0; i < handover.places.size(); ++i)
+    names.devices.emplace_back().id = fmt::format("d{}", i);
+  Faults faults;
+  DevicePlaces places(names, faults);
+  std::vector<std::string> notes;
+  std::vector<RankRow> rows = table_rows(files);
+  const Plan plan =
+      read_megatron_plan({file_name, text_of(files, file_name)},
+                         {rank_table_file, rank_lines(rows, handover)}, handover.job, places, faults, notes);
+  faults.throw_if_any();
+  const std::vector<Seat> seats = seats_of(plan, handover.job, handover.order);
+  DTFM_ASSERT(seats.size() == rows.size());
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    const GpuPlace& place = handover.places[at(seats[rank].device)];
+    rows[rank].host = place.host;
+    rows[rank].gpu = place.gpu;
+    rows[rank].seat = seats[rank];
+    rows[rank].seat.device = 0;
+  }
+  std::vector<int> micro_batches;
+  for (const Pipeline& pipeline : plan.pipelines) micro_batches.push_back(pipeline.micro_batches);
+  return {std::move(rows), std::move(micro_batches)};
+}
+
+std::vector<std::string> notes(const Handover& handover) {
+  std::vector<std::string> notes;
+  if (handover.job.parallelism.schedule == "gpipe" && stages_of(handover) > 1)
+    notes.emplace_back(
+        "it runs schedule 1f1b, and the plan's times are those of gpipe: plan with schedule 1f1b");
+  if (const auto& model = std::get<Transformer>(handover.job.model); model.tied && stages_of(handover) > 1)
+    notes.emplace_back(
+        "first and last stage exchange the gradient of the tied embedding every step, which the plan "
+        "leaves out; --untie-embeddings-and-output-weights removes it");
+  notes.emplace_back("over slow links, --distributed-timeout-minutes may have to be more than its 10");
+  return notes;
+}
+
+}  // namespace
+
+Exporter megatron_exporter() {
+  return {self,
+          "Megatron-LM (megatron-core 0.14 or later): flags, and the layout of the layers",
+          true,
+          {RankOrder::stage_major, RankOrder::pipeline_major},
+          check,
+          files,
+          read_back,
+          "Run `source megatron.sh`; the program is `pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"` and its flags "
+          "of data,\n"
+          "tokenizer and learning rate.",
+          notes};
+}
+
+}  // namespace dtfm

@@ -1,0 +1,176 @@
+// tc scripts that make the machines of a plan see the network of a topology, as the ancestor's authors
+// emulated cities.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/expressible.hpp"
+#include "planner/export/template_text.hpp"
+
+namespace dtfm {
+
+extern const std::string_view export_netem_sh;  // templates/netem.sh
+
+namespace {
+
+constexpr std::string_view self = "netem";
+constexpr int most_classes = 0xfffe;           // of a qdisc: 16 bits, 1:1 is all of them
+constexpr double unshaped_kbit = 100'000'000;  // in place of a rate that nothing limits
+constexpr double packet_bits = 8 * 1500;       // of Ethernet's usual frames
+constexpr double least_queue = 1000;           // packets: netem's own
+
+/// A device of each machine, by its address: links are between these.
+std::map<std::string, int> devices_by_address(const Handover& handover) {
+  std::map<std::string, int> devices;
+  for (int rank = 0; rank < handover.world(); ++rank) {
+    const int device = handover.topology_device[at(handover.seats[at(rank)].device)];
+    devices.emplace(handover.place(rank).address, device);
+  }
+  return devices;
+}
+
+void check(const Handover& handover) {
+  if (!handover.topology)
+    refuse(self, "rates and delays of links are in the topology, not in a plan; give it with --topology");
+  const auto devices = devices_by_address(handover);
+  if (devices.size() < 2) refuse(self, "the plan is of one machine, which sends nothing to others");
+  if (devices.size() > most_classes)
+    refuse(self, fmt::format("{} machines; tc has {} classes at most", devices.size(), most_classes));
+}
+
+long long kbit_of(double bits_per_second) {
+  return std::llround(std::min(bits_per_second / 1e3, unshaped_kbit));
+}
+
+/// What one direction looks like to tc.
+struct Shape {
+  long long kbit = 0, delay_us = 0;
+  friend auto operator<=>(const Shape&, const Shape&) = default;
+};
+
+Shape shape_of(const Link& link) {
+  return {std::max(1LL, kbit_of(link.bandwidth.value())), std::llround(link.latency.value() * 1e6)};
+}
+
+/// Packets under way at that rate and delay, and half as many again, or netem would drop them.
+long long queue_of(const Shape& shape) {
+  const double under_way =
+      static_cast<double>(shape.kbit) * 1e3 * static_cast<double>(shape.delay_us) * 1e-6 / packet_bits;
+  return std::llround(std::max(least_queue, std::ceil(1.5 * under_way)));
+}
+
+/// `  "1100000 49000 6738 gb"`; machines that share their sender's rate (`shared: sender`) are in one line.
+std::vector<std::string> links_from(const Handover& handover, const std::string& from,
+                                    const std::map<std::string, int>& devices) {
+  const Topology& topology = *handover.topology;
+  const int sender = devices.at(from);
+  std::vector<std::pair<Shape, std::vector<std::string>>> classes;
+  std::map<int, std::size_t> shared;  // class of an entry
+  for (const auto& [to, device] : devices) {
+    if (to == from) continue;
+    const Link link = topology.link(sender, device);
+    if (!link.shared_by_sender) {
+      classes.push_back({shape_of(link), {to}});
+      continue;
+    }
+    const auto [known, is_new] = shared.emplace(topology.entry(sender, device), classes.size());
+    if (is_new) classes.push_back({shape_of(link), {}});
+    classes[known->second].second.push_back(to);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [shape, machines] : classes)
+    lines.push_back(fmt::format("  \"{} {} {} {}\"", shape.kbit, shape.delay_us, queue_of(shape),
+                                fmt::join(machines, " ")));
+  return lines;
+}
+
+std::string file_name(const std::string& address) {
+  return fmt::format("netem-{}.sh", address);
+}
+
+ExportFiles files(const Handover& handover) {
+  ExportFiles files;
+  const auto devices = devices_by_address(handover);
+  for (const auto& [address, number] : devices) {
+    const Device& device = handover.topology->devices[at(number)];
+    const double uplink = std::min(device.uplink.value(), device.host_uplink.value());
+    files.push_back(
+        {file_name(address),
+         filled_in(export_netem_sh,
+                   {{"machine", address},
+                    {"links", fmt::format("{}", fmt::join(links_from(handover, address, devices), "\n"))},
+                    {"uplink", fmt::format("{}", kbit_of(uplink))}}),
+         true});
+  }
+  return files;
+}
+
+/// Each machine's script has every other one once, with the link that the topology has.
+ReadBack read_back(const ExportFiles& files, const Handover& handover) {
+  const auto devices = devices_by_address(handover);
+  for (const auto& [from, sender] : devices) {
+    std::set<std::string> seen;
+    for (const std::string& line : table_lines(text_of(files, file_name(from)), "links=(")) {
+      const auto words = words_between_blanks(line);
+      for (std::size_t i = 3; i < words.size(); ++i) {
+        const Link link = handover.topology->link(sender, devices.at(words[i]));
+        DTFM_ASSERT(words[i] != from && seen.insert(words[i]).second);
+        DTFM_ASSERT(
+            std::abs(number_in_word(words[0]) - std::min(link.bandwidth.value() / 1e3, unshaped_kbit)) <= 1);
+        DTFM_ASSERT(std::abs(number_in_word(words[1]) - link.latency.value() * 1e6) <= 0.5);
+      }
+    }
+    DTFM_ASSERT(seen.size() + 1 == devices.size());
+  }
+  return {table_rows(files), {}};
+}
+
+bool same(const Link& a, const Link& b) {
+  return a.latency == b.latency && a.bandwidth == b.bandwidth;
+}
+
+/// Whether devices of one machine have other links than its first one.
+bool has_unlike_devices(const Handover& handover) {
+  const auto devices = devices_by_address(handover);
+  for (int a = 0; a < handover.world(); ++a)
+    for (const auto& [address, other] : devices) {
+      const GpuPlace& place = handover.place(a);
+      const int device = handover.topology_device[at(handover.seats[at(a)].device)],
+                first = devices.at(place.address);
+      if (address != place.address && device != first &&
+          !same(handover.topology->link(device, other), handover.topology->link(first, other)))
+        return true;
+    }
+  return false;
+}
+
+std::vector<std::string> notes(const Handover& handover) {
+  std::vector<std::string> notes = {
+      "what a machine receives, what machines of a site share (capacity, uplinks of sites), and links inside "
+      "a machine "
+      "are not shaped; all flows to one machine share the rate of one flow"};
+  if (has_unlike_devices(handover))
+    notes.emplace_back(
+        "GPUs of one machine have unlike links in the topology: those of its first one are taken");
+  return notes;
+}
+
+}  // namespace
+
+Exporter netem_exporter() {
+  return {self,      "scripts for tc: each machine's links as in the topology, and undo (needs --topology)",
+          false,     {},
+          check,     files,
+          read_back, "On every machine, as root: `./netem-MACHINE.sh up`, and `down` when all is done.",
+          notes};
+}
+
+}  // namespace dtfm

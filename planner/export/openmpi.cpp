@@ -1,0 +1,78 @@
+// Open MPI's rankfile. Its slots are CPU cores: all of a machine's for each rank, so that none is pinned to
+// one.
+#include <map>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/rank_env.hpp"
+#include "planner/export/template_text.hpp"
+#include "planner/io/rank_file.hpp"
+
+namespace dtfm {
+
+extern const std::string_view export_openmpi_sh;  // templates/openmpi.sh
+
+namespace {
+
+constexpr const char* rank_file = "rankfile";
+constexpr const char* hosts_file = "hostfile";
+
+ExportFiles files(const Handover& handover) {
+  std::string ranks, hosts;
+  for (int rank = 0; rank < handover.world(); ++rank)
+    ranks += fmt::format("rank {}={} slot=0-{}\n", rank, handover.place(rank).address, handover.cores - 1);
+  for (const auto& [address, of_machine] : ranks_by_address(handover))
+    hosts += fmt::format("{} slots={}\n", address, of_machine.size());
+  return {
+      {"openmpi.sh", filled_in(export_openmpi_sh, {{"world", fmt::format("{}", handover.world())}}), true},
+      {rank_file, ranks},
+      {hosts_file, hosts},
+      rank_env_file(handover)};
+}
+
+/// As dtfm-plan --score reads rankfiles of other people: the ranks of a machine of n take its n slots in
+/// order.
+ReadBack read_back(const ExportFiles& files, const Handover& handover) {
+  std::vector<RankRow> rows = table_rows(files);
+  read_rank_env(files, rows);
+  Topology slots;
+  std::vector<std::string> address_of;
+  for (const auto& [address, ranks] : ranks_by_address(handover))
+    for (std::size_t slot = 0; slot < ranks.size(); ++slot) {
+      slots.devices.emplace_back().id = ranks.size() == 1 ? address : fmt::format("{}:{}", address, slot);
+      address_of.push_back(address);
+    }
+  Faults faults;
+  DevicePlaces places(slots, faults);
+  const auto devices = read_ranks(text_of(files, rank_file), rank_file, places, faults);
+  faults.throw_if_any();
+  DTFM_ASSERT(devices.size() == rows.size());
+  for (std::size_t rank = 0; rank < rows.size(); ++rank)
+    rows[rank].address = address_of.at(static_cast<std::size_t>(devices[rank].value()));
+  return {std::move(rows), {}};
+}
+
+std::vector<std::string> notes(const Handover& handover) {
+  return {
+      fmt::format("rankfile counts on {} CPU cores a machine (--cores); Open MPI refuses more than there are",
+                  handover.cores)};
+}
+
+}  // namespace
+
+Exporter openmpi_exporter() {
+  return {"openmpi",
+          "Open MPI (4 or later): rankfile",
+          false,
+          {},
+          [](const Handover&) {},
+          files,
+          read_back,
+          "On one machine that reaches the others: `./openmpi.sh PROGRAM ARGUMENT...`.",
+          notes};
+}
+
+}  // namespace dtfm

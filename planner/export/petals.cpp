@@ -1,0 +1,111 @@
+// Petals: servers with blocks of a model. Which pipeline a server belongs to is a list that clients may have.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/expressible.hpp"
+#include "planner/export/template_text.hpp"
+#include "planner/io/json_text.hpp"
+
+namespace dtfm {
+
+extern const std::string_view export_petals_sh;  // templates/petals.sh
+
+namespace {
+
+constexpr std::string_view self = "petals";
+constexpr const char* script_file = "petals.sh";
+constexpr const char* pipelines_file = "petals-pipelines.json";
+
+void check(const Handover& handover) {
+  require_layers_everywhere(handover, self);
+  require_no_chunks(handover, self);
+  for (const Pipeline& pipeline : handover.plan.pipelines)
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
+      for (const int device : pipeline.stages[s].devices)
+        if (handover.places[at(device)].host != handover.places[at(pipeline.stages[s].devices.front())].host)
+          refuse(self,
+                 fmt::format(
+                     "the tensor-parallel devices of a stage {} are on several machines; a server is on one; "
+                     "plan with --tensor 1",
+                     s));
+}
+
+std::string server_name(std::size_t pipeline, std::size_t stage) {
+  return fmt::format("pipeline-{}-stage-{}", pipeline, stage);
+}
+
+ExportFiles files(const Handover& handover) {
+  std::vector<std::string> servers;
+  nlohmann::ordered_json pipelines = nlohmann::ordered_json::array();
+  for (std::size_t p = 0; p < handover.plan.pipelines.size(); ++p) {
+    nlohmann::ordered_json names = nlohmann::ordered_json::array();
+    const auto& stages = handover.plan.pipelines[p].stages;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      std::vector<int> gpus;
+      for (const int device : stages[s].devices) gpus.push_back(handover.places[at(device)].gpu);
+      servers.push_back(fmt::format("  \"{} {} {} {}:{}\"", server_name(p, s),
+                                    handover.places[at(stages[s].devices.front())].address,
+                                    fmt::join(gpus, ","), stages[s].layers.first, stages[s].layers.second));
+      names.push_back(server_name(p, s));
+    }
+    pipelines.push_back(names);
+  }
+  return {{script_file,
+           filled_in(export_petals_sh, {{"servers", fmt::format("{}", fmt::join(servers, "\n"))}}), true},
+          {pipelines_file, json_text(pipelines)}};
+}
+
+std::vector<int> numbers_between(const std::string& word, char separator) {
+  std::vector<int> numbers;
+  for (std::size_t begin = 0; begin <= word.size();) {
+    const std::size_t end = std::min(word.find(separator, begin), word.size());
+    numbers.push_back(number_in_word(word.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+/// A line is a stage: where it is and which blocks it has. The rows of the ranks say the same.
+ReadBack read_back(const ExportFiles& files, const Handover&) {
+  std::vector<RankRow> rows = table_rows(files);
+  for (const std::string& line : table_lines(text_of(files, script_file), "servers=(")) {
+    const auto words = words_between_blanks(line);
+    DTFM_ASSERT(words.size() == 4);
+    const std::string name = words[0];
+    const auto blocks = numbers_between(words[3], ':');
+    const auto gpus = numbers_between(words[2], ',');
+    for (RankRow& row : rows) {
+      if (server_name(at(row.seat.pipeline), at(row.seat.stage)) != name) continue;
+      row.address = words[1];
+      row.gpu = gpus.at(at(row.seat.shard));
+      row.seat.layers = {{blocks.at(0), blocks.at(1)}};
+    }
+  }
+  return {std::move(rows), {}};
+}
+
+std::vector<std::string> notes(const Handover&) {
+  return {
+      "it fine-tunes what is around frozen blocks, and does not train them; embedding and head are at the "
+      "client",
+      "clients choose servers as they like; petals-pipelines.json names those of a pipeline: give the peer "
+      "IDs of "
+      "their .id files as allowed_servers"};
+}
+
+}  // namespace
+
+Exporter petals_exporter() {
+  return {
+      self,      "Petals (2.3): a server for each stage, with its blocks",
+      true,      {RankOrder::pipeline_major, RankOrder::stage_major},
+      check,     files,
+      read_back, "On every machine: `./petals.sh MACHINE MODEL ARGUMENT...`. No other launcher is needed.",
+      notes};
+}
+
+}  // namespace dtfm

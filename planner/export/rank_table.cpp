@@ -1,0 +1,96 @@
+#include "planner/export/rank_table.hpp"
+
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/index.hpp"
+#include "planner/io/json_reader.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr int most = 1'000'000'000;
+
+/// Node and local rank of each rank: of agents that have one GPU each, or all of a machine.
+void number_agents(const Handover& handover, std::vector<RankRow>& rows) {
+  for (int rank = 0; rank < handover.world(); ++rank) {
+    const bool is_first =
+        rank == 0 || handover.agents == Agents::gpu || rows[at(rank)].address != rows[at(rank - 1)].address;
+    rows[at(rank)].node_rank = rank == 0 ? 0 : rows[at(rank - 1)].node_rank + (is_first ? 1 : 0);
+    rows[at(rank)].local_rank = is_first ? 0 : rows[at(rank - 1)].local_rank + 1;
+  }
+}
+
+nlohmann::ordered_json layers_json(const std::vector<std::pair<int, int>>& layers) {
+  if (layers.size() == 1) return {layers.front().first, layers.front().second};
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& [first, last] : layers) list.push_back({first, last});
+  return list;
+}
+
+std::pair<int, int> pair_of(const JsonCursor& cursor) {
+  if (cursor.array_size("two layers") != 2) cursor.fail("expected two layers");
+  return {cursor.at(0).as_int(0, most), cursor.at(1).as_int(0, most)};
+}
+
+std::vector<std::pair<int, int>> layers_of(const JsonCursor& cursor) {
+  if (cursor.array_size("layers") == 0) cursor.fail("there are no layers");
+  if (!cursor.at(0).is_array()) return {pair_of(cursor)};
+  std::vector<std::pair<int, int>> layers;
+  for (std::size_t i = 0; i < cursor.array_size("layers"); ++i) layers.push_back(pair_of(cursor.at(i)));
+  return layers;
+}
+
+}  // namespace
+
+std::vector<RankRow> rank_rows(const Handover& handover) {
+  std::vector<RankRow> rows;
+  for (int rank = 0; rank < handover.world(); ++rank) {
+    const GpuPlace& place = handover.place(rank);
+    Seat seat = handover.seats[at(rank)];
+    seat.device = 0;
+    rows.push_back({place.host, place.address, place.gpu, 0, 0, std::move(seat)});
+  }
+  number_agents(handover, rows);
+  return rows;
+}
+
+std::string rank_table_json(const Handover& handover) {
+  std::string text;
+  int rank = 0;
+  for (const RankRow& row : rank_rows(handover)) {
+    nlohmann::ordered_json json = {{"rank", rank++},
+                                   {"host", row.host},
+                                   {"gpu", row.gpu},
+                                   {"dp", row.seat.pipeline},
+                                   {"pp", row.seat.stage},
+                                   {"tp", row.seat.shard},
+                                   {"layers", layers_json(row.seat.layers)},
+                                   {"node_rank", row.node_rank},
+                                   {"local_rank", row.local_rank}};
+    if (row.address != row.host) json["address"] = row.address;
+    text += (text.empty() ? "[" : ",\n ") + json.dump();
+  }
+  return text + "]\n";
+}
+
+std::vector<RankRow> parse_rank_table(std::string_view text, const std::string& file) {
+  const nlohmann::json json = parse_json(text, file);
+  const JsonCursor table(json, file);
+  std::vector<RankRow> rows;
+  for (std::size_t i = 0; i < table.array_size("ranks"); ++i) {
+    const JsonCursor row = table.at(i);
+    const auto number = [&](const char* key) { return row.required(key).as_int(0, most); };
+    if (number("rank") != static_cast<int>(i)) row.fail("ranks are not in their order");
+    const auto address = row.optional("address");
+    const std::string& host = row.required("host").as_string();
+    rows.push_back({host, address ? address->as_string() : host, number("gpu"), number("node_rank"),
+                    number("local_rank"),
+                    Seat{0, number("dp"), number("pp"), number("tp"), layers_of(row.required("layers"))}});
+  }
+  return rows;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,29 @@
+// A plan file as something to hand over.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/export/handover.hpp"
+#include "planner/io/named_file.hpp"
+
+namespace dtfm {
+
+struct HandoverChoices {
+  RankOrder order = RankOrder::stage_major;
+  Agents agents = Agents::gpu;
+  std::optional<NamedFile> hosts;     // MACHINE ADDRESS, a line each
+  std::optional<std::string> master;  // address or name of the machine that rank 0 shall be on
+  int port = 29500, cores = 16;
+  bool any_gpu = false;
+  std::shared_ptr<const Topology> topology;  // that the plan was made for, if it is there
+  std::string image = "dtfm-trainer:latest";
+};
+
+/// The plan in the text of a plan file of ours, for `job`, or the one that the file is for. With
+/// `choices.master` pipelines change places so that the device of rank 0 is on that machine. Throws Error as
+/// parse_named_plan and gpu_places do, for a file that says no job where none is given, and where no pipeline
+/// begins on the master, and for a plan of another topology than `choices.topology`.
+Handover read_handover(const NamedFile& plan, const std::optional<Job>& job, const HandoverChoices& choices);
+
+}  // namespace dtfm

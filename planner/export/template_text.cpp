@@ -1,0 +1,62 @@
+#include "planner/export/template_text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm {
+
+std::string filled_in(std::string_view text, const std::vector<std::pair<std::string, std::string>>& values) {
+  std::string filled;
+  while (!text.empty()) {
+    const std::size_t open = std::min(text.find('@'), text.size());
+    filled += text.substr(0, open);
+    text.remove_prefix(open);
+    const auto gap = std::find_if(values.begin(), values.end(), [&](const auto& value) {
+      return text.size() > value.first.size() + 1 && text.substr(1).starts_with(value.first) &&
+             text[value.first.size() + 1] == '@';
+    });
+    if (gap != values.end()) {
+      filled += gap->second;
+      text.remove_prefix(gap->first.size() + 2);
+    } else if (!text.empty()) {
+      filled += text.front();
+      text.remove_prefix(1);
+    }
+  }
+  return filled;
+}
+
+std::vector<std::string> table_lines(const std::string& script, std::string_view begin) {
+  std::vector<std::string> lines;
+  std::istringstream text(script);
+  bool is_in = false;
+  for (std::string line; std::getline(text, line);) {
+    if (is_in && line == ")") return lines;
+    if (is_in) {
+      const std::size_t first = line.find_first_not_of(" \""), last = line.find_last_not_of(" \"");
+      lines.push_back(first == line.npos ? "" : line.substr(first, last - first + 1));
+    }
+    is_in = is_in || line.starts_with(begin);
+  }
+  DTFM_ASSERT(!"a table in a script has no end");
+  return lines;
+}
+
+std::vector<std::string> words_between_blanks(const std::string& line) {
+  std::istringstream text(line);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(word);
+  return words;
+}
+
+int number_in_word(const std::string& word) {
+  int number = 0;
+  const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
+  DTFM_ASSERT(status == std::errc() && end == word.data() + word.size());
+  return number;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,24 @@
+// Scripts with gaps, which lie in planner/export/templates as scripts.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dtfm {
+
+/// `text` with the value of each key in place of @key@. What fills a gap is not looked at again.
+std::string filled_in(std::string_view text, const std::vector<std::pair<std::string, std::string>>& values);
+
+/// The lines between `begin`, a line's start, and the next line that is `)`: a table in a script, without
+/// blanks and quotes around the lines.
+std::vector<std::string> table_lines(const std::string& script, std::string_view begin);
+
+/// The words of a line, which stand between blanks.
+std::vector<std::string> words_between_blanks(const std::string& line);
+
+/// A word as a whole number. Throws BrokenInvariant for what is none.
+int number_in_word(const std::string& word);
+
+}  // namespace dtfm

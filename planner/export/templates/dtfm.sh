@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Starts the ranks of one machine with DT-FM's runner (DS3Lab/DT-FM at cda948f). On every machine:
+#   dtfm.sh MACHINE ARGUMENT...    those of the model, its width and its data
+set -euo pipefail
+ranks=( # rank, machine, GPU, layers of its stage
+@ranks@
+)
+
+machine=${1-}
+[ -n "$machine" ] || { echo "usage: dtfm.sh MACHINE ARGUMENT..." >&2; exit 2; }
+shift
+pids=()
+for line in "${ranks[@]}"; do
+  read -r rank address gpu layers <<<"$line"
+  [ "$address" = "$machine" ] || continue
+  python dist_runner.py --dist-url tcp://@master@:@port@ --world-size @world@ \
+    --pipeline-group-size @stages@ --data-group-size @replicas@ --rank "$rank" --cuda-id "$gpu" --num-layers "$layers" \
+    --batch-size @batch@ --micro-batch-size @micro_batch@ --gradient-accumulate-step @rounds@ --pp-mode gpipe \
+    --dp-mode @dp_mode@@precision@ "$@" &
+  pids+=($!)
+done
+[ ${#pids[@]} -gt 0 ] || { echo "dtfm.sh: the plan has no machine '$machine'" >&2; exit 2; }
+trap 'kill "${pids[@]}" 2>/dev/null || true' EXIT # where one fails, the others would wait for ever
+for _ in "${pids[@]}"; do wait -n; done

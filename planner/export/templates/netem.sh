@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Shapes what machine @machine@ sends to the others of a plan as a topology says (Linux, iproute2, as root):
+#   netem-@machine@.sh up|down|show [INTERFACE]    that of the way to the first of them, when not given
+# One class for each destination, or for those that share a rate: its rate, then its delay.
+set -euo pipefail
+links=( # rate in kbit/s, delay in microseconds, queue in packets, machines
+@links@
+)
+uplink=@uplink@ # kbit/s of all of them together
+
+address_of() { # MACHINE
+  getent ahostsv4 "$1" | awk 'NR == 1 { print $1 }'
+}
+fail() {
+  echo "netem-@machine@.sh: $1" >&2
+  exit 2
+}
+
+command=${1-} interface=${2-}
+if [ -z "$interface" ]; then
+  read -r _ _ _ first _ <<<"${links[0]}"
+  ip=$(address_of "$first")
+  [ -n "$ip" ] || fail "nobody knows the address of machine '$first'"
+  interface=$(ip -o route get "$ip" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+fi
+
+undo() { tc qdisc del dev "$interface" root 2>/dev/null || true; }
+
+up() {
+  undo
+  trap 'undo; echo "netem-@machine@.sh: tc failed (root? sch_htb, sch_netem in the kernel?); all is undone" >&2' ERR
+  tc qdisc add dev "$interface" root handle 1: htb # what has no class is not shaped
+  tc class add dev "$interface" parent 1: classid 1:1 htb rate "${uplink}kbit"
+  local number=1 link rate delay queue machines machine ip class
+  for link in "${links[@]}"; do
+    read -r rate delay queue machines <<<"$link"
+    class=$(printf '%x' $((++number)))
+    tc class add dev "$interface" parent 1:1 classid "1:$class" htb rate "${rate}kbit"
+    tc qdisc add dev "$interface" parent "1:$class" handle "$class:" netem delay "${delay}us" limit "$queue"
+    for machine in $machines; do
+      ip=$(address_of "$machine")
+      [ -n "$ip" ] || { undo; fail "nobody knows the address of machine '$machine'"; }
+      tc filter add dev "$interface" parent 1: protocol ip prio 1 u32 match ip dst "$ip/32" flowid "1:$class"
+    done
+  done
+}
+
+case $command in
+  up) up ;;
+  down) undo ;;
+  show)
+    tc -s class show dev "$interface"
+    tc qdisc show dev "$interface"
+    ;;
+  *) fail "expected up, down or show" ;;
+esac

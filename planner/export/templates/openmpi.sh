@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Starts all ranks with Open MPI (4 or later), each where rankfile says:
+#   openmpi.sh PROGRAM ARGUMENT...
+# MPIRUN_ARGS, an environment variable, holds more options of mpirun.
+set -euo pipefail
+[ $# -gt 0 ] || { echo "usage: openmpi.sh PROGRAM ARGUMENT..." >&2; exit 2; }
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ranks=(-rf "$here/rankfile")
+major=$(mpirun --version | sed -n '1s/[^0-9]*\([0-9]*\).*/\1/p')
+[ "${major:-4}" -lt 5 ] || ranks=(--map-by "rankfile:file=$here/rankfile")
+# shellcheck disable=SC2086 # MPIRUN_ARGS is a list of words
+exec mpirun --hostfile "$here/hostfile" "${ranks[@]}" -np @world@ ${MPIRUN_ARGS-} "$here/rank-env.sh" "$@"

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Starts the ranks of one machine with one agent of torchrun (PyTorch 1.13 or later). On every machine:
+#   torchrun.sh MACHINE PROGRAM ARGUMENT...
+set -euo pipefail
+nodes=@nodes@ master=@master@ port=@port@
+agents=( # rank of the agent, machine, its ranks, its GPUs in their order
+@agents@
+)
+
+machine=${1-}
+[ $# -gt 1 ] || { echo "usage: torchrun.sh MACHINE PROGRAM ARGUMENT..." >&2; exit 2; }
+shift
+for agent in "${agents[@]}"; do
+  read -r node address ranks gpus <<<"$agent"
+  [ "$address" != "$machine" ] || break
+done
+[ "$address" = "$machine" ] || { echo "torchrun.sh: the plan has no machine '$machine'" >&2; exit 2; }
+# No rendezvous but the static one: others number the agents as they like.
+CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes "$nodes" --nproc_per_node "$ranks" --node_rank "$node" \
+  --master_addr "$master" --master_port "$port" "$@"

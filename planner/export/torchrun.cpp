@@ -1,0 +1,107 @@
+// torchrun with the static rendezvous: an agent for each GPU, or one for each machine.
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/expressible.hpp"
+#include "planner/export/template_text.hpp"
+
+namespace dtfm {
+
+extern const std::string_view export_torchrun_gpu_sh, export_torchrun_host_sh;  // of templates/
+
+namespace {
+
+constexpr std::string_view self = "torchrun";
+constexpr const char* file_name = "torchrun.sh";
+
+/// An agent gives its processes ranks that follow each other.
+void check(const Handover& handover) {
+  if (handover.agents == Agents::gpu) return;
+  for (const auto& [address, ranks] : ranks_by_address(handover))
+    if (ranks.back() - ranks.front() + 1 != static_cast<int>(ranks.size()))
+      refuse(self,
+             fmt::format("ranks of host {} are {}, not one block; use --agents gpu, or --to slurm or openmpi",
+                         address, fmt::join(ranks, ",")));
+}
+
+/// `  "0 gc 1"`: rank, machine, GPU.
+std::string gpu_agents(const Handover& handover) {
+  std::vector<std::string> lines;
+  for (int rank = 0; rank < handover.world(); ++rank)
+    lines.push_back(
+        fmt::format("  \"{} {} {}\"", rank, handover.place(rank).address, handover.place(rank).gpu));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+/// `  "0 gc 3 1,2,0"`: rank of the agent, machine, its ranks, its GPUs in the order of the ranks.
+std::string host_agents(const Handover& handover) {
+  std::vector<std::string> lines;
+  const std::vector<RankRow> rows = rank_rows(handover);
+  for (std::size_t rank = 0; rank < rows.size();) {
+    std::vector<int> gpus;
+    const std::size_t first = rank;
+    while (rank < rows.size() && rows[rank].node_rank == rows[first].node_rank)
+      gpus.push_back(rows[rank++].gpu);
+    lines.push_back(fmt::format("  \"{} {} {} {}\"", rows[first].node_rank, rows[first].address, gpus.size(),
+                                fmt::join(gpus, ",")));
+  }
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+ExportFiles files(const Handover& handover) {
+  const bool by_gpu = handover.agents == Agents::gpu;
+  const int nodes = rank_rows(handover).back().node_rank + 1;
+  return {{file_name,
+           filled_in(by_gpu ? export_torchrun_gpu_sh : export_torchrun_host_sh,
+                     {{"world", fmt::format("{}", handover.world())},
+                      {"nodes", fmt::format("{}", nodes)},
+                      {"master", handover.master()},
+                      {"port", fmt::format("{}", handover.port)},
+                      {"agents", by_gpu ? gpu_agents(handover) : host_agents(handover)}}),
+           true}};
+}
+
+/// Ranks are counted through the agents in the order of their own ranks, as torchrun's agents do.
+ReadBack read_back(const ExportFiles& files, const Handover& handover) {
+  std::vector<RankRow> rows = table_rows(files);
+  std::size_t rank = 0;
+  for (const std::string& line : table_lines(text_of(files, file_name), "agents=(")) {
+    const auto words = words_between_blanks(line);
+    const bool by_gpu = handover.agents == Agents::gpu;
+    DTFM_ASSERT(words.size() == (by_gpu ? 3u : 4u));
+    std::string gpus = words.back() + ",";
+    for (int local = 0; local < (by_gpu ? 1 : number_in_word(words[2])); ++local, ++rank) {
+      RankRow& row = rows.at(rank);
+      row.address = words[1];
+      row.gpu = number_in_word(gpus.substr(0, gpus.find(',')));
+      row.node_rank = number_in_word(words[0]);
+      row.local_rank = local;
+      gpus.erase(0, gpus.find(',') + 1);
+    }
+  }
+  DTFM_ASSERT(rank == rows.size());
+  return {std::move(rows), {}};
+}
+
+std::vector<std::string> notes(const Handover& handover) {
+  if (handover.agents == Agents::host) return {};
+  return {
+      "each process sees one GPU, and LOCAL_WORLD_SIZE is 1: what takes a machine for an island (HSDP, say) "
+      "sees "
+      "islands of one GPU"};
+}
+
+}  // namespace
+
+Exporter torchrun_exporter() {
+  return {
+      self,      "torchrun (PyTorch 1.13 or later) with static rendezvous",        false, {}, check, files,
+      read_back, "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.", notes};
+}
+
+}  // namespace dtfm

@@ -1,0 +1,207 @@
+// torchtitan: which modules of a Llama-like model each stage has, in its two dialects.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/closed_form.hpp"
+#include "planner/export/expressible.hpp"
+#include "planner/export/template_text.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr const char* toml_file = "torchtitan.toml";
+constexpr const char* python_file = "dtfm_plan.py";
+constexpr std::string_view modules_key = "module_fqns_per_model_part = ";
+
+int degree_of(const Handover& handover) {
+  return static_cast<int>(handover.plan.pipelines.front().stages.front().devices.size());
+}
+
+/// Micro-batches between two flushes: those of a step, or of a round of gradient accumulation.
+int round_of(const Handover& handover) {
+  return std::min(handover.job.parallelism.flush.value_or(micro_batches_of(handover)),
+                  micro_batches_of(handover));
+}
+
+void check_as(const Handover& handover, std::string_view self) {
+  require_alike(handover, self);
+  require_one_degree(handover, self);
+  require_layers_everywhere(handover, self);
+  if (micro_batches_of(handover) % round_of(handover) != 0)
+    refuse(self,
+           fmt::format("pipelines drain after {} of {} micro-batches; {} accumulates gradients over equal "
+                       "rounds; plan with flush: a divisor of {}, or schedule 1f1b",
+                       round_of(handover), micro_batches_of(handover), self, micro_batches_of(handover)));
+}
+
+std::string schedule_of(const Handover& handover) {
+  const std::string& schedule = handover.job.parallelism.schedule;
+  return schedule == "gpipe" ? "GPipe" : schedule == "1f1b" ? "1F1B" : "Interleaved1F1B";
+}
+
+/// The modules of each virtual stage, in the order of the model. torchtitan deletes what no part lists and
+/// does not check it.
+std::vector<std::vector<std::string>> modules_of(const Handover& handover, const char* head) {
+  std::vector<std::vector<std::string>> parts;
+  const std::vector<int> layers = layer_counts(handover);
+  int layer = 0;
+  for (int chunk = 0; chunk < chunks_of(handover.job); ++chunk)
+    for (const int count : layers) {
+      const auto [begin, end] = even_split(count, chunks_of(handover.job), chunk);
+      auto& part = parts.emplace_back();
+      if (parts.size() == 1) part.emplace_back("tok_embeddings");
+      for (int i = begin; i < end; ++i) part.push_back(fmt::format("layers.{}", layer++));
+    }
+  parts.back().insert(parts.back().end(), {"norm", head});
+  return parts;
+}
+
+/// A list of lists, `separator` between parts.
+std::string list_text(const std::vector<std::vector<std::string>>& parts, const std::string& separator) {
+  std::string text;
+  for (const auto& part : parts) text += (text.empty() ? "[" : separator) + nlohmann::json(part).dump();
+  return text + "]";
+}
+
+ExportFiles toml(const Handover& handover) {
+  const Training& training = handover.job.training;
+  const std::string margin = ",\n" + std::string(modules_key.size() + 1, ' ');
+  std::string text = fmt::format(
+      "# torchtitan 0.2.0 to 0.2.2 (what follows has no TOML). The model's flavor must have n_layers = {}.\n"
+      "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n\n"
+      "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
+      "tensor_parallel_degree = {}\ncontext_parallel_degree = 1\n"
+      "pipeline_parallel_degree = {}\n",
+      layer_count(handover.job.model), round_of(handover) * training.micro_batch, training.global_batch,
+      sequence_length(handover.job.model), replicas_of(handover), degree_of(handover), stages_of(handover));
+  text += fmt::format("pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n{}{}\n",
+                      schedule_of(handover), training.micro_batch, modules_key,
+                      list_text(modules_of(handover, "output"), margin));
+  return {{toml_file, text}};
+}
+
+ExportFiles python(const Handover& handover) {
+  const std::string text = fmt::format(
+      "# torchtitan of 2026-08-20 or later, which is configured by Python functions: --module MODULE "
+      "--config dtfm_plan.\n"
+      "# The model's flavor must have n_layers = {0}, and a step {1} sequences of {2} tokens: {3} of each "
+      "replica in each\n"
+      "# round of gradient accumulation.\n"
+      "from my_config import base_config  # a function of yours, which returns a Trainer.Config\n\n\n"
+      "def dtfm_plan():\n"
+      "    c = base_config()\n"
+      "    p = c.parallelism\n"
+      "    p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree = {4}, "
+      "{5}, 1\n"
+      "    p.tensor_parallel_degree, p.context_parallel_degree = {6}, 1\n"
+      "    p.pipeline_parallel_schedule, p.num_pp_microbatches = \"{7}\", {8}\n"
+      "    p.{9}{10}\n"
+      "    return c\n",
+      layer_count(handover.job.model), handover.job.training.global_batch,
+      sequence_length(handover.job.model), round_of(handover) * handover.job.training.micro_batch,
+      stages_of(handover), replicas_of(handover), degree_of(handover), schedule_of(handover),
+      round_of(handover), modules_key, list_text(modules_of(handover, "lm_head"), ","));
+  return {{python_file, text}};
+}
+
+/// What stands behind `key` up to the end of its line, or of the list that begins there.
+std::string value_after(const std::string& text, std::string_view key) {
+  const std::size_t begin = text.find(key);
+  DTFM_ASSERT(begin != text.npos);
+  const std::string rest = text.substr(begin + key.size());
+  if (!rest.starts_with("[[")) return rest.substr(0, rest.find('\n'));
+  return rest.substr(0, rest.find("]]") + 2);
+}
+
+int number_after(const std::string& text, std::string_view key) {
+  return number_in_word(value_after(text, key));
+}
+
+/// Layers of each part, which must be all, each once, in their order, between the embedding and norm and
+/// head.
+std::vector<int> layers_of(const std::string& text, const char* head) {
+  const auto parts =
+      nlohmann::json::parse(value_after(text, modules_key)).get<std::vector<std::vector<std::string>>>();
+  std::vector<std::string> all;
+  std::vector<int> layers;
+  for (const auto& part : parts) {
+    layers.push_back(0);
+    for (const std::string& module : part) {
+      if (module.starts_with("layers.")) ++layers.back();
+      all.push_back(module);
+    }
+  }
+  DTFM_ASSERT(all.size() > 3 && all.front() == "tok_embeddings" && all.back() == head &&
+              all[all.size() - 2] == "norm");
+  for (std::size_t i = 1; i + 2 < all.size(); ++i) DTFM_ASSERT(all[i] == fmt::format("layers.{}", i - 1));
+  return layers;
+}
+
+ReadBack read_toml(const ExportFiles& files, const Handover&) {
+  const std::string& text = text_of(files, toml_file);
+  const auto number = [&](const char* key) { return number_after(text, fmt::format("\n{} = ", key)); };
+  DTFM_ASSERT(number("data_parallel_shard_degree") == 1 && number("context_parallel_degree") == 1);
+  const TrainerShape shape{RankOrder::stage_major, number("tensor_parallel_degree"),
+                           number("data_parallel_replicate_degree"), number("pipeline_parallel_degree"),
+                           layers_of(text, "output")};
+  DTFM_ASSERT(number("local_batch_size") % number("pipeline_parallel_microbatch_size") == 0);
+  DTFM_ASSERT(number("global_batch_size") % (number("local_batch_size") * shape.data) == 0);
+  const int micro_batches =
+      number("global_batch_size") / shape.data / number("pipeline_parallel_microbatch_size");
+  return {rows_by_rule(files, shape), std::vector<int>(at(shape.data), micro_batches)};
+}
+
+ReadBack read_python(const ExportFiles& files, const Handover&) {
+  const std::string& text = text_of(files, python_file);
+  const std::string degrees = value_after(
+      text, "p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree = ");
+  const auto numbers = nlohmann::json::parse("[" + degrees + "]").get<std::vector<int>>();
+  const std::string inner = value_after(text, "p.tensor_parallel_degree, p.context_parallel_degree = ");
+  const auto others = nlohmann::json::parse("[" + inner + "]").get<std::vector<int>>();
+  DTFM_ASSERT(numbers.size() == 3 && numbers[2] == 1 && others.size() == 2 && others[1] == 1);
+  return {rows_by_rule(
+              files, {RankOrder::stage_major, others[0], numbers[1], numbers[0], layers_of(text, "lm_head")}),
+          {}};
+}
+
+std::vector<std::string> notes(const Handover& handover) {
+  std::vector<std::string> notes;
+  const auto* model = std::get_if<Transformer>(&handover.job.model);
+  if (!model || !model->rms_norm || !model->gated || model->learned_positions)
+    notes.emplace_back("the names of the modules are those of its Llama; the job's model is no such one");
+  notes.push_back(fmt::format("nothing there checks that the flavor has the {} layers that the parts list",
+                              layer_count(handover.job.model)));
+  return notes;
+}
+
+}  // namespace
+
+Exporter torchtitan_exporter() {
+  return {"torchtitan",
+          "torchtitan 0.2.0 to 0.2.2: TOML",
+          true,
+          {RankOrder::stage_major},
+          [](const Handover& handover) { check_as(handover, "torchtitan"); },
+          toml,
+          read_toml,
+          "Put the keys of torchtitan.toml into the job's file; the program is\n"
+          "`-m torchtitan.train --job.config_file FILE`.",
+          notes};
+}
+
+Exporter torchtitan_python_exporter() {
+  return {"torchtitan-py",
+          "torchtitan since its configurations are Python (2026)",
+          true,
+          {RankOrder::stage_major},
+          [](const Handover& handover) { check_as(handover, "torchtitan-py"); },
+          python,
+          read_python,
+          "Put dtfm_plan.py beside your configuration, and change its import; the program is\n"
+          "`-m torchtitan.train --module MODULE --config dtfm_plan`.",
+          notes};
+}
+
+}  // namespace dtfm
