@@ -17,6 +17,7 @@ test_packages=("${build_packages[@]}" python3)
 extra_test_packages=(
   zsh fish groff-base mandoc      # completions and manual pages
   python3-jsonschema python3-yaml # schemas of the files
+  dpkg-dev file debootstrap       # packages, and a clean system to install them on
 )
 
 missing_packages() { # PACKAGE...
