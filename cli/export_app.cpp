@@ -27,7 +27,7 @@ what was written is read again and compared with the plan.
 
 machines.txt says by what address each machine is reached, a line each:
   oregon/0   10.0.0.17        # as the plan calls it, and an address
-  "my desk"  desk.example.org
+  my desk    desk.example.org  # the last word is the address
 Without it, a machine's address is its name, with - in place of /.
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or a plan that the target cannot express.)";

@@ -115,6 +115,9 @@ void add_what(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) {
                options.tensor = count_or_auto("--tensor", text, options.tensor_auto);
              });
+  app.add_flag(
+      "--alike", options.alike,
+      "all pipelines have the same layers and as many micro-batches, as most trainers need (dtfm-export)");
 }
 
 void add_score(CLI::App& app, PlanOptions& options) {
@@ -204,8 +207,8 @@ void add_output(CLI::App& app, PlanOptions& options) {
 
 /// A score is not searched for: an option of the search beside it is a mistake.
 void refuse_search_options(const CLI::App& app) {
-  for (const char* name :
-       {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust"})
+  for (const char* name : {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists",
+                           "--robust", "--alike"})
     if (app.count(name) > 0)
       throw Error(name, "is of the search, and --score does not search (unless it is to --advise)");
 }
@@ -216,7 +219,7 @@ void refuse_options_beside_diff(const CLI::App& app) {
        {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
         "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
         "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
-        "--explain", "--calibration", "--pareto",     "--advise"})
+        "--explain", "--calibration", "--pareto",     "--advise",      "--alike"})
     if (app.count(name) > 0) throw Error(name, "is of a search or a score, and --diff compares two plans");
 }
 
@@ -254,6 +257,8 @@ void check_plan_options(const CLI::App& app, const PlanOptions& options) {
     throw Error("--pareto", "is of a search, and --score has one plan alone");
   if (options.pareto && options.warm_start)
     throw Error("--pareto", "is of plans that begin anew, and --warm-start goes on from one");
+  if (options.alike && options.warm_start)
+    throw Error("--alike", "is of plans that begin anew, and --warm-start goes on from one");
   if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
 }
 

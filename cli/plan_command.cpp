@@ -97,6 +97,7 @@ Job effective_job(const PlanOptions& options, const std::optional<PlanSource>& g
     job.parallelism.tensor = options.tensor.value_or(1);
     job.automatic.tensor = options.tensor_auto;
   }
+  job.parallelism.alike = job.parallelism.alike || options.alike;
   return job;
 }
 

@@ -100,6 +100,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
   add("gradient_sync", [](const auto& it) { return it.job.parallelism.gradient_sync; });
+  add("alike", [](const auto& it) { return it.job.parallelism.alike; });
   add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });

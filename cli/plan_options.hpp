@@ -24,6 +24,7 @@ struct PlanOptions {
   bool pipeline_auto = false, data_auto = false;  // auto: whatever the job says
   std::optional<int> tensor;                      // nothing: not given, or auto
   bool tensor_auto = false;
+  bool alike = false;                      // pipelines, whatever the job says
   std::optional<std::string> calibration;  // file; nothing: the built-in constants
   std::vector<std::string> scenarios;      // files: the finalists are simulated under each
   std::optional<int> finalists;

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "planner/io/device_places.hpp"
-#include "planner/io/quoted_words.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
 
@@ -37,29 +37,35 @@ class HostsFile {
   }
 
   Addresses read() {
-    for_each_line_of_words(file_.text, [&](std::size_t line, const std::vector<QuotedWord>& words) {
-      if (words.size() != 2)
-        fail(line, words.front(), fmt::format("expected `MACHINE ADDRESS`; found {} words", words.size()));
-      add(line, words[0], words[1]);
-    });
+    std::istringstream text(file_.text);
+    std::size_t number = 0;
+    for (std::string line; std::getline(text, line);) read(++number, line.substr(0, line.find('#')));
     return std::move(addresses_);
   }
 
  private:
-  [[noreturn]] void fail(std::size_t line, const QuotedWord& word, const std::string& what) const {
-    throw Error(position(file_.path, line, word.column), what);
+  [[noreturn]] void fail(std::size_t line, std::size_t column, const std::string& what) const {
+    throw Error(position(file_.path, line, column + 1), what);
   }
 
-  void add(std::size_t line, const QuotedWord& host, const QuotedWord& address) {
-    if (!known_.contains(host.text))
-      fail(line, host,
-           fmt::format("the plan has no machine {}; {}", in_quotes(host.text),
-                       suggestion(host.text, {known_.begin(), known_.end()})));
-    if (!is_address(address.text))
-      fail(line, address,
-           fmt::format("{} is no address: letters, digits, `.`, `_` and `-`", in_quotes(address.text)));
-    if (!addresses_.emplace(host.text, address.text).second)
-      fail(line, host, fmt::format("machine {} is there twice", in_quotes(host.text)));
+  /// The last word is the address: a machine's name may have blanks.
+  void read(std::size_t number, const std::string& line) {
+    constexpr const char* blanks = " \t\r";
+    const std::size_t begin = line.find_first_not_of(blanks), last = line.find_last_not_of(blanks);
+    if (begin == line.npos) return;
+    const std::size_t gap = line.find_last_of(blanks, last);
+    if (gap == line.npos || gap < begin) fail(number, begin, "expected `MACHINE ADDRESS`; found one word");
+    const std::string host = line.substr(begin, line.find_last_not_of(blanks, gap) + 1 - begin),
+                      address = line.substr(gap + 1, last - gap);
+    if (!known_.contains(host))
+      fail(number, begin,
+           fmt::format("the plan has no machine {}; {}", in_quotes(host),
+                       suggestion(host, {known_.begin(), known_.end()})));
+    if (!is_address(address))
+      fail(number, gap + 1,
+           fmt::format("{} is no address: letters, digits, `.`, `_` and `-`", in_quotes(address)));
+    if (!addresses_.emplace(host, address).second)
+      fail(number, begin, fmt::format("machine {} is there twice", in_quotes(host)));
   }
 
   const NamedFile& file_;

@@ -86,7 +86,7 @@ ExportFiles files(const Handover& handover) {
 ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   std::vector<RankRow> rows = table_rows(files);
   const auto json = nlohmann::json::parse(text_of(files, file_name));
-  std::size_t pods = 0;
+  std::set<std::string> seen;
   for (const auto& item : json.at("items")) {
     if (item.at("kind") != "Pod") continue;
     const auto& spec = item.at("spec");
@@ -98,9 +98,9 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
     DTFM_ASSERT(spec.at("hostname") == "rank-" + env["RANK"] &&
                 env["MASTER_PORT"] == fmt::format("{}", handover.port));
     rows.at(std::stoul(env["RANK"])).address = spec.at("nodeSelector").at("kubernetes.io/hostname");
-    ++pods;
+    DTFM_ASSERT(seen.insert(env["RANK"]).second);
   }
-  DTFM_ASSERT(pods == rows.size());
+  DTFM_ASSERT(seen.size() == rows.size());
   return {std::move(rows), {}};
 }
 

@@ -130,10 +130,12 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   Faults faults;
   DevicePlaces places(names, faults);
   std::vector<std::string> notes;
+  Job job = handover.job;  // which may leave the tensor size open
+  job.parallelism.tensor = degree_of(handover);
   std::vector<RankRow> rows = table_rows(files);
   const Plan plan =
       read_megatron_plan({file_name, text_of(files, file_name)},
-                         {rank_table_file, rank_lines(rows, handover)}, handover.job, places, faults, notes);
+                         {rank_table_file, rank_lines(rows, handover)}, job, places, faults, notes);
   faults.throw_if_any();
   const std::vector<Seat> seats = seats_of(plan, handover.job, handover.order);
   DTFM_ASSERT(seats.size() == rows.size());

@@ -72,6 +72,7 @@ std::vector<int> numbers_between(const std::string& word, char separator) {
 /// A line is a stage: where it is and which blocks it has. The rows of the ranks say the same.
 ReadBack read_back(const ExportFiles& files, const Handover&) {
   std::vector<RankRow> rows = table_rows(files);
+  std::size_t seen = 0;
   for (const std::string& line : table_lines(text_of(files, script_file), "servers=(")) {
     const auto words = words_between_blanks(line);
     DTFM_ASSERT(words.size() == 4);
@@ -80,11 +81,13 @@ ReadBack read_back(const ExportFiles& files, const Handover&) {
     const auto gpus = numbers_between(words[2], ',');
     for (RankRow& row : rows) {
       if (server_name(at(row.seat.pipeline), at(row.seat.stage)) != name) continue;
+      ++seen;
       row.address = words[1];
       row.gpu = gpus.at(at(row.seat.shard));
       row.seat.layers = {{blocks.at(0), blocks.at(1)}};
     }
   }
+  DTFM_ASSERT(seen == rows.size());
   return {std::move(rows), {}};
 }
 

@@ -1,4 +1,6 @@
 // Varuna: a map of stages to ranks; its cut points are equal.
+#include <set>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -67,6 +69,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   map = map.substr(map.find_first_not_of('"'));
   const int layers = layer_count(handover.job.model), stages = number_of(text, "\nCUT_POINTS=") + 1;
   std::vector<RankRow> rows = table_rows(files);
+  std::set<int> seen;
   int stage = 0, replica = 0;
   std::string word;
   for (const char c : map) {
@@ -74,9 +77,9 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
       word += c;
       continue;
     }
-    const int of_stage = layers / stages;
-    rows.at(at(number_in_word(word))).seat = {
-        0, replica, stage, 0, {{stage * of_stage, (stage + 1) * of_stage}}};
+    const int of_stage = layers / stages, rank = number_in_word(word);
+    DTFM_ASSERT(seen.insert(rank).second);
+    rows.at(at(rank)).seat = {0, replica, stage, 0, {{stage * of_stage, (stage + 1) * of_stage}}};
     word.clear();
     ++replica;
     if (c == ';') {
@@ -84,7 +87,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
       if (stage < stages) replica = 0;
     }
   }
-  DTFM_ASSERT(stage == stages && word.empty());
+  DTFM_ASSERT(stage == stages && word.empty() && seen.size() == rows.size());
   const int micro_batches = number_of(text, "\nBATCH_SIZE=") / number_of(text, "\nCHUNK_SIZE=") / replica;
   return {std::move(rows), std::vector<int>(at(replica), micro_batches)};
 }

@@ -43,6 +43,7 @@ ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& a
   if (parallelism.flush) json["flush"] = *parallelism.flush;
   json["gradient_sync"] = unless_auto(automatic.gradient_sync, parallelism.gradient_sync);
   if (parallelism.overlap) json["overlap"] = true;
+  if (parallelism.alike) json["alike"] = true;
   return json;
 }
 

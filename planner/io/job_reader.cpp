@@ -82,7 +82,7 @@ Training read_training(const YamlValue& value, Automatic& automatic) {
 
 Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   const YamlMap map =
-      value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap"});
+      value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap", "alike"});
   Parallelism parallelism;
   parallelism.pipeline = count_or_auto(map, "pipeline");
   parallelism.data = count_or_auto(map, "data");
@@ -96,6 +96,7 @@ Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   parallelism.chunks = optional_count(map, "chunks", 2);
   parallelism.flush = optional_count(map, "flush", 1);
   if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
+  if (const auto alike = map.optional("alike")) parallelism.alike = alike->boolean();
   const bool interleaved = parallelism.schedule == "interleaved";
   if (interleaved && !parallelism.chunks)
     throw map.required("schedule")

@@ -159,7 +159,7 @@ std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Jo
 
 std::vector<std::shared_ptr<const DecidedJob>> Decisions::unlike_degrees(const DecidedJob& of) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
-  if (!problem_.job.automatic.tensor) return result;
+  if (!problem_.job.automatic.tensor || problem_.job.parallelism.alike) return result;
   for (const int tensor : tensor_degrees(problem_.topology, of.problem.job.model)) {
     Job job = of.problem.job;
     job.parallelism.tensor = tensor;

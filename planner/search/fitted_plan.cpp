@@ -17,6 +17,7 @@ constexpr double most_split_steps =
 
 /// Micro-batches dealt so that the slowest pipeline ends earliest.
 Plan with_balanced_batches(const DecidedJob& job, const PlanCandidate& candidate) {
+  if (are_pipelines_alike(job)) return candidate.plan;
   IterationTimer timer(job.model, candidate.plan);
   if (candidate.flush > 0) timer.set_flush(candidate.flush);
   Plan plan = candidate.plan;
@@ -61,13 +62,26 @@ bool are_alike(const Plan& plan, const DecidedJob& job) {
   return tensor_degrees(plan).size() == 1;
 }
 
+}  // namespace
+
+int fitting_drain(const DecidedJob& job, IterationTimer& timer) {
+  int flush = timer.fitting_flush();
+  const int micro_batches = timer.plan().pipelines.front().micro_batches;
+  if (!are_pipelines_alike(job) || flush >= micro_batches) return flush;
+  while (flush > 1 && micro_batches % flush != 0) --flush;
+  return flush;
+}
+
+namespace {
+
 /// With drains as rare as memory allows, where the job does not say how often; where none helps enough, after
 /// every micro-batch, which lacks least.
 PlanCandidate drained_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
   PlanCandidate candidate = priced_plan(job, std::move(plan), 0, score);
   const bool can_drain = job->model.schedule == PipelineSchedule::gpipe && job->model.flush == 0;
   if (candidate.lacking <= 0 || !can_drain) return candidate;
-  const int flush = std::max(1, IterationTimer(job->model, candidate.plan).fitting_flush());
+  IterationTimer timer(job->model, candidate.plan);
+  const int flush = std::max(1, fitting_drain(*job, timer));
   PlanCandidate other = priced_plan(job, candidate.plan, flush, score);
   return is_better(other, candidate) ? other : candidate;
 }
@@ -117,7 +131,8 @@ PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan pla
   if (!are_all_alike && best.plan != plan) begins.push_back(best.plan);
   for (const Plan& begin : begins) {
     if (is_small) offer(dealt_plan(job, with_split_layers(*job, begin, true), score));
-    if (is_small && plan.pipelines.size() <= most_unlike_pipelines && !are_all_alike)
+    const bool may_differ = plan.pipelines.size() <= most_unlike_pipelines && !are_pipelines_alike(*job);
+    if (is_small && may_differ && !are_all_alike)
       offer(dealt_plan(job, with_split_layers(*job, begin, false), score));
   }
   if (are_all_alike) offer(drained_plan(job, with_balanced_batches(*job, best), score));

@@ -9,6 +9,11 @@
 
 namespace dtfm {
 
+/// As rare drains as memory allows (IterationTimer::fitting_flush): after so many micro-batches; where
+/// pipelines must be alike, a number that divides those of a pipeline, for trainers accumulate gradients over
+/// equal rounds.
+int fitting_drain(const DecidedJob& job, IterationTimer& timer);
+
 /// `plan` under `job`: with as many layers a stage and micro-batches a pipeline as make it fastest, and,
 /// where memory asks for it and the job does not say how often the pipelines drain, with drains in between.
 PlanCandidate fitted_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score);

@@ -57,8 +57,9 @@ class PlanAnnealer {
     least_layers_ = model.chunks;
     batch_step_ = batch_step(*start.job, stages());
     are_degrees_unlike_ = start.job->has_unlike_degrees();
+    must_be_alike_ = are_pipelines_alike(*start.job);
     for (const auto& unit : units_)
-      if (plan().pipelines.size() <= most_unlike_pipelines)
+      if (plan().pipelines.size() <= most_unlike_pipelines && !must_be_alike_)
         are_unlike_ = are_unlike_ || are_degrees_unlike_ ||
                       model.stages.kind_of(unit.front()) != model.stages.kind_of(units_.front().front());
     now_ = energy();
@@ -266,7 +267,7 @@ class PlanAnnealer {
     if (timer_.model().flush > 0 || (timer_.flush() == 0 && timer_.lacking_bytes() <= 0)) return;
     int longest = 0;
     for (const Pipeline& pipeline : plan().pipelines) longest = std::max(longest, pipeline.micro_batches);
-    const int before = timer_.flush(), fitting = timer_.fitting_flush();
+    const int before = timer_.flush(), fitting = fitting_drain(*best_.job, timer_);
     const int now = fitting < longest ? fitting : 0;
     if (fitting < 1 || now == before) return;
     timer_.set_flush(now);
@@ -276,7 +277,7 @@ class PlanAnnealer {
   void shift_micro_batches(int from, int to, int count) {
     const int giver = plan().pipelines[at(from)].micro_batches,
               taker = plan().pipelines[at(to)].micro_batches;
-    if (from == to || giver < count + batch_step_) return;
+    if (must_be_alike_ || from == to || giver < count + batch_step_) return;
     timer_.set_micro_batches(from, giver - count);
     timer_.set_micro_batches(to, taker + count);
     undo_.push_back([this, from, to, giver, taker] {
@@ -339,7 +340,7 @@ class PlanAnnealer {
   PlanFront front_;
   bool keeps_front_ = false;
   int least_layers_ = 1, batch_step_ = 1;
-  bool are_degrees_unlike_ = false;
+  bool are_degrees_unlike_ = false, must_be_alike_ = false;
   bool are_unlike_ = false;  // units differ in speed or memory, so that pipelines may differ in their layers
 };
 

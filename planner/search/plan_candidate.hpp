@@ -27,6 +27,11 @@ struct DecidedJob {
       units;  // devices of a possible stage, in nearness order; their times are known
 };
 
+/// Whether the job asks for it; then degrees are alike too.
+inline bool are_pipelines_alike(const DecidedJob& job) {
+  return job.problem.job.parallelism.alike;
+}
+
 /// The most stages that there can be.
 inline int most_units(const DecidedJob& job) {
   std::size_t devices = 0;

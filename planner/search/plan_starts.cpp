@@ -178,6 +178,7 @@ bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& l
   if (replicas > most_units(job) / stages) return false;
   const int batches = micro_batch_count(job.problem.job.training), step = batch_step(job, stages);
   if (batches % step != 0 || replicas > batches / step) return false;
+  if (are_pipelines_alike(job) && batches / step % replicas != 0) return false;
   return job.model.flush % step == 0 || job.model.flush >= batches;  // every round is of whole steps
 }
 
@@ -189,8 +190,9 @@ std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& lim
         std::min(units / stages, micro_batch_count(job.problem.job.training) / batch_step(job, stages));
     for (int replicas = 1; replicas <= most;) {
       if (is_possible(job, {stages, replicas}, limits)) shapes.push_back({stages, replicas});
-      const int next =
-          limits.replicas ? replicas + 1 : std::max(replicas + 1, static_cast<int>(replicas * ratio));
+      const int next = limits.replicas || are_pipelines_alike(job)
+                           ? replicas + 1
+                           : std::max(replicas + 1, static_cast<int>(replicas * ratio));
       replicas = next > most && replicas < most ? most : next;
     }
   }

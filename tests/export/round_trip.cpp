@@ -1,0 +1,163 @@
+// What is written says what the plan says, for any plan; and what says otherwise is noticed.
+#include <algorithm>
+
+#include "planner/core/error.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/handed_over.hpp"
+
+namespace dtfm {
+namespace {
+
+/// The plans that a target takes.
+PlanKind kind_for(std::string_view name) {
+  PlanKind kind;
+  kind.is_alike = name != "flashflex";
+  kind.has_equal_stages = name == "varuna" || name == "deepspeed";
+  kind.most_tensor = name == "dtfm" || name == "varuna" || name == "petals" ? 1 : 3;
+  return kind;
+}
+
+Handover handover_for(Rng& rng, const Exporter& exporter) {
+  const RankOrder order = exporter.is_trainer
+                              ? exporter.orders[rng.below(static_cast<std::uint32_t>(exporter.orders.size()))]
+                              : RankOrder(rng.below(2));
+  Handover handover = any_handover(rng, kind_for(exporter.name), order);
+  while (exporter.name == "dtfm" && handover.plan.pipelines.front().stages.size() == 1)
+    handover = any_handover(rng, kind_for(exporter.name), order);
+  handover.any_gpu = true;
+  return handover;
+}
+
+const Exporter* netem() {
+  return &exporter_named("netem");
+}
+
+TEST_CASE("Any plan comes back from the files of every target as it was") {
+  for (const Exporter& exporter : exporters()) {
+    if (&exporter == netem()) continue;  // it needs a topology: tests/export/netem
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      INFO(exporter.name << ", seed " << seed);
+      Rng rng = Rng::for_task(seed, 0);
+      const Handover handover = handover_for(rng, exporter);
+      const Exporter* target = &exporter;
+      const ExportFiles files = exported(handover, {&target, 1});
+      CHECK(exporter.read_back(files, handover).rows == rank_rows(handover));
+      CHECK(parse_rank_table(text_of(files, rank_table_file), "table") == rank_rows(handover));
+    }
+  }
+}
+
+TEST_CASE("The rule of each order is the one that trainers have") {
+  // Written out once more: rank = t + T (d + D p) and t + T (p + P d).
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    for (const RankOrder order : {RankOrder::stage_major, RankOrder::pipeline_major}) {
+      Rng rng = Rng::for_task(seed, 1);
+      const Handover handover = any_handover(rng, {true, false, 3}, order);
+      const auto& stages = handover.plan.pipelines.front().stages;
+      const int T = static_cast<int>(stages.front().devices.size()), P = static_cast<int>(stages.size()),
+                D = static_cast<int>(handover.plan.pipelines.size());
+      REQUIRE(handover.world() == T * P * D);
+      for (int d = 0; d < D; ++d)
+        for (int p = 0; p < P; ++p)
+          for (int t = 0; t < T; ++t) {
+            const int rank = order == RankOrder::stage_major ? t + T * (d + D * p) : t + T * (p + P * d);
+            const Stage& stage = handover.plan.pipelines[at(d)].stages[at(p)];
+            CHECK(handover.seats[at(rank)] == Seat{stage.devices[at(t)], d, p, t, {stage.layers}});
+          }
+    }
+  }
+}
+
+/// The same files with a digit of one of them changed.
+ExportFiles with_other_digit(ExportFiles files, std::string_view name, std::size_t place) {
+  for (ExportFile& file : files)
+    if (file.name == name)
+      file.text[place] = file.text[place] == '9' ? '8' : static_cast<char>(file.text[place] + 1);
+  return files;
+}
+
+/// Whether reading these files back tells another plan, or that they make no sense.
+bool is_noticed(const Exporter& exporter, const ExportFiles& files, const Handover& handover) {
+  try {
+    const ReadBack read = exporter.read_back(files, handover);
+    if (read.rows != rank_rows(handover)) return true;
+    return !read.micro_batches.empty() &&
+           read.micro_batches.front() != handover.plan.pipelines.front().micro_batches;
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+/// The place of the first digit behind `key` in a file.
+std::size_t digit_behind(const std::string& text, std::string_view key) {
+  return text.find_first_of("0123456789", text.find(key) + key.size());
+}
+
+TEST_CASE("A file that says otherwise is noticed") {
+  struct Case {
+    const char *target, *file, *key;
+  };
+  const Case cases[] = {{"megatron", "megatron.sh", "--pipeline-model-parallel-size"},
+                        {"megatron", "megatron.sh", "--global-batch-size"},
+                        {"torchtitan", "torchtitan.toml", "layers."},
+                        {"torchtitan", "torchtitan.toml", "pipeline_parallel_degree"},
+                        {"torchtitan-py", "dtfm_plan.py", "data_parallel_shard_degree ="},
+                        {"deepspeed", "ds_config.json", "gradient_accumulation_steps"},
+                        {"deepspeed-py", "dtfm_pipeline.py", "LAYERS ="},
+                        {"dtfm", "dtfm.sh", "\n  \""},
+                        {"dtfm", "dtfm.sh", "--batch-size"},
+                        {"flashflex", "flashflex.json", "layer_partitions"},
+                        {"flashflex", "flashflex.json", "devices_id"},
+                        {"flashflex", "flashflex.sh", "--chunks"},
+                        {"varuna", "varuna.sh", "--stage_to_rank_map"},
+                        {"petals", "petals.sh", "stage-0 gc"},
+                        {"torchrun", "torchrun.sh", "\n  \""},
+                        {"slurm", "rank-env.sh", "gpus=("},
+                        {"openmpi", "rankfile", "rank "},
+                        {"kubernetes", "kubernetes.json", "\"RANK\", \"value\": \""}};
+  for (const Case& it : cases) {
+    const Exporter& exporter = exporter_named(it.target);
+    std::string plan = worked_example;
+    if (exporter.name == "varuna")  // equal stages
+      for (const auto& [from, to] :
+           {std::pair("\"layers\": 7", "\"layers\": 6"), std::pair("[0, 3]", "[0, 2]"),
+            std::pair("[3, 5]", "[2, 4]"), std::pair("[5, 7]", "[4, 6]")})
+        for (std::size_t i; (i = plan.find(from)) != plan.npos;)
+          plan.replace(i, std::string_view(from).size(), to);
+    HandoverChoices choices;
+    choices.any_gpu = true;
+    const Exporter* target = &exporter;
+    choices.order = common_order({&target, 1}, {});
+    const Handover handover = read_handover({"plan.json", plan}, std::nullopt, choices);
+    const ExportFiles files = exported(handover, {&target, 1});
+    REQUIRE_FALSE(is_noticed(exporter, files, handover));
+    const std::size_t place = digit_behind(text_of(files, it.file), it.key);
+    INFO(it.target << ", " << it.file << " behind " << it.key << ", place " << place);
+    REQUIRE(place != std::string::npos);
+    CHECK(is_noticed(exporter, with_other_digit(files, it.file, place), handover));
+  }
+}
+
+TEST_CASE("With virtual stages a device has layers from several places") {
+  // 2 chunks over 3 stages of 4/4/4 layers: chunk 0 of each is layers 0-2, 2-4, 4-6, chunk 1 6-8, 8-10,
+  // 10-12.
+  Handover handover;
+  handover.job.model = Transformer{12, 1024, 16, 512, 50257};
+  handover.job.training = {6, 1};
+  handover.job.parallelism.schedule = "interleaved";
+  handover.job.parallelism.chunks = 2;
+  handover.plan.pipelines = {{6, {{{0, 4}, {0}}, {{4, 8}, {1}}, {{8, 12}, {2}}}}};
+  handover.places = {{"a", "a", 0}, {"b", "b", 0}, {"c", "c", 0}};
+  handover.seats = seats_of(handover.plan, handover.job, RankOrder::stage_major);
+  CHECK(handover.seats[1].layers == std::vector<std::pair<int, int>>{{2, 4}, {8, 10}});
+  for (const char* name : {"megatron", "torchtitan", "torchtitan-py"}) {
+    const Exporter* target = &exporter_named(name);
+    const ExportFiles files = exported(handover, {&target, 1});
+    if (std::string_view(name) == "megatron")
+      CHECK(text_of(files, "megatron.sh").find("\"Ett|tt|tt|tt|tt|ttL\"") != std::string::npos);
+    CHECK(text_of(files, rank_table_file).find("\"layers\":[[2,4],[8,10]]") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace dtfm

@@ -1,0 +1,118 @@
+// The worked example of trainers' formats (shared/reference/trainers.md, section 2), byte for byte where it
+// has bytes.
+#include "tests/support/catch.hpp"
+#include "tests/support/handed_over.hpp"
+
+namespace dtfm {
+namespace {
+
+std::string file(const std::string& target, const char* name, std::optional<RankOrder> order = {}) {
+  return text_of(handed_over(worked_example, {target}, {}, order), name);
+}
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != text.npos;
+}
+
+std::vector<std::string> devices(const std::string& table) {
+  std::vector<std::string> devices;
+  for (const RankRow& row : parse_rank_table(table, "table"))
+    devices.push_back(fmt::format("{}:{} ({},{})", row.host, row.gpu, row.seat.pipeline, row.seat.stage));
+  return devices;
+}
+
+TEST_CASE("The two rank tables") {
+  CHECK(devices(file("torchrun", rank_table_file, RankOrder::stage_major)) ==
+        std::vector<std::string>{"gc:1 (0,0)", "gb:0 (1,0)", "ga:0 (0,1)", "gc:2 (1,1)", "gc:0 (0,2)",
+                                 "ga:1 (1,2)"});
+  CHECK(devices(file("torchrun", rank_table_file, RankOrder::pipeline_major)) ==
+        std::vector<std::string>{"gc:1 (0,0)", "ga:0 (0,1)", "gc:0 (0,2)", "gb:0 (1,0)", "gc:2 (1,1)",
+                                 "ga:1 (1,2)"});
+  CHECK(has(
+      file("torchrun", rank_table_file),
+      R"([{"rank":0,"host":"gc","gpu":1,"dp":0,"pp":0,"tp":0,"layers":[0,3],"node_rank":0,"local_rank":0},)"));
+}
+
+TEST_CASE("Megatron's flags") {
+  const std::string flags = file("megatron", "megatron.sh");
+  CHECK(has(flags, R"(
+  --tensor-model-parallel-size 1
+  --pipeline-model-parallel-size 3
+  --context-parallel-size 1
+  --num-layers 7
+  --pipeline-model-parallel-layout "Ettt|tt|ttL"
+  --micro-batch-size 2
+  --global-batch-size 32
+)"));
+  CHECK_FALSE(has(flags, "--use-tp-pp-dp-mapping"));
+  CHECK(has(file("megatron", "megatron.sh", RankOrder::pipeline_major), "\n  --use-tp-pp-dp-mapping\n"));
+}
+
+TEST_CASE("torchtitan's two dialects") {
+  CHECK(has(file("torchtitan", "torchtitan.toml"), R"(
+[parallelism]
+data_parallel_replicate_degree = 2
+data_parallel_shard_degree = 1
+tensor_parallel_degree = 1
+context_parallel_degree = 1
+pipeline_parallel_degree = 3
+pipeline_parallel_schedule = "1F1B"
+pipeline_parallel_microbatch_size = 2
+module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"],
+                              ["layers.3","layers.4"],
+                              ["layers.5","layers.6","norm","output"]]
+)"));
+  const std::string python = file("torchtitan-py", "dtfm_plan.py");
+  CHECK(has(python,
+            "    p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree "
+            "= 3, 2, 1\n"));
+  CHECK(has(python, "    p.pipeline_parallel_schedule, p.num_pp_microbatches = \"1F1B\", 8\n"));
+  CHECK(has(
+      python,
+      R"(    p.module_fqns_per_model_part = [["tok_embeddings","layers.0","layers.1","layers.2"],["layers.3","layers.4"],["layers.5","layers.6","norm","lm_head"]])"));
+}
+
+TEST_CASE("DeepSpeed's JSON") {
+  CHECK(
+      file("deepspeed", "ds_config.json") ==
+      R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, "zero_optimization": {"stage": 1}})"
+      "\n");
+}
+
+TEST_CASE("DT-FM's processes") {
+  const std::string script = file("dtfm", "dtfm.sh");
+  CHECK(has(
+      script,
+      "\n  \"0 gc 1 3\"\n  \"1 ga 0 2\"\n  \"2 gc 0 2\"\n  \"3 gb 0 3\"\n  \"4 gc 2 2\"\n  \"5 ga 1 2\"\n"));
+  CHECK(has(script, "--dist-url tcp://gc:29500 --world-size 6"));
+  CHECK(has(script, "--pipeline-group-size 3 --data-group-size 2 --rank"));
+  CHECK(has(file("dtfm", "rank_map.sh"), "\nnodes_per_node=(2 1 3)\nrank_map=(1 5 3 2 0 4)\n"));
+}
+
+TEST_CASE("FlashFlex's JSON") {
+  CHECK(
+      file("flashflex", "flashflex.json") ==
+      R"({"hetero_configs": [[1,1,1],[1,1,1]], "layer_partitions": [[3,2,2],[3,2,2]], "devices_id": [[[2],[0],[2]],[[1],[2],[0]]]})"
+      "\n");
+}
+
+TEST_CASE("Petals' blocks") {
+  const std::string script = file("petals", "petals.sh");
+  for (const char* blocks : {" 0:3\"", " 3:5\"", " 5:7\""}) CHECK(has(script, blocks));
+}
+
+TEST_CASE("Open MPI's rankfile and Slurm's hosts") {
+  CHECK(file("openmpi", "rankfile") ==
+        "rank 0=gc slot=0-15\nrank 1=gb slot=0-15\nrank 2=ga slot=0-15\n"
+        "rank 3=gc slot=0-15\nrank 4=gc slot=0-15\nrank 5=ga slot=0-15\n");
+  CHECK(file("slurm", "slurm-hosts") == "gc\ngb\nga\ngc\ngc\nga\n");
+}
+
+TEST_CASE("torchrun's agents") {
+  CHECK(has(file("torchrun", "torchrun.sh"),
+            "\n  \"0 gc 1\"\n  \"1 gb 0\"\n  \"2 ga 0\"\n  \"3 gc 2\"\n  \"4 gc 0\"\n  \"5 ga 1\"\n"));
+  CHECK(has(file("torchrun", "torchrun.sh"), "world=6 master=gc port=29500"));
+}
+
+}  // namespace
+}  // namespace dtfm
