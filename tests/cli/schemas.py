@@ -126,6 +126,17 @@ def mutations(document, part):
             yield f"{path} has zzz", changed
 
 
+def keys_of(document, reader):
+    """Maps of the document, each with a key that the reader names when it complains of one that is not known."""
+    for path in paths_of(document):
+        if isinstance(at(document, path), dict) and path[:1] != ("model",):  # whose keys depend on its kind
+            changed = copy.deepcopy(document)
+            at(changed, path)["zzz"] = 1
+            known = reader(json.dumps(changed)).partition("unknown key `zzz`; known:")[2]
+            for key in re.findall("`([^`]+)`", known):
+                yield path, key
+
+
 class Schemas(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -180,7 +191,7 @@ class Schemas(unittest.TestCase):
 
     def test_plans(self):
         for options in ([], ["--objective", "comm-cost", "--pipeline", "2"], ["--explain"], ["--score", self.plan, "--advise"],
-                        ["--warm-start", self.plan], ["--objective", "cost-per-token"]):
+                        ["--warm-start", self.plan], ["--objective", "cost-per-token"], ["--alike"]):
             done = self.run_program(PLAN, self.net, "--job", self.job, *options, "--format", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.check("plan", json.loads(done.stdout), options)
@@ -254,6 +265,10 @@ class Schemas(unittest.TestCase):
                     agreed[bool(reader)] += 1
                 elif not (reader and any(re.search(why, reader) for why in BEYOND_A_SCHEMA.values())):
                     disagree.append(f"{what}\n  schema: {schema[:1]}\n  reader: {reader.strip()}")
+        for path, key in keys_of(document, lambda text: self.reader_says(name, text, 0)):
+            changed = copy.deepcopy(document)
+            at(changed, path)[key] = None
+            self.assertFalse([fault for fault in faults(name, changed) if f"'{key}' was unexpected" in fault], (path, key))
         self.assertEqual(disagree, [], "\n" + "\n".join(disagree[:40]) + f"\n{len(disagree)} in all")
         self.assertGreater(agreed[True], 3 * agreed[False] // 10)
 
@@ -274,7 +289,7 @@ class Schemas(unittest.TestCase):
         for model in models:
             self.check_agreement("job", {"version": 1, "name": "small", "model": model, "training": {"global_batch": 8}}, ("model",))
         self.check_agreement("job", {"version": 1, "name": "small", "model": models[1], "training": training,
-                                     "parallelism": {"pipeline": "auto", "data": "auto", "tensor": 1, "schedule": "interleaved", "chunks": 2, "gradient_sync": "ring", "overlap": True},
+                                     "parallelism": {"pipeline": "auto", "data": "auto", "tensor": 1, "schedule": "interleaved", "chunks": 2, "gradient_sync": "ring", "overlap": True, "alike": True},
                                      "compression": {"activations": 0.5, "gradients": "auto", "throughput": "10 GB/s"}, "profile": [{"analytic": True, "efficiency": 0.4}],
                                      "comm_cost": {"gradient": "1 GB", "activation": "1 MB", "stages": 2}})
 
