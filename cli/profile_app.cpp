@@ -88,11 +88,11 @@ void add_what(CLI::App& app, ProfileOptions& options) {
       app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
       [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
   offer_values(*estimate, names_of(built_in_gpus()));
-  const auto import =
+  const auto imported =
       add_option(app, "--import", "FORMAT",
                  "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
                  [&](const std::string& text) { options.import_format = text; });
-  offer_values(*import, names_of(import_formats()));
+  offer_values(*imported, names_of(import_formats()));
   app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
   app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
   app.add_option("FILE", options.files, "what to import or check")->type_name("");
