@@ -53,6 +53,7 @@ void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
              [&](const std::string& text) { options.output = text; });
   add_option(app, "--format", "text|json", "of what is printed (text)",
              [&](const std::string& text) { options.format = output_format(text); });
+  add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", "dtfm-calibrate " DTFM_VERSION);
 }

@@ -41,7 +41,7 @@ CalibrationFit fitted(const CalibrateOptions& options, const std::vector<Measure
 
 /// The file first: it must be there even if nobody reads stdout.
 void put_out(const CalibrateOptions& options, const CalibrateSummary& summary) {
-  put_out(options.output, options.format, calibration_text(summary), summary_text(summary));
+  put_out(options.output, options.format, calibration_text(summary), summary_text(summary), options.color);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/output_format.hpp"
+#include "cli/style.hpp"
 
 namespace dtfm {
 
@@ -14,6 +15,7 @@ struct CalibrateOptions {
   std::optional<std::string> output;  // file
   int threads = 1;
   OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
   bool quiet = false;
 };
 

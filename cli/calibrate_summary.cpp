@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/json_text.hpp"
@@ -116,7 +117,7 @@ std::string summary_text(const CalibrateSummary& s) {
       left_out == 0 ? ""
                     : fmt::format(", {} not fitted", counted(static_cast<long long>(left_out), "outlier"));
   std::string notes;
-  for (const std::string& note : notes_of(s)) notes += fmt::format("note: {}\n", note);
+  for (const std::string& note : notes_of(s)) notes += styled(Style::warning, "note: " + note) + "\n";
   return fmt::format("{}: {}{}\n{}\n{}\n{}\n{}", s.topology.name,
                      counted(static_cast<long long>(s.runs.size()), "measured iteration"), omitted, notes,
                      constants_table(s), runs_table(s), errors_text(s));

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/plan_words.hpp"
+#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/cost/plan_explanation.hpp"
@@ -233,7 +234,7 @@ PlanRecord::Explanation explanation_of(const PlanCandidate& candidate, int threa
 }
 
 std::string explanation_text(const PlanRecord::Explanation& explanation) {
-  std::string text = "What binds\n";
+  std::string text = styled(Style::heading, "What binds") + "\n";
   for (const std::string& sentence : explanation.what_binds) text += "  " + sentence + "\n";
   Rows rows = {{"What would help, one change at a time", "estimated s", "gain"}};
   std::string impossible;

@@ -56,17 +56,24 @@ void add_targets(const std::string& text, std::vector<std::string>& targets) {
   }
 }
 
+std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (const Exporter& exporter : exporters()) names.emplace_back(exporter.name);
+  return names;
+}
+
 void add_what(CLI::App& app, ExportOptions& options) {
   app.add_option("PLAN", options.plan, "as dtfm-plan -o writes it (JSON)")->type_name("");
-  app.add_option_function<std::vector<std::string>>(
-         "--to",
-         [&](const std::vector<std::string>& words) {
-           for (const std::string& word : words) add_targets(word, options.targets);
-         },
-         "trainers and launchers, with commas or repeated; see --list-targets")
-      ->type_name("TARGET")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  CLI::Option* to = app.add_option_function<std::vector<std::string>>(
+                           "--to",
+                           [&](const std::vector<std::string>& words) {
+                             for (const std::string& word : words) add_targets(word, options.targets);
+                           },
+                           "trainers and launchers, with commas or repeated; see --list-targets")
+                        ->type_name("TARGET")
+                        ->expected(1)
+                        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  offer_values(*to, target_names());
   add_option(app, "-o,--output", "DIR", "where the files go; made if it is not there",
              [&](const std::string& text) { options.folder = text; });
   app.add_flag("--force", options.force, "over the files of another plan in DIR");
@@ -101,6 +108,7 @@ void add_how(CLI::App& app, ExportOptions& options) {
              [&](const std::string& text) { options.image = text; });
   add_option(app, "--format", "text|json", "of what is printed (text)",
              [&](const std::string& text) { options.format = output_format(text); });
+  add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "prints nothing but errors and what to know");
   app.set_version_flag("--version", "dtfm-export " DTFM_VERSION);
 }

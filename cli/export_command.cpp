@@ -136,7 +136,7 @@ int run_export_command(const ExportOptions& options) {
   if (options.format == OutputFormat::json)
     print_result(summary_json(options, handover, files, notes));
   else if (!options.quiet)
-    print_result(summary_text(options, files, notes));
+    print_result(summary_text(options, files, notes), options.color);
   return exit_code::done;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/output_format.hpp"
+#include "cli/style.hpp"
 #include "planner/export/handover.hpp"
 
 namespace dtfm {
@@ -22,6 +23,7 @@ struct ExportOptions {
   bool any_gpu = false, force = false, list_targets = false, quiet = false;
   std::string image = "dtfm-trainer:latest";
   OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
 };
 
 /// Does what the options ask for; the exit code. Throws Error for bad input and for plans that a target

@@ -13,6 +13,7 @@
 #include "cli/plan_words.hpp"
 #include "cli/put_out.hpp"
 #include "cli/search_end.hpp"
+#include "cli/style.hpp"
 #include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -42,7 +43,8 @@ class Writer {
 
   std::string times() const {
     const auto& estimate = *s_.record.iteration;
-    std::string text = "Time of an iteration\n" + row("estimated", estimate.iteration_time_s, "");
+    std::string text = styled(Style::heading, "Time of an iteration") + "\n" +
+                       row("estimated", estimate.iteration_time_s, "");
     for (const auto& [name, seconds] : estimate.breakdown_s)
       if (seconds > 0) text += row("  " + name, seconds, "");
     if (!s_.record.finalists.empty())
@@ -142,7 +144,8 @@ class Writer {
 
   std::string warnings() const {
     std::string text;
-    for (const std::string& warning : s_.record.warnings) text += "warning: " + warning + "\n";
+    for (const std::string& warning : s_.record.warnings)
+      text += styled(Style::warning, "warning: " + warning) + "\n";
     return text;
   }
 
@@ -161,7 +164,8 @@ class Writer {
     const std::string_view what = s_.record.objective == "cost-per-token"      ? "cheaper a token"
                                   : s_.record.objective == "device-efficiency" ? "less devices × time"
                                                                                : "less time";
-    return *gain > 0 ? fmt::format("{:.1f} % {}", 100 * *gain, what) : "no better than the plan as given";
+    return *gain > 0 ? styled(Style::good, fmt::format("{:.1f} % {}", 100 * *gain, what))
+                     : "no better than the plan as given";
   }
 
   std::string bound_note() const { return fmt::format("gap {:.1f} %", 100 * s_.record.lower_bound->gap); }
@@ -192,6 +196,7 @@ class Writer {
       if (share <= most) continue;
       most = share;
       text = fmt::format("{:.1f} of {:.3g} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
+      if (share > 1) text = styled(Style::bad, text);
     }
     return text;
   }
@@ -213,7 +218,7 @@ void put_iteration_plan(const PlanOptions& options, const IterationSummary& summ
                         const std::string& front) {
   const auto& [problem, plan, record] = summary;
   put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
-          joined_blocks({summary_text(summary), front}));
+          joined_blocks({summary_text(summary), front}), options.color);
 }
 
 }  // namespace dtfm

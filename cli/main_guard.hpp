@@ -11,6 +11,7 @@
 
 #include "cli/print_error.hpp"
 #include "planner/core/error.hpp"
+#include "planner/io/control_characters.hpp"
 
 namespace dtfm {
 
@@ -23,7 +24,9 @@ template <class Body>
 int guarded(std::string_view program, const Body& body) {
   // A file beyond `ulimit -f` and a pipe that nobody reads any more are errors of writing like others.
   for (const int kind : {SIGXFSZ, SIGPIPE}) ::signal(kind, SIG_IGN);
-  const auto complain = [&](std::string_view what) { print_error(fmt::format("{}: {}\n", program, what)); };
+  const auto complain = [&](std::string_view what) {
+    print_error(fmt::format("{}: {}\n", program, visible(what, "\n")));
+  };
   try {
     return body();
   } catch (const Error& error) {

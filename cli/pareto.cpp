@@ -9,6 +9,7 @@
 #include "cli/plan_decisions.hpp"
 #include "cli/plan_words.hpp"
 #include "cli/search_end.hpp"
+#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/search/plan_front.hpp"
@@ -90,8 +91,11 @@ std::string pareto_text(const ParetoRecord& record, const std::string& file) {
          fmt::format("{}", it->devices), shape,
          fmt::format("{}, {}, {}", it->job.training.recompute, it->plan.schedule, it->plan.gradient_sync)});
   }
-  return fmt::format("Time against price and devices: {} in {}\n{}",
-                     counted(static_cast<long long>(count), "plan"), file, table(rows));
+  return fmt::format(
+      "{}\n{}",
+      styled(Style::heading, fmt::format("Time against price and devices: {} in {}",
+                                         counted(static_cast<long long>(count), "plan"), file)),
+      table(rows));
 }
 
 }  // namespace dtfm

@@ -200,6 +200,7 @@ void add_output(CLI::App& app, PlanOptions& options) {
                "says what binds, what would help, and what makes the job compute-bound");
   add_option(app, "--format", "text|json", "of what is printed (text)",
              [&](const std::string& text) { options.format = output_format(text); });
+  add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);
 }

@@ -138,7 +138,8 @@ void check_output(const PlanOptions& options) {
 
 void put_out(const PlanOptions& options, const PlanSummary& summary) {
   put_out(options.output, options.format,
-          plan_json(summary.topology, summary.job, summary.plan, summary.record), summary_text(summary));
+          plan_json(summary.topology, summary.job, summary.plan, summary.record), summary_text(summary),
+          options.color);
 }
 
 PlanRecord::CommCostEstimate estimate_of(const CommCost& cost) {
@@ -245,7 +246,7 @@ int list_strategies() {
     const std::string mark = strategy.name == default_strategy ? " (default)" : "";
     rows.push_back({std::string(strategy.name), std::string(strategy.summary) + mark});
   }
-  print_result(table(rows));
+  print_result(table(rows, false));
   return exit_code::done;
 }
 

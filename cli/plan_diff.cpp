@@ -282,7 +282,7 @@ int run_plan_diff(const PlanOptions& options) {
     check_kind(*options.output, begins_as_diff, "comparison of plans");
   }
   const PlanDiff diff = diff_of(first, second, topology);
-  put_out(options.output, options.format, diff_json(options, diff), diff_text(options, diff));
+  put_out(options.output, options.format, diff_json(options, diff), diff_text(options, diff), options.color);
   return exit_code::done;
 }
 

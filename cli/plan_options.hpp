@@ -9,6 +9,7 @@
 
 #include "cli/judge.hpp"
 #include "cli/output_format.hpp"
+#include "cli/style.hpp"
 #include "planner/search/strategy.hpp"
 
 namespace dtfm {
@@ -44,6 +45,7 @@ struct PlanOptions {
   std::optional<std::string> output;  // file
   std::optional<std::string> pareto;  // file
   OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
   bool quiet = false;
   bool list_strategies = false;
 };

@@ -4,14 +4,17 @@
 #include <cstdio>
 #include <string>
 
+#include "cli/style.hpp"
 #include "planner/core/error.hpp"
 
 namespace dtfm {
 
-/// Throws Error where it cannot be written: a result that nobody can read is no success.
-inline void print_result(const std::string& text) {
+/// `text`, with styles or without. Throws Error where it cannot be written: a result that nobody can read is
+/// no success.
+inline void print_result(const std::string& text, ColorChoice color = ColorChoice::automatic) {
+  const std::string out = printable(text, has_colors(color));
   const bool written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+      std::fwrite(out.data(), 1, out.size(), stdout) == out.size() && std::fflush(stdout) == 0;
   if (!written) throw Error("stdout", "cannot be written");
 }
 

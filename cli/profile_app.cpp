@@ -13,6 +13,7 @@
 #include "cli/command_line.hpp"
 #include "cli/profile_options.hpp"
 #include "cli/whole_number.hpp"
+#include "planner/io/control_characters.hpp"
 #include "planner/io/gpu_catalogue.hpp"
 #include "planner/io/import_profile.hpp"
 #include "planner/io/model_presets.hpp"
@@ -72,9 +73,7 @@ std::vector<int> number_list(const std::string& option, const std::string& text)
 
 std::string gpu_name(const std::string& option, const std::string& text) {
   constexpr std::size_t longest = 128;  // as in profiles
-  const bool has_control =
-      std::any_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ') || c == 127; });
-  if (text.empty() || text.size() > longest || has_control)
+  if (text.empty() || text.size() > longest || has_control_character(text))
     throw Error(option, fmt::format("expected the name of a GPU; found {}", in_quotes(text)));
   return checked_text(text, option);
 }
@@ -89,11 +88,11 @@ void add_what(CLI::App& app, ProfileOptions& options) {
       app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
       [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
   offer_values(*estimate, names_of(built_in_gpus()));
-  const auto import =
+  const auto imported =
       add_option(app, "--import", "FORMAT",
                  "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
                  [&](const std::string& text) { options.import_format = text; });
-  offer_values(*import, names_of(import_formats()));
+  offer_values(*imported, names_of(import_formats()));
   app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
   app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
   app.add_option("FILE", options.files, "what to import or check")->type_name("");
@@ -125,6 +124,7 @@ void add_output(CLI::App& app, ProfileOptions& options) {
              [&](const std::string& text) { options.output = text; });
   add_option(app, "--format", "text|json", "of what is printed (text)",
              [&](const std::string& text) { options.format = output_format(text); });
+  add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);
 }

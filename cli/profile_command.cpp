@@ -130,12 +130,14 @@ LayerProfile estimated(const ProfileOptions& options, const Job& job, std::span<
 
 /// The profile file first: it must be there even if nobody reads stdout.
 void put_out(const ProfileOptions& options, const ProfileSummary& summary) {
-  put_out(options.output, options.format, json_text(profile_json(summary.profile)), summary_text(summary));
+  put_out(options.output, options.format, json_text(profile_json(summary.profile)), summary_text(summary),
+          options.color);
 }
 
 void list_gpus(const ProfileOptions& options, std::span<const Gpu> catalogue) {
-  print_result(options.format == OutputFormat::json ? json_text(catalogue_json(catalogue))
-                                                    : catalogue_text(catalogue));
+  print_result(
+      options.format == OutputFormat::json ? json_text(catalogue_json(catalogue)) : catalogue_text(catalogue),
+      options.color);
 }
 
 /// Model of the profile's own shape.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/output_format.hpp"
+#include "cli/style.hpp"
 
 namespace dtfm {
 
@@ -22,6 +23,7 @@ struct ProfileOptions {
   std::vector<int> micro_batches, tensors;  // empty: what the mode takes then
   std::optional<std::string> output;        // file
   OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
   bool quiet = false;
 };
 

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/roofline.hpp"
@@ -34,6 +35,10 @@ const Gpu* found(std::span<const Gpu> catalogue, const std::string& name) {
   return gpu == catalogue.end() ? nullptr : &*gpu;
 }
 
+std::string note(const std::string& text) {
+  return styled(Style::warning, "note: " + text) + "\n";
+}
+
 class Writer {
  public:
   explicit Writer(const ProfileSummary& summary)
@@ -50,9 +55,8 @@ class Writer {
     if (!gpu_) {
       std::vector<std::string_view> names;
       for (const Gpu& gpu : catalogue_) names.push_back(gpu.name);
-      text +=
-          fmt::format("note: GPU {} is not in the catalogue: a topology that has it must describe it; {}\n",
-                      in_quotes(profile_.gpu), suggestion(profile_.gpu, names));
+      text += note(fmt::format("GPU {} is not in the catalogue: a topology that has it must describe it; {}",
+                               in_quotes(profile_.gpu), suggestion(profile_.gpu, names)));
     }
     return text + impossible();
   }
@@ -91,10 +95,10 @@ class Writer {
       if (rate && gpu_ && *rate > highest_peak(*gpu_) && is_new) kinds.push_back(in_quotes(row.kind));
     }
     if (kinds.empty()) return "";
-    return fmt::format(
-        "note: {} would be computed faster than the peak of the GPU: not all of it was measured, or it "
-        "is of another model\n",
-        fmt::join(kinds, ", "));
+    return note(
+        fmt::format("{} would be computed faster than the peak of the GPU: not all of it was measured, or it "
+                    "is of another model",
+                    fmt::join(kinds, ", ")));
   }
 
   static double highest_peak(const Gpu& gpu) {

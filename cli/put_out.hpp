@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/output_format.hpp"
+#include "cli/style.hpp"
 
 namespace dtfm {
 
@@ -14,6 +15,6 @@ void put_into(const std::string& file, const std::string& text);
 /// `json` to the file `output`, if there is one, and first: it must be there even if nobody reads stdout.
 /// Then one of the two to stdout, unless the file is that.
 void put_out(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
-             const std::string& text);
+             const std::string& text, ColorChoice color = ColorChoice::automatic);
 
 }  // namespace dtfm

@@ -83,6 +83,7 @@ void add_output(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) { options.tasks = text; });
   add_option(app, "--format", "text|json", "of what is printed (text)",
              [&](const std::string& text) { options.format = output_format(text); });
+  add_color_option(app, options.color);
   app.add_flag("--stats", options.stats, "a line of JSON on stderr: counts, CPU time, memory");
   app.add_flag("--quiet", options.quiet, "no progress; with --graph, no summary either");
   app.set_version_flag("--version", "dtfm-sim " DTFM_VERSION);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/units.hpp"
@@ -62,8 +63,8 @@ class Writer {
                         counted(depth(s_.plan), "stage"), s_.plan.schedule, s_.plan.gradient_sync,
                         counted(static_cast<long long>(report_.iterations.size()), "iteration"),
                         seconds(report_.length_s));
-    if (!report_.stopped.empty()) text += fmt::format("stopped early: {}\n", report_.stopped);
-    for (const std::string& note : s_.record.notes) text += fmt::format("note: {}\n", note);
+    if (!report_.stopped.empty()) text += styled(Style::warning, "stopped early: " + report_.stopped) + "\n";
+    for (const std::string& note : s_.record.notes) text += styled(Style::warning, "note: " + note) + "\n";
     return text;
   }
 
@@ -87,7 +88,7 @@ class Writer {
     }
     for (auto& row : rows)
       if (row.back().empty()) row.pop_back();
-    return table(rows);
+    return table(rows, false);
   }
 
   std::string devices() const {
@@ -107,18 +108,20 @@ class Writer {
     const auto& steps = report_.critical_path;
     if (steps.empty()) return "";
     std::vector<CriticalStep> shown = steps;
-    std::string text = "Critical path of the last iteration\n";
+    std::string text = styled(Style::heading, "Critical path of the last iteration") + "\n";
     if (steps.size() > most_rows) {
       shown = summed(steps);
-      text = fmt::format("Critical path of the last iteration: {} steps, summed by what they do\n",
-                         with_thousands(static_cast<long long>(steps.size())));
+      text = styled(Style::heading,
+                    fmt::format("Critical path of the last iteration: {} steps, summed by what they do",
+                                with_thousands(static_cast<long long>(steps.size())))) +
+             "\n";
     }
     const double whole = steps.back().end_s - steps.front().start_s;
     Rows rows;
     for (std::size_t i = 0; i < shown.size() && i < most_rows; ++i)
       rows.push_back({fmt::format("{:>7}", percent((shown[i].end_s - shown[i].start_s) / whole)),
                       fmt::format("{} × {}", with_thousands(shown[i].tasks), shown[i].text)});
-    return text + table(rows) + and_more(shown.size(), rows.size(), "kinds of steps");
+    return text + table(rows, false) + and_more(shown.size(), rows.size(), "kinds of steps");
   }
 
   std::string links() const {
@@ -147,8 +150,10 @@ class Writer {
     std::size_t shown = 0;
     for (const DeviceReport& it : report_.devices)
       if (std::count(report_.overfull.begin(), report_.overfull.end(), it.device) > 0 && shown++ < most_rows)
-        text += fmt::format("does not fit: {} needs {} and has {}\n", id(it.device),
-                            format_bytes(Bytes(it.peak_memory_bytes)), format_bytes(Bytes(it.memory_bytes)));
+        text += styled(Style::bad, fmt::format("does not fit: {} needs {} and has {}", id(it.device),
+                                               format_bytes(Bytes(it.peak_memory_bytes)),
+                                               format_bytes(Bytes(it.memory_bytes)))) +
+                "\n";
     return text + and_more(report_.overfull.size(), std::min(report_.overfull.size(), most_rows), "devices");
   }
 

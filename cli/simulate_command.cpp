@@ -213,7 +213,8 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
     if (output && is_stdout(*output)) return;
   print_result(options.format == OutputFormat::json
                    ? json
-                   : summary_text({input.problem.topology, input.plan, outcome.report, record}));
+                   : summary_text({input.problem.topology, input.plan, outcome.report, record}),
+               options.color);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/output_format.hpp"
+#include "cli/style.hpp"
 
 namespace dtfm {
 
@@ -22,6 +23,7 @@ struct SimulateOptions {
   int threads = 1;
   std::optional<std::string> output, trace, tasks;  // files
   OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
   bool stats = false, quiet = false;
 };
 

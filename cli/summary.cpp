@@ -11,6 +11,7 @@
 
 #include "cli/plan_words.hpp"
 #include "cli/search_end.hpp"
+#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/io/units.hpp"
 
@@ -48,7 +49,7 @@ class Writer {
       const std::string number = fmt::format("{:.{}f}", value, decimals);
       return fmt::format("  {:<20}{:>18} s{}{}\n", name, number, note.empty() ? "" : "  ", note);
     };
-    std::string text = "Communication cost of an iteration\n";
+    std::string text = styled(Style::heading, "Communication cost of an iteration") + "\n";
     text += row("data parallel", cost.data_parallel, size_note(s_.volumes.gradient, "gradients a stage"));
     text += row("pipeline parallel", cost.pipeline_parallel,
                 size_note(s_.volumes.activation, "activations a hop"));
@@ -99,7 +100,8 @@ class Writer {
 
   std::string warnings() const {
     std::string text;
-    for (const std::string& warning : s_.record.warnings) text += "warning: " + warning + "\n";
+    for (const std::string& warning : s_.record.warnings)
+      text += styled(Style::warning, "warning: " + warning) + "\n";
     return text;
   }
 
@@ -113,7 +115,7 @@ class Writer {
 
   std::string bound_note() const {
     const double gap = s_.record.lower_bound->gap;
-    if (gap <= proven_gap) return "proven optimal";
+    if (gap <= proven_gap) return styled(Style::good, "proven optimal");
     return fmt::format("gap {:.2f} % ({})", 100 * gap, s_.record.lower_bound->method);
   }
 

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/plan_words.hpp"
+#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
@@ -194,7 +195,8 @@ PlanRecord::WarmStart warm_record(const PlanOptions& options, const JudgedSearch
 
 std::string warm_start_text(const PlanRecord::WarmStart& warm) {
   const std::string horizon = format_seconds(Seconds(warm.horizon_s));
-  std::string text = fmt::format("Going on from {}, for {}\n", warm.plan, horizon);
+  std::string text =
+      styled(Style::heading, fmt::format("Going on from {}, for {}", warm.plan, horizon)) + "\n";
   if (warm.stays) return text + row("stays", "the plan as it is: no other is worth what would have to move");
   const PlanRecord::Moving& moving = warm.moving;
   const auto devices = std::count_if(moving.devices.begin(), moving.devices.end(),
@@ -209,7 +211,9 @@ std::string warm_start_text(const PlanRecord::WarmStart& warm) {
     text += row("from a checkpoint", bytes_in_words(moving.checkpoint_bytes) +
                                          ", which no device holds any more; its time is not counted");
   if (!warm.cannot_stay.empty()) text += row("the old plan", "cannot go on: " + warm.cannot_stay);
-  if (warm.gain) text += row("gain", gain_in_words(warm));
+  if (warm.gain)
+    text +=
+        row("gain", warm.gain->value > 0 ? styled(Style::good, gain_in_words(warm)) : gain_in_words(warm));
   return text + moving_text(moving);
 }
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/style.hpp"
+
 namespace dtfm {
 namespace {
 
@@ -13,9 +15,13 @@ bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
+bool has_no_width(char byte) {
+  return continues_character(byte) || is_style_mark(byte);
+}
+
 std::size_t characters(std::string_view text) {
   return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
+      std::count_if(text.begin(), text.end(), [](char c) { return !has_no_width(c); }));
 }
 
 }  // namespace
@@ -39,7 +45,7 @@ std::string shortened(std::string_view text, std::size_t width) {
   if (characters(text) <= width) return std::string(text);
   std::size_t end = 0;
   for (std::size_t seen = 0; end < text.size(); ++end)
-    if (!continues_character(text[end]) && ++seen >= width) break;
+    if (!has_no_width(text[end]) && ++seen >= width) break;
   return std::string(text.substr(0, end)) + "…";
 }
 
@@ -47,7 +53,7 @@ double relative_gap(double cost, double bound) {
   return cost > bound ? (cost - bound) / cost : 0;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
@@ -60,7 +66,8 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
       line += row[i];
       if (i + 1 < row.size()) line += std::string(widths[i] - characters(row[i]) + 2, ' ');
     }
-    text += shortened(line, line_width) + "\n";
+    const std::string cut = shortened(line, line_width);
+    text += (has_head && text.empty() ? styled(Style::heading, cut) : cut) + "\n";
   }
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include "cli/calibrate_app.hpp"
 #include "cli/export_app.hpp"
+#include "cli/export_app.hpp"
 #include "cli/plan_app.hpp"
 #include "cli/profile_app.hpp"
 #include "cli/sim_app.hpp"
@@ -28,6 +29,7 @@ std::vector<CommandWords> programs() {
       of(add_sim_options),
       of(add_profile_options),
       of(add_calibrate_options),
+      of(add_export_options),
       of(add_export_options),
   };
 }

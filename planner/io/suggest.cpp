@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/io/control_characters.hpp"
+
 namespace dtfm {
 namespace {
 
@@ -70,15 +72,7 @@ std::string in_quotes(std::string_view text) {
   const bool cut = length < text.size();
   while (cut && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80)
     --length;  // inside a character
-  std::string result = "`";
-  for (const char c : text.substr(0, length)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F)
-      result += fmt::format("\\x{:02x}", byte);
-    else
-      result += c;
-  }
-  return result + (cut ? "…`" : "`");
+  return fmt::format("`{}{}`", visible(text.substr(0, length)), cut ? "…" : "");
 }
 
 }  // namespace dtfm

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/io/control_characters.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
 #include "planner/io/units.hpp"
@@ -16,13 +17,6 @@ namespace {
 
 std::string number_text(double value) {
   return fmt::format("{}", value);
-}
-
-bool has_control_character(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte < 0x20 || byte == 0x7F;
-  });
 }
 
 /// What `parse` makes of `text`; its complaint gets the position and the key of `value`.

@@ -15,7 +15,9 @@ test_packages=("${build_packages[@]}" python3)
 # them: programs that plans are handed to, browsers, emulated networks.
 # shellcheck disable=SC2034 # for those who source this
 extra_test_packages=(
-  zsh fish groff-base mandoc # completions and manual pages
+  zsh fish groff-base mandoc      # completions and manual pages
+  python3-jsonschema python3-yaml # schemas of the files
+  dpkg-dev file debootstrap       # packages, and a clean system to install them on
 )
 
 missing_packages() { # PACKAGE...

@@ -150,6 +150,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.bash_reply("dtfm-plan", ["dtfm-plan", "--seed", ""]), [])
         self.assertEqual(self.bash_reply("dtfm-plan", ["dtfm-plan", "--strategy", ""])[:3], STRATEGIES)
         self.assertIn("A100-80GB", self.bash_reply("dtfm-profile", ["dtfm-profile", "--estimate", "A"]))
+        self.assertIn("megatron", self.bash_reply("dtfm-export", ["dtfm-export", "plan.json", "--to", ""]))
         self.assertEqual(self.bash_reply("dtfm-profile", ["dtfm-profile", "--import", ""]), ["sailor", "metis", "kineto"])
 
     def test_every_value_that_is_offered_is_accepted(self):

@@ -1,6 +1,7 @@
 #include "cli/words.hpp"
 
 #include "cli/progress.hpp"
+#include "cli/style.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
@@ -30,11 +31,20 @@ TEST_CASE("the gap is a share of the cost") {
 }
 
 TEST_CASE("columns are as wide as their widest cell") {
-  CHECK(table({{"hop", "s"}, {"0 → 1", "2"}, {"→", "3"}}) == "hop    s\n0 → 1  2\n→      3\n");
+  CHECK(printable(table({{"hop", "s"}, {"0 → 1", "2"}, {"→", "3"}}), false) == "hop    s\n0 → 1  2\n→      3\n");
 }
 
 TEST_CASE("progress says how far, how good, how good at most") {
   CHECK(progress_text({3200, 5000, 49.2243019, 41.0231}) ==
         "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %");
   CHECK(progress_text({10, 0, 2, 0}) == "10 evaluations, best 2 s");
+}
+
+TEST_CASE("styles have no width, and are left out or closed") {
+  const std::string text = table({{"a", "b"}, {styled(Style::bad, "12"), "3"}});
+  CHECK(printable(text, false) == "a   b\n12  3\n");
+  CHECK(printable(text, true) == "\033[1ma   b\033[0m\n\033[31m12\033[0m  3\n");
+  CHECK(table({{"a"}}, false) == "a\n");
+  CHECK(printable(shortened(styled(Style::good, "four"), 3) + "\nx", true) == "\033[32mfo…\033[0m\nx");
+  CHECK(printable("a\tb\033[1m\u009b\n", true) == "a\tb\\x1b[1m\\u009b\n");
 }

@@ -1,0 +1,44 @@
+# What others build on, and the packages for Debian and Ubuntu: `dtfm` with the programs, `libdtfm-dev` with the
+# libraries (scripts/package.sh makes both).
+
+# find_package(dtfm): dtfm::core, dtfm::cost, … as the layers are called here, and dtfm::dtfm for all of them.
+include(CMakePackageConfigHelpers)
+add_library(dtfm_dtfm INTERFACE)
+target_link_libraries(dtfm_dtfm INTERFACE dtfm_search dtfm_io dtfm_export dtfm_simulator_io)
+set(layers options core cost search io export simulator simulator_io dtfm)
+foreach(layer ${layers})
+  set_target_properties(dtfm_${layer} PROPERTIES EXPORT_NAME ${layer})
+endforeach()
+list(TRANSFORM layers PREPEND dtfm_)
+set(folder ${CMAKE_INSTALL_LIBDIR}/cmake/dtfm)
+install(TARGETS ${layers} EXPORT dtfm ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+install(EXPORT dtfm NAMESPACE dtfm:: FILE dtfmTargets.cmake DESTINATION ${folder} COMPONENT development)
+install(DIRECTORY planner simulator DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dtfm COMPONENT development
+  FILES_MATCHING PATTERN *.hpp PATTERN templates EXCLUDE)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES scripts/lib/dtfmConfig.cmake ${PROJECT_BINARY_DIR}/dtfmConfigVersion.cmake DESTINATION ${folder}
+  COMPONENT development)
+
+add_custom_target(packed DEPENDS programs documents dtfm_search dtfm_io dtfm_export dtfm_simulator_io)
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON) # no tests are packed
+
+set(DTFM_PACKAGE_CONTACT "dtfm developers <dtfm@localhost>" CACHE STRING "Who is named as the maintainer of the packages")
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME dtfm)
+set(CPACK_PACKAGE_CONTACT ${DTFM_PACKAGE_CONTACT})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL programs development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME dtfm)
+set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION
+  "Decides which machines compute which layers of a large model, and replays such plans event by event.")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libdtfm-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libeigen3-dev, libfmt-dev, libyaml-cpp-dev, nlohmann-json3-dev")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "As a library: headers, static libraries and a CMake package.")
+include(CPack)

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+if [[ ${1-} == -h || ${1-} == --help ]]; then
+  sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
+  exit
+fi
+# Installs what is missing, builds the release preset and packs it: dtfm_*.deb (programs, manual pages, completions,
+# topologies) and libdtfm-dev_*.deb, in build/packages. Arguments go on to cpack:
+#   scripts/package.sh -D CPACK_PACKAGE_CONTACT='Ada <ada@example.org>'
+# shellcheck source=scripts/lib/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
+
+install_missing "${build_packages[@]}" dpkg-dev file
+build release packed
+cpack --config "$root/build/release/CPackConfig.cmake" -B "$root/build/packages" "$@" >&2
+rm -rf "$root/build/packages/_CPack_Packages"
+ls "$root"/build/packages/*.deb

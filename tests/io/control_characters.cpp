@@ -1,0 +1,26 @@
+#include "planner/io/control_characters.hpp"
+
+#include <string>
+
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+TEST_CASE("what a terminal would obey is made visible") {
+  CHECK(visible("a\033[1m") == "a\\x1b[1m");
+  CHECK(visible(std::string("\0\x7f", 2)) == "\\x00\\u007f");
+  CHECK(visible("\u0080\u009f") == "\\u0080\\u009f");
+  CHECK(visible("\u202a\u202e\u2066\u2069") == "\\u202a\\u202e\\u2066\\u2069");
+  CHECK(visible("a\tb\nc", "\n") == "a\\x09b\nc");
+}
+
+TEST_CASE("all else stays, at the edges too") {
+  // Neighbours of the ranges: U+00A0, U+2029 is no direction, U+202F, U+2065, U+206A; a character that is cut
+  // off.
+  for (const std::string text :
+       {" ~", "\u00a0é", "\u2029\u202f", "\u2065\u206a", "×→😀", "\xc2", "\xe2\x80"}) {
+    CHECK(visible(text) == text);
+    CHECK_FALSE(has_control_character(text));
+  }
+  CHECK(has_control_character("a\u009b"));
+}
