@@ -27,7 +27,7 @@ constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: no)";
 #endif
 
 constexpr const char* examples = R"(Examples:
-  dtfm-plan worldwide.yaml -o plan.json
+  dtfm-plan worldwide.yaml -o plan.json --report plan.html
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
   dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
   dtfm-plan worldwide.yaml --objective comm-cost --prove
@@ -183,6 +183,9 @@ void add_output(CLI::App& app, PlanOptions& options) {
   add_option(app, "--pareto", "FILE",
              "writes the best plans by time, by price and by devices, and what lies between them (JSON)",
              [&](const std::string& text) { options.pareto = text; });
+  add_option(app, "--report", "FILE.html",
+             "writes a page with charts of the plan and of an iteration of it (HTML)",
+             [&](const std::string& text) { options.report = text; });
   app.add_flag("--explain", options.explain,
                "says what binds, what would help, and what makes the job compute-bound");
   add_option(app, "--format", "text|json", "of what is printed (text)",
@@ -205,7 +208,7 @@ void refuse_options_beside_diff(const CLI::App& app) {
        {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
         "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
         "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
-        "--explain", "--calibration", "--pareto",     "--advise"})
+        "--explain", "--calibration", "--pareto",     "--advise",      "--report"})
     if (app.count(name) > 0) throw Error(name, "is of a search or a score, and --diff compares two plans");
 }
 
@@ -239,6 +242,8 @@ int run(int argc, char** argv) {
     throw Error("--warm-start", "is of the search, and --score does not search");
   if (options.horizon && !options.warm_start)
     throw Error("--horizon", "is of the plan to --warm-start from, and there is none");
+  if (options.pareto && options.report)
+    throw Error("--report", "is of one plan, and --pareto writes many; --score one of them for its report");
   if (options.pareto && options.score)
     throw Error("--pareto", "is of a search, and --score has one plan alone");
   if (options.pareto && options.warm_start)

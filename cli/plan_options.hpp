@@ -42,6 +42,7 @@ struct PlanOptions {
   bool explain = false;
   std::optional<std::string> output;  // file
   std::optional<std::string> pareto;  // file
+  std::optional<std::string> report;  // file
   OutputFormat format = OutputFormat::text;
   bool quiet = false;
   bool list_strategies = false;

@@ -1,0 +1,38 @@
+// Colours of sites: nine hues that people with any colour vision tell apart (Paul Tol's "muted") and one more.
+// Beyond ten they come again with stripes, and names stand beside them everywhere.
+
+const siteHues = ["#88ccee", "#cc6677", "#ddcc77", "#117733", "#332288", "#aa4499", "#44aa99", "#999933", "#882255",
+  "#a7b0ba"];
+
+const siteHue = (site) => siteHues[site % siteHues.length];
+const siteRound = (site) => Math.floor(site / siteHues.length);
+
+/** A CSS background: plain, or with stripes ever closer. */
+function siteBackground(site) {
+  const round = siteRound(site);
+  if (round === 0) return siteHue(site);
+  const step = Math.max(2, 7 - (round % 5));
+  const angle = round % 2 === 1 ? 45 : 135;
+  const stripe = d3.color(siteHue(site)).darker(0.7);
+  return `repeating-linear-gradient(${angle}deg, ${siteHue(site)} 0 ${step}px, ${stripe} ${step}px ${step + 2}px)`;
+}
+
+/** Of a stage whose devices lie in several sites: side by side. */
+function sitesBackground(sites) {
+  const unique = [...new Set(sites)];
+  if (unique.length === 1) return siteBackground(unique[0]);
+  const share = 100 / unique.length;
+  const parts = unique.map((site, i) => `${siteHue(site)} ${i * share}% ${(i + 1) * share}%`);
+  return `linear-gradient(90deg, ${parts.join(", ")})`;
+}
+
+/** Black or white, whichever stands out more (WCAG's relative luminance). */
+function inkOn(hue) {
+  const linear = (channel) => (channel <= 10.31475 ? channel / 3294.6 : ((channel / 255 + 0.055) / 1.055) ** 2.4);
+  const { r, g, b } = d3.rgb(hue);
+  const luminance = 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  return luminance > 0.179 ? "#000000" : "#ffffff";
+}
+
+/** From idle to always busy; brighter and darker pages show both ends. */
+const busyColor = d3.interpolateRgb("#9aa7b5", "#d9480f");
