@@ -23,10 +23,10 @@ function(report_packages result)
     file(REMOVE_RECURSE ${folder})
     file(COPY ${report_folder}/package.json ${report_folder}/package-lock.json DESTINATION ${folder})
     execute_process(COMMAND ${NPM} ci --ignore-scripts --no-audit --no-fund --prefer-offline --fetch-retries=1
-                            --fetch-timeout=30000
+                            --fetch-retry-mintimeout=1000 --fetch-timeout=30000
                     WORKING_DIRECTORY ${folder} TIMEOUT 180 RESULT_VARIABLE failure OUTPUT_QUIET ERROR_VARIABLE why)
     if(failure)
-      string(REGEX REPLACE "\n.*" "" why "${why}")
+      string(REGEX MATCH "npm (error|ERR!) [^\n]*" why "${why}")
       message(STATUS "npm: could not get d3 (${failure}: ${why}), so --report will be refused; configure again to retry")
       return()
     endif()

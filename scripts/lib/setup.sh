@@ -8,13 +8,15 @@ export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$CMAKE_BUILD_PARALLEL_LEVEL
 
 # Names of Debian 12 and Ubuntu 24.04 alike. ccache is used where it is there.
 build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev catch2)
+# The page of --report is made with npm: that of the distribution, unless there is one already.
+command -v npm >/dev/null || build_packages+=(npm)
 # shellcheck disable=SC2034 # for those who source this
 test_packages=("${build_packages[@]}" python3)
 
 # Tests that need more than the above are skipped, and say so, where these are not there; .ci/run tries to install
 # them: programs that plans are handed to, browsers, emulated networks.
 # shellcheck disable=SC2034 # for those who source this
-extra_test_packages=()
+extra_test_packages=(chromium fonts-dejavu-core)
 
 missing_packages() { # PACKAGE...
   local package installed

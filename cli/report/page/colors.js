@@ -1,7 +1,7 @@
-// Colours of sites: nine hues that people with any colour vision tell apart (Paul Tol's "muted") and one more.
+// Colours of sites: hues that people with any colour vision tell apart, after Paul Tol's "muted", and a grey.
 // Beyond ten they come again with stripes, and names stand beside them everywhere.
 
-const siteHues = ["#88ccee", "#cc6677", "#ddcc77", "#117733", "#332288", "#aa4499", "#44aa99", "#999933", "#882255",
+const siteHues = ["#88ccee", "#cc6677", "#ddcc77", "#117733", "#5e55c4", "#aa4499", "#44aa99", "#999933", "#882255",
   "#a7b0ba"];
 
 const siteHue = (site) => siteHues[site % siteHues.length];

@@ -1,6 +1,6 @@
 // One bar a device, site by site: where its time goes, how full its memory is.
 
-const rowSizes = { tall: 15, low: 5, manyDevices: 160, labelWidth: 128, narrowLabelWidth: 84, axisHeight: 22 };
+const rowSizes = { most: 16, least: 4, named: 10, height: 560, labelWidth: 128, narrowLabelWidth: 84, axisHeight: 22 };
 
 /**
  * `rows`: {label, site (index), parts: [{value, fill}], capacity?: number, tip: [[name, value], …]}, in the order
@@ -14,7 +14,7 @@ function addDeviceRows(parent, label, report, rows, most, format) {
 
 function drawDeviceRows(box, label, report, rows, { width, most, format }) {
   const left = width < 500 ? rowSizes.narrowLabelWidth : rowSizes.labelWidth;
-  const step = rows.length > rowSizes.manyDevices ? rowSizes.low : rowSizes.tall;
+  const step = Math.max(rowSizes.least, Math.min(rowSizes.most, Math.floor(rowSizes.height / rows.length)));
   const top = rowSizes.axisHeight;
   const height = top + rows.length * step + 4;
   const picture = newPicture(box, width, height, label);
@@ -24,7 +24,7 @@ function drawDeviceRows(box, label, report, rows, { width, most, format }) {
     .select(".domain").remove();
   const groups = picture.append("g").selectAll("g").data(rows).join("g").attr("class", "device-row")
     .attr("transform", (_, i) => `translate(0,${top + i * step})`);
-  const bar = step > 8 ? step - 3 : step - 1;
+  const bar = step >= rowSizes.named ? step - 3 : step - 1;
   groups.each(function (row) {
     let from = 0;
     for (const part of row.parts) {
@@ -47,15 +47,15 @@ function addRowLabels(picture, report, rows, { top, step, left }) {
   picture.append("g").selectAll("rect").data(rows).join("rect").attr("x", left - 7)
     .attr("y", (_, i) => top + i * step).attr("width", 4).attr("height", step)
     .style("fill", (row) => siteHue(row.site));
-  const labels = step > 8
+  const labels = step >= rowSizes.named
     ? rows.map((row, i) => ({ text: row.label, i }))
     : rows.map((row, i) => ({ text: report.sites[row.site].name, i }))
       .filter(({ i }) => i === 0 || rows[i].site !== rows[i - 1].site)
       .filter(({ i }, k, all) => k === 0 || (i - all[k - 1].i) * step > 11);
   picture.append("g").selectAll("text").data(labels).join("text").attr("x", left - 12)
-    .attr("y", ({ i }) => top + i * step + 10).attr("text-anchor", "end").style("font-size", "11px")
+    .attr("y", ({ i }) => top + i * step + (step >= rowSizes.named ? step / 2 + 3 : 10)).attr("text-anchor", "end").style("font-size", "11px")
     .text(({ text }) => shortened(text, room));
 }
 
-/** Stable: devices in the order of the sites, then of the topology. */
-const bySite = (report, rows) => d3.sort(rows, (row) => report.siteOf(row.device));
+/** In the order of the sites, then of the topology. */
+const bySite = (report, rows) => d3.sort(rows, (row) => report.siteOf(row.device), (row) => row.device);

@@ -1,11 +1,11 @@
 // Sections, tables and legends. All text goes in as text.
 
-/** A section of the page with its heading; what it is about stands below it. */
-function addSection(id, title, note) {
+/** A section of the page with its heading; what it is about stands below it, its short title in the contents. */
+function addSection(id, title, shortTitle, note) {
   const section = d3.select("#report").append("section").attr("id", id).attr("aria-labelledby", `${id}-title`);
   section.append("h2").attr("id", `${id}-title`).text(title);
   if (note) section.append("p").attr("class", "note").text(note);
-  d3.select("#contents").append("a").attr("href", `#${id}`).text(title);
+  d3.select("#contents").append("a").attr("href", `#${id}`).text(shortTitle);
   return section;
 }
 

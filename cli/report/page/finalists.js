@@ -16,7 +16,7 @@ function drawFinalists(box, finalists, scenarios, width) {
   const left = width < 500 ? finalistSizes.narrowLeft : finalistSizes.left;
   const height = top + finalists.length * step + 6;
   const picture = newPicture(box, width, height, "Time of an iteration of each finalist");
-  const times = finalists.flatMap((it) => [it.iteration_time_s, ...Object.values(it.simulated).flatMap((times) => [times.mean_s, times.max_s])])
+  const times = finalists.flatMap((it) => [it.iteration_time_s, ...Object.values(it.simulated).flatMap(({ mean_s, max_s }) => [mean_s, max_s])])
     .filter((value) => value !== null);
   const [low, high] = d3.extent(times);
   const x = d3.scaleLinear([Math.max(0, low - 0.08 * (high - low || high)), high + 0.08 * (high - low || high)], [left, width - 16]).nice();
@@ -76,7 +76,7 @@ function showFinalists(report) {
   const finalists = report.document.plan?.finalists ?? [];
   const scenarios = scenarioNames(finalists);
   if (!scenarios.length) return;
-  const section = addSection("finalists", scenarios.length > 1 ? "Finalists and scenarios" : "Finalists",
+  const section = addSection("finalists", scenarios.length > 1 ? "Finalists and scenarios" : "Finalists", "Finalists",
     "Rings: estimated. Dots: the simulated mean; a line goes on to the longest iteration.");
   if (scenarios.length > 1)
     addLegend(section, scenarios.map((text, i) => ({ text, background: scenarioColors[i % scenarioColors.length], round: true })));

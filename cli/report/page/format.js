@@ -16,6 +16,7 @@ function grouped(text) {
 
 const count = (value) => grouped(String(value));
 const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+const microBatches = (value) => (value === 1 ? "1 micro-batch" : `${count(value)} micro-batches`);
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 /** Null is what never ends. */

@@ -15,9 +15,10 @@ function showMemory(report) {
   const all = memoryOf(report.document);
   if (!all.length) return;
   const isEstimate = Boolean(report.document.plan?.estimate?.memory?.length);
-  const section = addSection("memory", "Memory",
+  const section = addSection("memory", "Memory of each device", "Memory",
     `${isEstimate ? "Estimated need" : "Simulated peak"} of each device; the mark is what it has.`);
-  addLegend(section, [{ text: "fits", background: "var(--compute)" }, { text: "does not fit", background: "var(--network)" }]);
+  if (all.some((it) => it.needed > it.capacity))
+    addLegend(section, [{ text: "fits", background: "var(--compute)" }, { text: "does not fit", background: "var(--network)" }]);
   const tip = (it) => [[isEstimate ? "needed" : "simulated peak", bytes(it.needed)],
     ...(it.peak === undefined ? [] : [["simulated peak", bytes(it.peak)]]), ["has", bytes(it.capacity)],
     ["filled", percent(it.needed / it.capacity)]];

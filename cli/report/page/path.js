@@ -18,7 +18,7 @@ function showPath(report) {
   if (!simulation?.critical_path?.length) return;
   const sums = pathSums(simulation.critical_path);
   const total = d3.sum(sums, (it) => it.value);
-  const section = addSection("path", "What decides the time of an iteration",
+  const section = addSection("path", "What decides the time of an iteration", "Critical path",
     "The critical path: if one of these steps took longer, so would the iteration." +
     (sums.length > mostSteps ? ` The longest ${mostSteps} kinds of steps of ${count(sums.length)}.` : ""));
   const table = addTable(section.append("div").attr("class", "chart scroll"), "Steps, summed by what they do", [

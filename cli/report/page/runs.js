@@ -27,7 +27,7 @@ function drawRuns(box, values, marks, xLabel, width) {
 function showSamples(samples) {
   const times = samples.iteration_time_s;
   const left = samples.left_out?.mean_iteration_time_s;
-  const section = addSection("samples", "Distribution over runs",
+  const section = addSection("samples", "Distribution over runs", "Distribution",
     `Mean time of an iteration in each of ${plural(samples.runs, "run")}, in order of size: p50 ${seconds(times.p50)}, p95 ${seconds(times.p95)}, p99 ${seconds(times.p99)}.` +
     (left ? ` So many points are drawn that ${count(left)} are left out, evenly.` : ""));
   const values = d3.sort(samples.mean_iteration_time_s);
@@ -44,7 +44,7 @@ function showRuns(report) {
   if (simulation?.samples?.mean_iteration_time_s?.length) showSamples(simulation.samples);
   if (!simulation || (simulation.iterations.length < 2 && !simulation.events.length)) return;
   const left = simulation.left_out?.iterations;
-  const section = addSection("iterations", "Iterations of the run",
+  const section = addSection("iterations", "Iterations of the run", "Iterations",
     `${plural(simulation.iterations.length + (left ?? 0), "iteration")} in ${seconds(simulation.length_s)} of simulated time${left ? `; the last ${count(left)} are not drawn` : ""}.`);
   const durations = simulation.iterations.map((it) => it.duration_s);
   if (durations.length) {

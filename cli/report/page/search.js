@@ -20,7 +20,7 @@ function drawConvergence(box, points, bound, format, unit, width) {
     .call(d3.axisBottom(x).ticks(Math.max(2, width / 160), "~s"));
   picture.append("g").attr("class", "axis").attr("transform", `translate(${left},0)`)
     .call(d3.axisLeft(y).ticks(5).tickSize(-(width - left - right))).select(".domain").remove();
-  picture.append("text").attr("class", "quiet").attr("x", width - right).attr("y", height - 6).attr("text-anchor", "end").text("plans and changes of plans priced (logarithmic)");
+  picture.append("text").attr("class", "quiet").attr("x", width - right).attr("y", height - 6).attr("text-anchor", "end").text(width < 500 ? "plans priced (log)" : "plans and changes of plans priced (logarithmic)");
   picture.append("text").attr("class", "quiet").attr("x", 4).attr("y", 10).text(unit);
   if (bound !== undefined) {
     picture.append("path").attr("class", "bound").attr("d", `M${left},${y(bound)}H${width - right}`)
@@ -44,7 +44,7 @@ function showSearch(report) {
   const format = unit === "s" ? seconds : (value) => `${significant(value, 5)} ${unit}`;
   const steps = search.convergence.map(([at, value]) => [at, value * factor]);
   const points = [...steps, [Math.max(search.evaluations, steps[steps.length - 1][0]), steps[steps.length - 1][1]]];
-  const section = addSection("search", "How the search went",
+  const section = addSection("search", "How the search went", "Search",
     `Strategy ${search.strategy}, seed ${search.seed}: ${count(search.evaluations)} plans and changes of plans priced; it ended: ${search.stopped}.` +
     (bound ? ` No plan is below the bound: ${bound.method}.` : ""));
   const box = section.append("div").attr("class", "chart");

@@ -65,9 +65,9 @@ function drawSites(box, report, nodes, edges, width) {
   const height = Math.min(graphSizes.height, Math.max(260, width * 0.62));
   const points = fitted(nodes, width, height);
   const picture = newPicture(box, width, height, "Sites, and what is sent between them");
-  const radius = d3.scaleSqrt([0, d3.max(report.sites, (site) => site.devices)], [4, 17]);
+  const radius = d3.scaleSqrt([0, d3.max(report.sites, (site) => site.devices)], [4, Math.min(17, width / 32)]);
   const radiusOf = (site) => radius(report.sites[site].devices);
-  const thick = d3.scaleSqrt([0, d3.max(edges, (link) => link.bytes ?? 0) || 1], [0.8, 8]);
+  const thick = d3.scaleSqrt([0, d3.max(edges, (link) => link.bytes ?? 0) || 1], [0.8, Math.min(8, width / 80)]);
   const busiest = report.busiest();
   const lines = picture.append("g").selectAll("path").data(d3.sort(edges, (link) => link.bytes ?? 0)).join("path")
     .attr("class", "edge").attr("d", (link) => edgePath(link, points, radiusOf))
@@ -96,14 +96,13 @@ function addBusyLegend(section, report) {
   const legend = section.append("div").attr("class", "legend");
   const item = legend.append("span").attr("class", "item");
   item.append("span").text("idle");
-  item.append("span").style("width", "7rem").style("height", "0.6rem").style("border-radius", "3px")
-    .style("background", `linear-gradient(90deg, ${busyColor(0)}, ${busyColor(1)})`);
+  item.append("span").attr("class", "swatch").style("width", "7rem").style("background", `linear-gradient(90deg, ${busyColor(0)}, ${busyColor(1)})`);
   item.append("span").text(`busy ${percent(report.busiest())} of the time; width: bytes; circles: devices; rings: inside a site`);
 }
 
 function showSites(report) {
   const isSimulated = report.links.some((link) => link.bytes !== undefined);
-  const section = addSection("sites", "Sites and links", "The nearer two sites, the shorter the latency between them." +
+  const section = addSection("sites", "Sites and links", "Sites", "The nearer two sites, the shorter the latency between them." +
     (isSimulated ? " Lines are what the simulated run sent, one for each direction." : ""));
   const nodes = sitePositions(report);
   const sent = report.links.filter((link) => link.bytes > 0);

@@ -27,26 +27,29 @@ function summaryTiles(report) {
   const add = (name, value, more = "") => tiles.push({ name, value, more });
   if (mean !== undefined) add("Iteration, simulated", seconds(mean), spreadInWords(report));
   if (estimate.iteration_time_s !== undefined)
-    add("Iteration, estimated", seconds(estimate.iteration_time_s), breakdownInWords(estimate.breakdown));
+    add("Iteration, estimated", seconds(estimate.iteration_time_s));
   if (estimate.comm_cost)
     add("Communication", seconds(estimate.comm_cost.total_s),
       `data-parallel ${seconds(estimate.comm_cost.data_parallel_s)}, pipeline ${seconds(estimate.comm_cost.pipeline_parallel_s)}`);
   const speed = estimate.tokens_per_s ?? simulation?.tokens_per_s;
   const flops = estimate.model_flops_per_s ?? simulation?.model_flops_per_s;
-  if (speed) add("Throughput", `${count(Math.round(speed))} tokens/s`, flops ? `${flopsPerSecond(flops)} of the model` : "");
+  if (speed) add("Tokens per second", count(Math.round(speed)), flops ? `${flopsPerSecond(flops)} of the model` : "");
   if (typeof estimate.cost_per_million_tokens === "number")
-    add("Cost", dollars(estimate.cost_per_million_tokens), "a million tokens");
+    add("A million tokens", dollars(estimate.cost_per_million_tokens), costInWords(estimate.cost_parts));
   if (plan?.lower_bound)
-    add("Lower bound", boundInWords(plan.lower_bound), `gap ${percent(plan.lower_bound.gap)}`);
+    add("Gap to the lower bound", percent(plan.lower_bound.gap), `no plan is below ${boundInWords(plan.lower_bound)}`);
   if (simulation?.bubble !== undefined && simulation.iterations.length)
-    add("Not computing", percent(simulation.bubble), "of the time of the plan's devices");
+    add("Not computing", percent(simulation.bubble), "of the devices' time");
   return tiles;
 }
 
 const boundInWords = ({ value, unit }) => (unit === "s" ? seconds(value) : `${significant(value, 4)} ${unit}`);
 
+const costInWords = (parts) =>
+  (parts?.egress > 0 ? `devices ${dollars(parts.devices)}, what is sent ${dollars(parts.egress)}` : "");
+
 function breakdownInWords(breakdown) {
-  const parts = Object.entries(breakdown ?? {}).filter(([, value]) => value > 0);
+  const parts = Object.entries(breakdown).filter(([, value]) => value > 0);
   return parts.map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
 }
 
@@ -71,7 +74,7 @@ function warningsOf(report) {
 }
 
 function showSummary(report) {
-  const section = addSection("summary", "Summary");
+  const section = addSection("summary", "Summary", "Summary");
   const tiles = section.append("dl").attr("class", "tiles chart").selectAll("div").data(summaryTiles(report)).join("div")
     .attr("class", "tile");
   tiles.append("dt").text(({ name }) => name);
@@ -84,21 +87,24 @@ function showSummary(report) {
   addFacts(section, report);
 }
 
-/** What was asked for and decided, as a table. */
+/** What was asked for, and what the time hangs on. */
 function addFacts(section, { document }) {
   const { plan, simulation } = document;
   const rows = [];
   const job = plan?.job;
   if (plan?.objective) rows.push(["Objective", plan.objective]);
+  const breakdown = plan?.estimate?.breakdown;
+  if (breakdown) rows.push(["Estimated time", breakdownInWords(breakdown)]);
   if (job?.training)
-    rows.push(["Training", Object.entries(job.training).map(([name, value]) => `${name} ${value}`).join(", ")]);
+    rows.push(["Training", Object.entries(job.training).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")]);
   if (plan?.explanation) rows.push(["What binds", plan.explanation.what_binds.join("; ")]);
   if (plan?.warm_start) rows.push(["Goes on from", warmStartInWords(plan.warm_start)]);
   if (plan?.advice) rows.push(["The planner would", adviceInWords(plan.advice)]);
   if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of one device's computing`]);
   if (!rows.length) return;
-  const columns = [{ name: "", text: ([name]) => name }, { name: "", text: ([, value]) => value }];
-  addTable(section.append("div").attr("class", "chart scroll"), "What was asked for", columns, rows);
+  const list = section.append("dl").attr("class", "facts chart").selectAll("div").data(rows).join("div");
+  list.append("dt").text(([name]) => name);
+  list.append("dd").text(([, value]) => value);
 }
 
 function warmStartInWords(warm) {

@@ -37,15 +37,16 @@ class TimelineView {
 
   addCanvas(section) {
     this.box = section.append("div").attr("class", "chart timeline").node();
-    this.spacer = d3.select(this.box).append("canvas").attr("tabindex", 0).attr("role", "img")
+    this.picture = d3.select(this.box).append("canvas").attr("tabindex", 0).attr("role", "img")
       .attr("aria-label", "Timeline of the devices. Arrow keys move, plus and minus zoom, Home shows all.");
-    this.canvas = this.spacer.node();
+    this.canvas = this.picture.node();
+    this.probe = d3.select(this.box).append("span").attr("hidden", true).style("color", "var(--line)").node();
     this.filler = d3.select(this.box).append("div").node();
     this.zoom = d3.zoom().scaleExtent([1, timelineBox.farthest])
       .filter((event) => (event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.touches || event.touches.length > 1))
       .on("zoom", (event) => this.zoomed(event));
     this.transform = d3.zoomIdentity;
-    this.spacer.call(this.zoom).on("keydown", (event) => this.key(event))
+    this.picture.call(this.zoom).on("keydown", (event) => this.key(event))
       .on("pointermove", (event) => this.hover(event)).on("pointerleave", () => tooltip.hide());
     this.box.addEventListener("scroll", () => this.draw(), { passive: true });
     onWidth(this.box, (width) => this.resize(width));
@@ -93,12 +94,10 @@ class TimelineView {
 
   /** As the page is now, light or dark. */
   colors() {
-    const style = (name) => getComputedStyle(this.box).getPropertyValue(name);
     const section = getComputedStyle(this.box.closest("section"));
-    const colors = { page: section.backgroundColor, ink: section.color, line: getComputedStyle(this.box).borderTopColor };
+    const colors = { page: section.backgroundColor, ink: section.color, line: getComputedStyle(this.probe).color };
     colors.quiet = getComputedStyle(document.getElementById("subtitle")).color;
     this.kinds.forEach((kind, i) => { colors[kind] = getComputedStyle(this.swatches[i]).backgroundColor; });
-    if (colors.line === "") colors.line = style("--line");
     return colors;
   }
 
@@ -107,9 +106,9 @@ class TimelineView {
     this.transform = transform;
     this.draw();
   }
-  zoomBy(factor) { this.spacer.call(this.zoom.scaleBy, factor); }
-  panBy(share) { this.spacer.call(this.zoom.translateBy, -share * (this.width - this.left) / this.transform.k, 0); }
-  reset() { this.spacer.call(this.zoom.transform, d3.zoomIdentity); }
+  zoomBy(factor) { this.picture.call(this.zoom.scaleBy, factor); }
+  panBy(share) { this.picture.call(this.zoom.translateBy, -share * (this.width - this.left) / this.transform.k, 0); }
+  reset() { this.picture.call(this.zoom.transform, d3.zoomIdentity); }
   resizeRows(factor) {
     this.row = Math.max(timelineSizes.leastRow, Math.min(timelineSizes.mostRow, this.row * factor));
     this.resize(this.width);
@@ -156,15 +155,15 @@ class TimelineView {
 
 function timelineNote({ title, merged_below_s, merges_unlike, tasks }) {
   const read = "In each row from top to bottom: what a device computes, sends, receives. Drag to move, Ctrl and the wheel to zoom.";
-  if (merged_below_s === undefined) return `${read} It shows ${title} of the simulated run, all ${count(tasks)} tasks.`;
-  return `${read} It shows ${title} of the simulated run. Of its ${count(tasks)} tasks, neighbours ${merges_unlike ? "" : "of one kind "}` +
+  if (merged_below_s === undefined) return `${read} It shows ${title} of the simulated run: ${count(tasks)} bars.`;
+  return `${read} It shows ${title} of the simulated run. Of its ${count(tasks)} bars, neighbours ${merges_unlike ? "" : "of one kind "}` +
     `shorter and nearer than ${seconds(merged_below_s)} are drawn as one, to bound the size of this page.`;
 }
 
 function showTimeline(report) {
   const { timeline } = report.document;
   if (!timeline) return;
-  const section = addSection("timeline", "Timeline of an iteration", timelineNote(timeline));
+  const section = addSection("timeline", "Timeline of an iteration", "Timeline", timelineNote(timeline));
   const view = new TimelineView(section, report);
   report.onTheme(() => view.draw());
 }

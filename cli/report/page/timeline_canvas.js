@@ -89,10 +89,10 @@ function drawNames(context, devices, first, view, colors) {
 function drawPipeline(context, pipeline, y, view, colors) {
   context.fillStyle = colors.line;
   context.fillRect(0, y - 1, view.left - 8, 1);
-  if (view.row * view.stages < 11 || !view.wide) return;
+  if (view.row * view.stages < 11) return;
   context.fillStyle = colors.quiet;
   context.textAlign = "left";
-  context.fillText(view.row < 12 ? `pipeline ${pipeline}` : `p ${pipeline}`, 4, y + 7);
+  context.fillText(view.wide && view.row < 12 ? `pipeline ${pipeline}` : `p ${pipeline}`, 4, y + 7);
 }
 
 function drawAxis(context, { x, width, left, origin }, colors) {
