@@ -13,8 +13,20 @@ function siteBackground(site) {
   if (round === 0) return siteHue(site);
   const step = Math.max(2, 7 - (round % 5));
   const angle = round % 2 === 1 ? 45 : 135;
-  const stripe = d3.color(siteHue(site)).darker(0.7);
+  const stripe = d3.color(siteHue(site)).darker(1.2);
   return `repeating-linear-gradient(${angle}deg, ${siteHue(site)} 0 ${step}px, ${stripe} ${step}px ${step + 2}px)`;
+}
+
+/** The same as the fill of a shape in `picture`. */
+function siteFill(picture, site) {
+  const round = siteRound(site);
+  if (round === 0) return siteHue(site);
+  const step = Math.max(3, 8 - (round % 5));
+  const pattern = picture.append("defs").append("pattern").attr("id", `site-${site}`).attr("patternUnits", "userSpaceOnUse")
+    .attr("width", step).attr("height", step).attr("patternTransform", `rotate(${round % 2 === 1 ? 45 : 135})`);
+  pattern.append("rect").attr("width", step).attr("height", step).attr("fill", siteHue(site));
+  pattern.append("rect").attr("width", 2).attr("height", step).attr("fill", d3.color(siteHue(site)).darker(1.2));
+  return `url(#site-${site})`;
 }
 
 /** Of a stage whose devices lie in several sites: side by side. */

@@ -64,5 +64,12 @@ function newPicture(box, width, height, label) {
     .attr("role", "img").attr("aria-label", label);
 }
 
+/** What an axis of numbers ≥ 0 spans: some room on both sides, and never so little that rounding shows. */
+function roomy(values) {
+  const [low, high] = d3.extent(values);
+  const room = 0.1 * Math.max(high - low, 0.05 * high);
+  return [Math.max(0, low - room), high + room];
+}
+
 /** A text element cut to `most` letters. */
 const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

@@ -3,7 +3,8 @@
 const finalistSizes = { step: 26, top: 26, left: 132, narrowLeft: 84 };
 const scenarioColors = ["var(--kind-F)", "var(--kind-X)", "var(--kind-B)", "var(--kind-R)", "var(--kind-U)", "var(--kind-W)", "var(--kind-A)"];
 
-const shapeOf = (it) => `${it.pipeline} × ${it.data}${it.tensor > 1 ? ` × ${it.tensor}` : ""}`;
+/** Stages × replicas × devices of a stage, in one piece. */
+const shapeOf = (it) => `${it.pipeline} × ${it.data}${it.tensor > 1 ? ` × ${it.tensor}` : ""}`.replaceAll(" ", "\u00a0");
 
 /** Of all finalists, in order. */
 function scenarioNames(finalists) {
@@ -18,8 +19,7 @@ function drawFinalists(box, finalists, scenarios, width) {
   const picture = newPicture(box, width, height, "Time of an iteration of each finalist");
   const times = finalists.flatMap((it) => [it.iteration_time_s, ...Object.values(it.simulated).flatMap(({ mean_s, max_s }) => [mean_s, max_s])])
     .filter((value) => value !== null);
-  const [low, high] = d3.extent(times);
-  const x = d3.scaleLinear([Math.max(0, low - 0.08 * (high - low || high)), high + 0.08 * (high - low || high)], [left, width - 16]).nice();
+  const x = d3.scaleLinear(roomy(times), [left, width - 16]).nice();
   picture.append("g").attr("class", "axis").attr("transform", `translate(0,${top})`)
     .call(d3.axisTop(x).ticks(Math.max(2, width / 130)).tickFormat((value) => `${value} s`).tickSize(-(height - top)))
     .select(".domain").remove();
@@ -27,7 +27,7 @@ function drawFinalists(box, finalists, scenarios, width) {
     .attr("transform", (_, i) => `translate(0,${top + (i + 0.5) * step})`);
   rows.append("text").attr("x", left - 12).attr("dy", "0.35em").attr("text-anchor", "end")
     .style("font-weight", (_, i) => (i === 0 ? "650" : null))
-    .text((it, i) => (width < 500 ? shapeOf(it) : `${i === 0 ? "chosen: " : ""}${shapeOf(it)}`));
+    .text((it, i) => (width < 500 ? shapeOf(it) : `${i === 0 && finalists.length > 1 ? "chosen: " : ""}${shapeOf(it)}`));
   rows.each(function (it) {
     drawScenarioDots(d3.select(this), it, scenarios, x);
     d3.select(this).append("circle").attr("class", "estimate mark-outline").attr("cx", x(it.iteration_time_s)).attr("r", 7);
@@ -58,7 +58,7 @@ function finalistTip(it, scenarios) {
 
 function finalistColumns(finalists, scenarios) {
   const columns = [
-    { name: "stages × replicas", text: (it, i) => `${shapeOf(it)}${i === 0 ? ", chosen" : ""}` },
+    { name: "stages × replicas", text: (it, i) => `${shapeOf(it)}${i === 0 && finalists.length > 1 ? ",\u00a0chosen" : ""}` },
     { name: "devices", number: true, text: (it) => count(it.devices) },
     { name: "estimated", number: true, text: (it) => seconds(it.iteration_time_s) },
   ];
@@ -72,11 +72,16 @@ function finalistColumns(finalists, scenarios) {
   return columns;
 }
 
+function finalistTitle(finalists, scenarios) {
+  if (finalists.length === 1) return "The plan under each scenario";
+  return scenarios.length > 1 ? "Finalists and scenarios" : "Finalists";
+}
+
 function showFinalists(report) {
   const finalists = report.document.plan?.finalists ?? [];
   const scenarios = scenarioNames(finalists);
   if (!scenarios.length) return;
-  const section = addSection("finalists", scenarios.length > 1 ? "Finalists and scenarios" : "Finalists", "Finalists",
+  const section = addSection("finalists", finalistTitle(finalists, scenarios), "Finalists",
     "Rings: estimated. Dots: the simulated mean; a line goes on to the longest iteration.");
   if (scenarios.length > 1)
     addLegend(section, scenarios.map((text, i) => ({ text, background: scenarioColors[i % scenarioColors.length], round: true })));

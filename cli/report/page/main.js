@@ -69,6 +69,9 @@ class Report {
     return plan?.finalists?.[0]?.simulated?.nominal?.mean_s ?? times?.mean ?? undefined;
   }
 
+  /** What the devices' times, links and the critical path are of. */
+  runInWords() { return this.document.simulation?.samples ? "the first of the runs" : "the simulated run"; }
+
   onTheme(listener) { this.themeListeners.push(listener); }
   themeChanged() { for (const listener of this.themeListeners) listener(); }
 }
@@ -105,7 +108,7 @@ function showAbout({ document }) {
   about.selectAll("p.line").data(simulation ? lines : [lines[0], lines[2]]).join("p").attr("class", "line").text((line) => line);
   const facts = [program, `topology ${topology.name}, fingerprint ${topology.fingerprint}`];
   if (plan?.search) facts.push(`strategy ${plan.search.strategy}, seed ${plan.search.seed}`);
-  else if (simulation) facts.push(`seed ${simulation.seed}`);
+  else if (simulation && !plan?.estimate) facts.push(`seed ${simulation.seed}`);
   if (simulation)
     facts.push(`simulated: ${count(simulation.simulator.tasks)} tasks, ${count(simulation.simulator.flows)} messages, ${count(simulation.simulator.events)} events`);
   about.append("p").attr("class", "facts").text(facts.join(" · "));

@@ -6,10 +6,8 @@ const runSizes = { height: 220, left: 64, bottom: 36, right: 16 };
 function drawRuns(box, values, marks, xLabel, width) {
   const { height, left, bottom, right } = runSizes;
   const picture = newPicture(box, width, height, `Time of an iteration: ${xLabel}`);
-  const [low, high] = d3.extent(values);
-  const room = high - low || high * 0.1 || 1;
   const x = d3.scaleLinear([-0.5, values.length - 0.5], [left, width - right]);
-  const y = d3.scaleLinear([Math.max(0, low - 0.25 * room), high + 0.15 * room], [height - bottom, 10]).nice();
+  const y = d3.scaleLinear(roomy(values), [height - bottom, 10]).nice();
   picture.append("g").attr("class", "axis").attr("transform", `translate(0,${height - bottom})`)
     .call(d3.axisBottom(x).ticks(Math.min(values.length, Math.max(2, width / 110))).tickFormat((at) => (Number.isInteger(at) ? count(at) : "")));
   picture.append("g").attr("class", "axis").attr("transform", `translate(${left},0)`)
@@ -44,7 +42,7 @@ function showRuns(report) {
   if (simulation?.samples?.mean_iteration_time_s?.length) showSamples(simulation.samples);
   if (!simulation || (simulation.iterations.length < 2 && !simulation.events.length)) return;
   const left = simulation.left_out?.iterations;
-  const section = addSection("iterations", "Iterations of the run", "Iterations",
+  const section = addSection("iterations", `Iterations of ${report.runInWords()}`, "Iterations",
     `${plural(simulation.iterations.length + (left ?? 0), "iteration")} in ${seconds(simulation.length_s)} of simulated time${left ? `; the last ${count(left)} are not drawn` : ""}.`);
   const durations = simulation.iterations.map((it) => it.duration_s);
   if (durations.length) {
@@ -58,5 +56,5 @@ function showRuns(report) {
   if (simulation.events.length)
     addTable(section.append("div").attr("class", "chart scroll").attr("tabindex", 0).attr("role", "region").attr("aria-label", "Events"),
       "What happened" + (simulation.left_out?.events ? `, without the last ${count(simulation.left_out.events)}` : ""), [
-        { name: "at", text: (it) => seconds(it.date_s) }, { name: "", text: (it) => it.text }], simulation.events);
+        { name: "at", text: (it) => seconds(it.date_s) }, { name: "event", text: (it) => it.text }], simulation.events);
 }

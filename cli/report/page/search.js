@@ -14,8 +14,7 @@ function drawConvergence(box, points, bound, format, unit, width) {
   const picture = newPicture(box, width, height, "Best plan so far against plans priced");
   const x = d3.scaleLog([Math.max(1, points[0][0] / 2), Math.max(2, points[points.length - 1][0])], [left, width - right]);
   const values = [...points.map(([, value]) => value), ...(bound === undefined ? [] : [bound])];
-  const [low, high] = d3.extent(values);
-  const y = d3.scaleLinear([Math.max(0, low - 0.12 * (high - low || high)), high + 0.06 * (high - low || high)], [height - bottom, 14]).nice();
+  const y = d3.scaleLinear(roomy(values), [height - bottom, 14]).nice();
   picture.append("g").attr("class", "axis").attr("transform", `translate(0,${height - bottom})`)
     .call(d3.axisBottom(x).ticks(Math.max(2, width / 160), "~s"));
   picture.append("g").attr("class", "axis").attr("transform", `translate(${left},0)`)

@@ -62,23 +62,23 @@ function linkTip(report, link) {
 }
 
 function drawSites(box, report, nodes, edges, width) {
-  const height = Math.min(graphSizes.height, Math.max(260, width * 0.62));
+  const height = Math.min(graphSizes.height, 190 + 34 * nodes.length, Math.max(260, width * 0.62));
   const points = fitted(nodes, width, height);
   const picture = newPicture(box, width, height, "Sites, and what is sent between them");
   const radius = d3.scaleSqrt([0, d3.max(report.sites, (site) => site.devices)], [4, Math.min(17, width / 32)]);
   const radiusOf = (site) => radius(report.sites[site].devices);
-  const thick = d3.scaleSqrt([0, d3.max(edges, (link) => link.bytes ?? 0) || 1], [0.8, Math.min(8, width / 80)]);
+  const thick = d3.scaleSqrt([0, d3.max(edges, (link) => link.bytes ?? 0) || 1], [0.8, Math.min(8, width / 80, 60 / Math.sqrt(edges.length))]);
   const busiest = report.busiest();
   const lines = picture.append("g").selectAll("path").data(d3.sort(edges, (link) => link.bytes ?? 0)).join("path")
     .attr("class", "edge").attr("d", (link) => edgePath(link, points, radiusOf))
     .style("stroke", (link) => (link.bytes ? busyColor(report.busyShare(link) / busiest) : "var(--line)"))
-    .style("stroke-width", (link) => `${thick(link.bytes ?? 0)}px`).style("stroke-opacity", 0.85);
+    .style("stroke-width", (link) => `${thick(link.bytes ?? 0)}px`).style("stroke-opacity", edges.length > 100 ? 0.6 : 0.85);
   addTooltip(lines, (link) => `${report.sites[link.from].name} → ${report.sites[link.to].name}`,
     (link) => linkTip(report, link));
   const groups = picture.append("g").selectAll("g").data(report.sites).join("g")
     .attr("class", (_, i) => (report.usedAt(i) > 0 ? "node" : "node idle"))
     .attr("transform", (_, i) => `translate(${points[i].x},${points[i].y})`).attr("tabindex", 0);
-  groups.append("circle").attr("r", (_, i) => radiusOf(i)).attr("fill", (_, i) => siteHue(i));
+  groups.append("circle").attr("r", (_, i) => radiusOf(i)).attr("fill", (_, i) => siteFill(picture, i));
   if (report.sites.length <= 80)
     groups.append("text").attr("class", "halo").attr("text-anchor", "middle").attr("y", (_, i) => radiusOf(i) + 15)
       .text((site) => shortened(site.name, width < 500 ? 12 : 22));
@@ -103,7 +103,7 @@ function addBusyLegend(section, report) {
 function showSites(report) {
   const isSimulated = report.links.some((link) => link.bytes !== undefined);
   const section = addSection("sites", "Sites and links", "Sites", "The nearer two sites, the shorter the latency between them." +
-    (isSimulated ? " Lines are what the simulated run sent, one for each direction." : ""));
+    (isSimulated ? ` Lines are what ${report.runInWords()} sent, one for each direction.` : ""));
   const nodes = sitePositions(report);
   const sent = report.links.filter((link) => link.bytes > 0);
   const all = isSimulated ? sent : report.links.filter((link) => link.from < link.to);

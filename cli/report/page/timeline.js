@@ -6,11 +6,11 @@ class TimelineView {
   constructor(section, report) {
     const { timeline } = report.document;
     this.report = report;
-    this.origin = 0;
     this.length = timeline.end_s - timeline.start_s;
     this.devices = timelineDevices(report);
     for (const it of this.devices) it.color = siteHue(report.siteOf(it.device));
-    this.row = Math.max(timelineSizes.leastRow, Math.min(22, (timelineBox.height - timelineSizes.top) / this.devices.length));
+    this.rowsOfPipeline = this.devices.length / Math.max(1, d3.sum(this.devices, (it) => it.isFirst));
+    this.row = Math.max(timelineSizes.leastRow, Math.min(28, (timelineBox.height - timelineSizes.top) / this.devices.length));
     this.addControls(section);
     this.legend(section, timeline);
     this.addCanvas(section);
@@ -86,7 +86,7 @@ class TimelineView {
     if (!this.base) return; // not laid out yet
     const x = this.transform.rescaleX(this.base);
     const view = { x, row: this.row, scroll: this.box.scrollTop, width: this.width, height: this.height, left: this.left,
-      wide: this.width >= 560, origin: this.origin, stages: this.report.document.plan?.parallelism?.pipeline ?? 1 };
+      wide: this.width >= 560, rowsOfPipeline: this.rowsOfPipeline };
     drawTimeline(this.context, this.devices, view, this.colors());
     const [from, to] = x.domain();
     Object.assign(this.box.dataset, { from, to, rows: this.devices.length, row: this.row });

@@ -76,7 +76,7 @@ function drawNames(context, devices, first, view, colors) {
     const y = rowTop(first + i, view);
     context.fillStyle = device.color;
     context.fillRect(view.left - 6, y, 4, view.row);
-    if (device.place?.stage === 0) drawPipeline(context, device.place.pipeline, y, view, colors);
+    if (device.isFirst) drawPipeline(context, device.place.pipeline, y, view, colors);
     if (view.row < 12) return;
     context.fillStyle = colors.ink;
     context.textAlign = "right";
@@ -85,17 +85,18 @@ function drawNames(context, devices, first, view, colors) {
   context.restore();
 }
 
-/** At the first row of a pipeline: a line, and its number where that is not too tight. */
+/** At the first row of a pipeline: a line, and its number; only that of every so many where all would be too tight. */
 function drawPipeline(context, pipeline, y, view, colors) {
   context.fillStyle = colors.line;
   context.fillRect(0, y - 1, view.left - 8, 1);
-  if (view.row * view.stages < 11) return;
+  const every = Math.ceil(11 / (view.row * view.rowsOfPipeline));
+  if (pipeline % every !== 0) return;
   context.fillStyle = colors.quiet;
   context.textAlign = "left";
   context.fillText(view.wide && view.row < 12 ? `pipeline ${pipeline}` : `p ${pipeline}`, 4, y + 7);
 }
 
-function drawAxis(context, { x, width, left, origin }, colors) {
+function drawAxis(context, { x, width, left }, colors) {
   context.fillStyle = colors.page;
   context.fillRect(0, 0, width, timelineSizes.top);
   context.fillStyle = colors.quiet;
@@ -105,7 +106,7 @@ function drawAxis(context, { x, width, left, origin }, colors) {
   const ticks = x.ticks(Math.max(2, width / 110));
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
   for (const tick of ticks)
-    if (x(tick) > left + 16 && x(tick) < width - 30) context.fillText(tickText(origin + tick, step), x(tick), timelineSizes.top / 2);
+    if (x(tick) > left + 16 && x(tick) < width - 30) context.fillText(tickText(tick, step), x(tick), timelineSizes.top / 2);
   context.fillStyle = colors.line;
   context.fillRect(0, timelineSizes.top - 1, width, 1);
 }

@@ -19,7 +19,7 @@ function decodedRow(row, tick) {
   return { lane: row.lane, kind: row.kind, tasks: row.tasks, microBatch: row.micro_batch, peer: row.peer, start, end, latest };
 }
 
-/** Devices in the order of pipelines and stages, others after them: {device, label, place, first, lanes}. */
+/** Devices in the order of pipelines and stages, others after them; `isFirst`: of its pipeline. */
 function timelineDevices(report) {
   const lanes = new Map();
   for (const row of report.document.timeline.rows) {
@@ -28,9 +28,10 @@ function timelineDevices(report) {
   }
   const places = report.places();
   const order = d3.sort([...lanes.keys()], (device) => places.get(device)?.order ?? report.deviceCount + device);
-  return order.map((device) => {
+  return order.map((device, i) => {
     const place = places.get(device);
-    return { device, label: report.idOf(device), place, lanes: lanes.get(device) };
+    const isFirst = place !== undefined && place.pipeline !== places.get(order[i - 1])?.pipeline;
+    return { device, label: report.idOf(device), place, isFirst, lanes: lanes.get(device) };
   });
 }
 
