@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "planner/core/index.hpp"
 
@@ -32,32 +32,49 @@ struct PairRange {
     bandwidth_low = std::min(bandwidth_low, link.bandwidth.value());
     bandwidth_high = std::max(bandwidth_high, link.bandwidth.value());
   }
+  bool is_empty() const { return latency_low > latency_high; }
 };
 
-using SitePair = std::pair<int, int>;
+/// All devices; of very many, the first ones of each site: what is looked at grows with their square.
+std::vector<int> looked_at(const Topology& topology) {
+  constexpr int most = 2048;
+  const int of_site =
+      topology.size() <= most ? most : std::max(2, most / static_cast<int>(topology.sites.size()));
+  std::vector<int> taken(topology.sites.size()), devices;
+  for (int device = 0; device < topology.size(); ++device)
+    if (taken[at(topology.devices[at(device)].site)]++ < of_site) devices.push_back(device);
+  return devices;
+}
 
-/// Of all pairs of devices on different hosts where there are some, else of any.
-std::map<SitePair, PairRange> ranges_of(const Topology& topology) {
-  std::map<SitePair, PairRange> ranges, within_hosts;
-  for (int from = 0; from < topology.size(); ++from) {
-    for (int to = 0; to < topology.size(); ++to) {
+/// Sites × sites, row = sender: of pairs of devices on different hosts where there are some, else of any.
+std::vector<PairRange> ranges_of(const Topology& topology) {
+  const std::size_t sites = topology.sites.size();
+  std::vector<PairRange> ranges(sites * sites), within_hosts(sites * sites);
+  const std::vector<int> devices = looked_at(topology);
+  for (const int from : devices) {
+    for (const int to : devices) {
       if (from == to) continue;
       const Device &a = topology.devices[at(from)], &b = topology.devices[at(to)];
       auto& into = a.host == b.host ? within_hosts : ranges;
-      into[{a.site, b.site}].add(topology.link(from, to));
+      into[at(a.site) * sites + at(b.site)].add(topology.link(from, to));
     }
   }
-  ranges.merge(within_hosts);
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    if (ranges[i].is_empty()) ranges[i] = within_hosts[i];
   return ranges;
 }
 
 ordered_json links_json(const Topology& topology) {
   ordered_json links = ordered_json::array();
-  for (const auto& [sites, it] : ranges_of(topology))
-    links.push_back({{"from", sites.first},
-                     {"to", sites.second},
+  const std::vector<PairRange> ranges = ranges_of(topology);
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const PairRange& it = ranges[i];
+    if (it.is_empty()) continue;
+    links.push_back({{"from", i / topology.sites.size()},
+                     {"to", i % topology.sites.size()},
                      {"latency_s", {it.latency_low, finite(it.latency_high)}},
                      {"bandwidth_bps", {finite(it.bandwidth_low), finite(it.bandwidth_high)}}});
+  }
   return links;
 }
 

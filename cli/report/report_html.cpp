@@ -1,6 +1,8 @@
 #include "cli/report/report_html.hpp"
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include <nlohmann/json.hpp>

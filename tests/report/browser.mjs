@@ -61,8 +61,9 @@ const tests = {
   async "a plan has every section, with as many marks as there are things"() {
     const { page, close } = await opened("plan.html");
     const plan = json("plan.json");
-    assert.deepEqual(await sections(page), ["summary", "sites", "layers", "timeline", "time", "path", "memory", "search", "finalists"]);
-    assert.equal(await countOf(page, "#contents a"), 9);
+    assert.deepEqual(await sections(page), ["summary", "sites", "layers", "timeline", "time", "path", "explanation", "memory", "search",
+      "finalists"]);
+    assert.equal(await countOf(page, "#contents a"), 10);
     assert.equal(await countOf(page, "#layers td.cell"), stagesOf(plan).length);
     assert.equal(await countOf(page, "#layers tbody tr"), plan.pipelines.length);
     assert.equal(await countOf(page, "#sites .node"), 3);
@@ -73,6 +74,9 @@ const tests = {
     assert.equal(await countOf(page, "#finalists .simulated"), 2 * plan.finalists.length);
     assert.equal(await countOf(page, "#search .improvement"), plan.search.convergence.length);
     assert.equal(await countOf(page, "#search .bound"), 1);
+    const { what_binds, scaling, changes } = plan.explanation;
+    assert.equal(await countOf(page, "#explanation li"), what_binds.length + scaling.length);
+    assert.equal(await countOf(page, "#explanation .share"), Math.min(10, changes.filter(({ gain, fits }) => fits && gain > 0).length));
     const sent = JSON.parse(await textOf(page, "#data")).simulation.links.filter((link) => link.bytes > 0);
     assert.equal(await countOf(page, "#sites .edge"), sent.length);
     assert.equal((await viewOf(page)).rows, devicesOf(plan).length);
@@ -145,6 +149,11 @@ const tests = {
     await settled(page);
     const near = await viewOf(page);
     assert.ok(near.to - near.from < 0.9 * (quarter.to - quarter.from), "Control and the wheel do not zoom");
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width / 2 - 100, box.y + 40, { steps: 4 });
+    await page.mouse.up();
+    const dragged = await viewOf(page);
+    assert.ok(Math.abs((dragged.from - near.from) / (near.to - near.from) - 100 / (box.width - 150)) < 0.01, "dragging does not move");
     await page.keyboard.press("Home");
     assert.deepEqual(await viewOf(page), whole);
     await page.getByRole("button", { name: "Taller rows" }).click();
@@ -246,6 +255,20 @@ const tests = {
     assert.ok((await textOf(page, "#tooltip")).includes("<img"));
     assert.equal(await page.evaluate(() => window.hacked), undefined);
     await close();
+  },
+
+  async "the page's policy runs no script but its own"() {
+    const { page, faults } = await opened("plan.html");
+    await page.evaluate(() => {
+      const script = document.createElement("script");
+      script.textContent = "window.hacked = 1";
+      document.body.append(script);
+      document.body.setAttribute("onclick", "window.hacked = 1");
+      document.body.click();
+    });
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    assert.ok(faults.length >= 2 && faults.every((fault) => fault.includes("Content Security Policy")), faults.join("\n"));
+    await page.context().close();
   },
 
   async "many devices: the bars are still there, and the page says what was put together"() {

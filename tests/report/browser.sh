@@ -47,7 +47,8 @@ scenario() { # NAME EVENTS
 network three-sites oregon >net.yaml
 job small 24 >job.yaml
 scenario jitter '' >jitter.yaml
-"$plan" net.yaml --job job.yaml --scenario jitter.yaml --quiet -o plan.json --report plan.html >log
+# Short searches, for the program may be a slow one that checks itself.
+"$plan" net.yaml --job job.yaml --scenario jitter.yaml --explain --evaluations 3000 --quiet -o plan.json --report plan.html >log
 
 # A pipeline of two stages, the first on both GPUs of a host, and one of one stage.
 fingerprint=$(sed -n 's/.*"fingerprint": "\([0-9a-f]*\)".*/\1/p' plan.json)
@@ -70,9 +71,9 @@ sed 's/, gpu: card//' net.yaml >bare.yaml
 network '</script><script>window.hacked=1</script>' '<img src=x onerror=window.hacked=1>' >odd.yaml
 job '<b>job</b>' 24 >odd-job.yaml
 scenario '<svg onload=window.hacked=1>' '' >odd-scenario.yaml
-"$plan" odd.yaml --job odd-job.yaml --scenario odd-scenario.yaml --quiet --report hostile.html >log
+"$plan" odd.yaml --job odd-job.yaml --scenario odd-scenario.yaml --evaluations 3000 --quiet --report hostile.html >log
 
-python3 "$here/../../scripts/generate-topology.py" --devices 256 --sites 8 -o many.yaml
+python3 "$here/../../scripts/generate-topology.py" --devices 256 --sites 8 -o many.yaml >log
 job many 8192 >many-job.yaml
 "$plan" many.yaml --job many-job.yaml --evaluations 2000 --pipeline 4 --data 64 --quiet --report many.html >log
 

@@ -6,12 +6,14 @@ usage: command.py DTFM-PLAN DTFM-SIM    (exit 77 where they were built without t
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 PLAN, SIM = (Path(name).resolve() for name in sys.argv[1:3])
 
 TOPOLOGY = """\
@@ -40,6 +42,7 @@ seed: 3
 compute_jitter: {kind: lognormal, cv: 0.2}
 """
 MACHINES = ("net.yaml", "--job", "job.yaml", "--quiet")
+SHORT = ("--evaluations", "3000")  # for the program may be a slow one that checks itself
 
 
 def run(program, *arguments, status=0):
@@ -60,7 +63,7 @@ class Reports(unittest.TestCase):
     def setUpClass(cls):
         for name, text in (("net.yaml", TOPOLOGY), ("job.yaml", JOB), ("jitter.yaml", JITTER)):
             Path(name).write_text(text, encoding="utf-8")
-        run(PLAN, *MACHINES, "-o", "plan.json", "--report", "plan.html")
+        run(PLAN, *MACHINES, *SHORT, "-o", "plan.json", "--report", "plan.html")
 
     def test_holds_the_plan_as_its_file_says_it(self):
         plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
@@ -90,14 +93,14 @@ class Reports(unittest.TestCase):
     def test_same_bytes_for_any_number_of_threads(self):
         page = Path("plan.html").read_bytes()
         for threads in (1, 3):
-            run(PLAN, *MACHINES, "--threads", threads, "--report", "again.html")
+            run(PLAN, *MACHINES, *SHORT, "--threads", threads, "--report", "again.html")
             self.assertEqual(Path("again.html").read_bytes(), page, threads)
 
     def test_every_way_to_a_plan(self):
         for name, arguments in {
-                "score": ("--score", "plan.json"), "warm": ("--warm-start", "plan.json"),
-                "scenario": ("--scenario", "jitter.yaml"), "money": ("--objective", "cost-per-token"),
-                "comm": ("--objective", "comm-cost", "--pipeline", "3"), "explain": ("--explain",)}.items():
+                "score": ("--score", "plan.json"), "warm": (*SHORT, "--warm-start", "plan.json"),
+                "scenario": (*SHORT, "--scenario", "jitter.yaml"), "money": (*SHORT, "--objective", "cost-per-token"),
+                "comm": ("--objective", "comm-cost", "--pipeline", "3"), "explain": (*SHORT, "--explain")}.items():
             with self.subTest(name):
                 run(PLAN, *MACHINES, *arguments, "-o", f"{name}.json", "--report", f"{name}.html")
                 plan = json.loads(Path(f"{name}.json").read_text(encoding="utf-8"))
@@ -109,7 +112,7 @@ class Reports(unittest.TestCase):
 
     def test_a_plan_that_does_not_fit_is_shown_too(self):
         Path("tiny.yaml").write_text(TOPOLOGY.replace("16 GB", "100 MB"), encoding="utf-8")
-        run(PLAN, "tiny.yaml", "--job", "job.yaml", "--quiet", "--report", "tiny.html", status=3)
+        run(PLAN, "tiny.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "tiny.html", status=3)
         shown = document("tiny.html")
         self.assertTrue(shown["simulation"]["overfull"])
         self.assertTrue(any("fits the memory" in warning for warning in shown["plan"]["warnings"]))
@@ -133,6 +136,22 @@ class Reports(unittest.TestCase):
         self.assertNotIn("estimate", shown["plan"])
         run(SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--iterations", "4", "--report", "again.html")
         self.assertEqual(Path("run.html").read_bytes(), Path("again.html").read_bytes())
+
+    def test_interrupted_it_shows_the_best_so_far(self):
+        """No two links are alike, so that no proof ends the search before the signal does."""
+        generator = SCRIPTS / "generate-topology.py"
+        subprocess.run([sys.executable, generator, "--devices", "64", "--sites", "8", "--noise", "0.3", "-o", "big.yaml"],
+                       check=True, capture_output=True)
+        search = subprocess.Popen([PLAN, "big.yaml", "--time-limit", "100", "--evaluations", "1000000000", "-o", "cut.json",
+                                   "--report", "cut.html"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        search.stderr.readline()  # of progress: the search is on
+        search.send_signal(signal.SIGINT)
+        search.communicate(timeout=100)
+        self.assertEqual(search.returncode, 130)
+        shown = document("cut.html")
+        self.assertEqual(shown["plan"]["pipelines"], json.loads(Path("cut.json").read_text(encoding="utf-8"))["pipelines"])
+        self.assertEqual(shown["plan"]["search"]["stopped"], "interrupted")
+        self.assertTrue(any("not simulated for this page" in warning for warning in shown["plan"]["warnings"]))
 
     def test_many_runs_have_a_distribution_and_no_timeline(self):
         run(SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--samples", "5", "--report", "samples.html")
@@ -171,7 +190,7 @@ class Reports(unittest.TestCase):
         name, site = "</script><script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"
         text = TOPOLOGY.replace("site: oregon", f"site: '{site}'").replace("name: three-sites", f"name: '{name}'")
         Path("odd.yaml").write_text(text, encoding="utf-8")
-        run(PLAN, "odd.yaml", "--job", "job.yaml", "--quiet", "--report", "odd.html")
+        run(PLAN, "odd.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "odd.html")
         self.assertEqual(document("odd.html")["topology"]["name"], name)
         self.assertEqual(document("odd.html")["topology"]["sites"][0]["name"], site)
         text = Path("odd.html").read_text(encoding="utf-8")

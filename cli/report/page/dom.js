@@ -27,6 +27,14 @@ function addTable(parent, caption, columns, rows) {
   return table;
 }
 
+/** A bar in the last cell of every row, as long as `share` of it says. */
+function addBars(table, share) {
+  table.selectAll("tbody tr").each(function (row) {
+    d3.select(this).select("td:last-child").attr("class", "bar-cell").append("div").attr("class", "share")
+      .style("width", `${100 * share(row)}%`);
+  });
+}
+
 /** The numbers of a chart, for those who do not see it or want to copy them. */
 function addDetails(parent, caption, columns, rows, most = 1100) {
   const details = parent.append("details");

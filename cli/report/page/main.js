@@ -116,7 +116,7 @@ function showAbout({ document }) {
 
 const report = new Report(JSON.parse(document.getElementById("data").textContent));
 showTitle(report);
-for (const show of [showSummary, showSites, showLayers, showTimeline, showDeviceTime, showPath, showMemory, showSearch,
+for (const show of [showSummary, showSites, showLayers, showTimeline, showDeviceTime, showPath, showExplanation, showMemory, showSearch,
   showFinalists, showRuns]) show(report);
 showAbout(report);
 addThemeButton(report);

@@ -26,9 +26,5 @@ function showPath(report) {
     { name: "time", number: true, text: (it) => seconds(it.value) }, { name: "share", number: true, text: (it) => percent(it.value / total) },
     { name: "", text: () => "" },
   ], sums.slice(0, mostSteps));
-  table.selectAll("tbody tr").each(function (it) {
-    d3.select(this).select("td:last-child").style("width", "14rem").append("div").attr("class", "path-bar")
-      .style("height", "0.6rem").style("width", `${100 * it.value / sums[0].value}%`).style("background", "var(--accent)")
-      .style("border-radius", "2px");
-  });
+  addBars(table, (it) => it.value / sums[0].value);
 }

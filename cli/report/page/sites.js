@@ -1,6 +1,6 @@
 // The graph of sites: near each other where messages are quick; edges by what the simulated run sent over them.
 
-const graphSizes = { height: 460, most: 300, margin: 62, iterations: 400 };
+const graphSizes = { height: 460, most: 300, mostSites: 400, margin: 62, iterations: 400 };
 
 /** Distances in the picture grow with the square root of the latency. The same input gives the same layout. */
 function sitePositions(report) {
@@ -16,7 +16,7 @@ function sitePositions(report) {
   const distance = (link) => 30 + 270 * Math.sqrt(link.latency) / longest;
   const force = d3.forceSimulation(nodes)
     .force("link", d3.forceLink(links).distance(distance).strength(links.length ? 1.5 / Math.sqrt(links.length) : 0))
-    .force("apart", d3.forceCollide(26))
+    .force("apart", d3.forceCollide(nodes.length > 20 ? 14 : 26))
     .force("centre", d3.forceCenter(0, 0)).stop();
   if (!links.length) force.force("charge", d3.forceManyBody().strength(-60));
   force.tick(graphSizes.iterations);
@@ -65,7 +65,7 @@ function drawSites(box, report, nodes, edges, width) {
   const height = Math.min(graphSizes.height, 190 + 34 * nodes.length, Math.max(260, width * 0.62));
   const points = fitted(nodes, width, height);
   const picture = newPicture(box, width, height, "Sites, and what is sent between them");
-  const radius = d3.scaleSqrt([0, d3.max(report.sites, (site) => site.devices)], [4, Math.min(17, width / 32)]);
+  const radius = d3.scaleSqrt([0, d3.max(report.sites, (site) => site.devices)], [4, Math.min(17, width / 32, 70 / Math.sqrt(nodes.length))]);
   const radiusOf = (site) => radius(report.sites[site].devices);
   const thick = d3.scaleSqrt([0, d3.max(edges, (link) => link.bytes ?? 0) || 1], [0.8, Math.min(8, width / 80, 60 / Math.sqrt(edges.length))]);
   const busiest = report.busiest();
@@ -79,7 +79,7 @@ function drawSites(box, report, nodes, edges, width) {
     .attr("class", (_, i) => (report.usedAt(i) > 0 ? "node" : "node idle"))
     .attr("transform", (_, i) => `translate(${points[i].x},${points[i].y})`).attr("tabindex", 0);
   groups.append("circle").attr("r", (_, i) => radiusOf(i)).attr("fill", (_, i) => siteFill(picture, i));
-  if (report.sites.length <= 80)
+  if (report.sites.length <= 48)
     groups.append("text").attr("class", "halo").attr("text-anchor", "middle").attr("y", (_, i) => radiusOf(i) + 15)
       .text((site) => shortened(site.name, width < 500 ? 12 : 22));
   addTooltip(groups, (site) => site.name, (site) => siteTip(report, report.sites.indexOf(site)));
@@ -104,6 +104,12 @@ function showSites(report) {
   const isSimulated = report.links.some((link) => link.bytes !== undefined);
   const section = addSection("sites", "Sites and links", "Sites", "The nearer two sites, the shorter the latency between them." +
     (isSimulated ? ` Lines are what ${report.runInWords()} sent, one for each direction.` : ""));
+  if (report.sites.length <= graphSizes.mostSites) addGraph(section, report, isSimulated);
+  else section.append("p").attr("class", "note").text(`${count(report.sites.length)} sites are too many to be drawn.`);
+  addLinkTable(section, report, isSimulated);
+}
+
+function addGraph(section, report, isSimulated) {
   const nodes = sitePositions(report);
   const sent = report.links.filter((link) => link.bytes > 0);
   const all = isSimulated ? sent : report.links.filter((link) => link.from < link.to);
@@ -113,7 +119,6 @@ function showSites(report) {
   const box = section.append("div").attr("class", "chart");
   onWidth(box.node(), (width) => drawSites(box, report, nodes, edges, width));
   if (isSimulated) addBusyLegend(section, report);
-  addLinkTable(section, report, isSimulated);
 }
 
 function addLinkTable(section, report, isSimulated) {

@@ -97,7 +97,6 @@ function addFacts(section, { document }) {
   if (breakdown) rows.push(["Estimated time", breakdownInWords(breakdown)]);
   if (job?.training)
     rows.push(["Training", Object.entries(job.training).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")]);
-  if (plan?.explanation) rows.push(["What binds", plan.explanation.what_binds.join("; ")]);
   if (plan?.warm_start) rows.push(["Goes on from", warmStartInWords(plan.warm_start)]);
   if (plan?.advice) rows.push(["The planner would", adviceInWords(plan.advice)]);
   if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of one device's computing`]);
