@@ -29,10 +29,12 @@ function siteFill(picture, site) {
   return `url(#site-${site})`;
 }
 
-/** Of a stage whose devices lie in several sites: side by side. */
-function sitesBackground(sites) {
+/** Of a stage, with text on it: stripes only at its left end; where its devices lie in several sites, these side by side. */
+function stageBackground(sites) {
   const unique = [...new Set(sites)];
-  if (unique.length === 1) return siteBackground(unique[0]);
+  const [first] = unique;
+  if (unique.length === 1 && siteRound(first) === 0) return siteHue(first);
+  if (unique.length === 1) return `linear-gradient(90deg, transparent 0.8rem, ${siteHue(first)} 0.8rem), ${siteBackground(first)}`;
   const share = 100 / unique.length;
   const parts = unique.map((site, i) => `${siteHue(site)} ${i * share}% ${(i + 1) * share}%`);
   return `linear-gradient(90deg, ${parts.join(", ")})`;

@@ -5,7 +5,7 @@ const mostChanges = 10;
 function showExplanation(report) {
   const explanation = report.document.plan?.explanation;
   if (!explanation) return;
-  const section = addSection("explanation", "What binds, and what would help", "Help",
+  const section = addSection("explanation", "What binds, and what would help", "What would help",
     "By the estimate, each change alone, the plan otherwise as it is.");
   section.append("ul").attr("class", "chart").selectAll("li").data([...explanation.what_binds, ...explanation.scaling]).join("li")
     .text((words) => words);

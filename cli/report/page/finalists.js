@@ -82,7 +82,7 @@ function showFinalists(report) {
   const scenarios = scenarioNames(finalists);
   if (!scenarios.length) return;
   const section = addSection("finalists", finalistTitle(finalists, scenarios), "Finalists",
-    "Rings: estimated. Dots: the simulated mean; a line goes on to the longest iteration.");
+    "The best by the objective first. Rings: estimated. Dots: the simulated mean; a line goes on to the longest iteration.");
   if (scenarios.length > 1)
     addLegend(section, scenarios.map((text, i) => ({ text, background: scenarioColors[i % scenarioColors.length], round: true })));
   const box = section.append("div").attr("class", "chart");

@@ -29,8 +29,9 @@ function addMatrix(section, report, { pipelines, parallelism }) {
   const names = rows.append("th").attr("scope", "row");
   names.append("span").text((_, i) => i);
   names.append("small").attr("class", "micro-batches").text((pipeline) => microBatches(pipeline.micro_batches));
-  const cells = rows.selectAll("td").data((pipeline) => pipeline.stages).join("td").attr("class", "cell")
-    .style("background", (stage) => sitesBackground(report.sitesOf(stage.devices)))
+  const cells = rows.selectAll("td").data((pipeline) => pipeline.stages).join("td")
+    .attr("class", (stage) => (siteRound(report.sitesOf(stage.devices)[0]) > 0 ? "cell striped" : "cell"))
+    .style("background", (stage) => stageBackground(report.sitesOf(stage.devices)))
     .style("color", (stage) => inkOn(siteHue(report.sitesOf(stage.devices)[0])));
   cells.append("span").attr("class", "layers").text((stage) => layerRange(stage.layers));
   cells.append("span").attr("class", "devices").text((stage) => shortened(devicesInWords(stage.devices), 28));

@@ -1,6 +1,6 @@
 // The graph of sites: near each other where messages are quick; edges by what the simulated run sent over them.
 
-const graphSizes = { height: 460, most: 300, mostSites: 400, margin: 62, iterations: 400 };
+const graphSizes = { height: 460, most: 300, mostSites: 400, mostNames: 48, ring: 6, margin: 62, iterations: 400 };
 
 /** Distances in the picture grow with the square root of the latency. The same input gives the same layout. */
 function sitePositions(report) {
@@ -79,10 +79,17 @@ function drawSites(box, report, nodes, edges, width) {
     .attr("class", (_, i) => (report.usedAt(i) > 0 ? "node" : "node idle"))
     .attr("transform", (_, i) => `translate(${points[i].x},${points[i].y})`).attr("tabindex", 0);
   groups.append("circle").attr("r", (_, i) => radiusOf(i)).attr("fill", (_, i) => siteFill(picture, i));
-  if (report.sites.length <= 48)
-    groups.append("text").attr("class", "halo").attr("text-anchor", "middle").attr("y", (_, i) => radiusOf(i) + 15)
-      .text((site) => shortened(site.name, width < 500 ? 12 : 22));
+  addSiteNames(groups, report, points, radiusOf, width);
   addTooltip(groups, (site) => site.name, (site) => siteTip(report, report.sites.indexOf(site)));
+}
+
+/** Where there are not too many; beside the rings around the sites. */
+function addSiteNames(groups, report, points, radiusOf, width) {
+  if (report.sites.length > graphSizes.mostNames) return;
+  const names = report.sites.map(({ name }) => shortened(name, width < 500 ? 12 : 22));
+  const places = placedLabels(points.map((point, i) => ({ ...point, r: radiusOf(i) + graphSizes.ring, text: names[i] })), width);
+  groups.append("text").attr("class", "halo").attr("text-anchor", (_, i) => places[i].anchor)
+    .attr("x", (_, i) => places[i].dx).attr("y", (_, i) => places[i].dy).text((_, i) => names[i]);
 }
 
 function siteTip(report, site) {
