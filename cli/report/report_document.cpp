@@ -210,6 +210,15 @@ ordered_json shortened(ordered_json simulation) {
   return simulation;
 }
 
+/// Without lists of layers or operators and without their times, which no page shows.
+void shorten_job(ordered_json& job) {
+  job.erase("profile");
+  ordered_json model = ordered_json::object();
+  for (const auto& [key, value] : job["model"].items())
+    if (!value.is_structured()) model[key] = value;
+  job["model"] = std::move(model);
+}
+
 }  // namespace
 
 ordered_json report_document(ReportContent content) {
@@ -217,7 +226,7 @@ ordered_json report_document(ReportContent content) {
   if (!content.plan.is_null()) {
     content.plan.erase("ranks");
     content.plan.erase("groups");
-    content.plan["job"].erase("profile");
+    shorten_job(content.plan["job"]);
     json["plan"] = std::move(content.plan);
   }
   if (content.simulation) json["simulation"] = shortened(std::move(*content.simulation));

@@ -24,8 +24,8 @@ struct ReportContent {
 inline constexpr long long most_spans = 120'000;
 
 /// Keys `schema`, `program`, `plan`, `simulation`, `topology` (sites, devices, and the links between sites),
-/// `timeline`. Long lists are cut; `left_out` says how much of each. Ranks and groups, which say again what
-/// the pipelines say, are not in it.
+/// `timeline`. Long lists are cut; `left_out` says how much of each. The job is without its layers and their
+/// times. Ranks and groups, which say again what the pipelines say, are not in it.
 nlohmann::ordered_json report_document(ReportContent content);
 
 }  // namespace dtfm

@@ -137,6 +137,13 @@ class Reports(unittest.TestCase):
         run(SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--iterations", "4", "--report", "again.html")
         self.assertEqual(Path("run.html").read_bytes(), Path("again.html").read_bytes())
 
+    def test_layers_of_a_long_model_are_not_repeated(self):
+        layer = "{name: block, parameters: 1000000, forward_flops: 1 GFLOP, output: 1 MB, activation_memory: 1 MB}"
+        Path("chain.yaml").write_text(
+            re.sub(r"model: .*", "model: {kind: layers, layers: [" + ", ".join([layer] * 6) + "]}", JOB), encoding="utf-8")
+        run(PLAN, "net.yaml", "--job", "chain.yaml", "--quiet", *SHORT, "--report", "chain.html")
+        self.assertEqual(document("chain.html")["plan"]["job"]["model"], {"kind": "layers", "sequence": 1})
+
     def test_interrupted_it_shows_the_best_so_far(self):
         """No two links are alike, so that no proof ends the search before the signal does."""
         generator = SCRIPTS / "generate-topology.py"

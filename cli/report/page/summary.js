@@ -33,7 +33,7 @@ function summaryTiles(report) {
       `data-parallel ${seconds(estimate.comm_cost.data_parallel_s)}, pipeline ${seconds(estimate.comm_cost.pipeline_parallel_s)}`);
   const speed = estimate.tokens_per_s ?? simulation?.tokens_per_s;
   const flops = estimate.model_flops_per_s ?? simulation?.model_flops_per_s;
-  if (speed) add("Tokens per second", count(Math.round(speed)), flops ? `${flopsPerSecond(flops)} of the model` : "");
+  if (speed) add("Tokens per second", count(Math.round(speed)), flops ? flopsPerSecond(flops).replace(" ", " model ") : "");
   if (typeof estimate.cost_per_million_tokens === "number")
     add("A million tokens", dollars(estimate.cost_per_million_tokens), costInWords(estimate.cost_parts));
   if (plan?.lower_bound)
@@ -95,8 +95,10 @@ function addFacts(section, { document }) {
   if (plan?.objective) rows.push(["Objective", plan.objective]);
   const breakdown = plan?.estimate?.breakdown;
   if (breakdown) rows.push(["Estimated time", breakdownInWords(breakdown)]);
-  if (job?.training)
-    rows.push(["Training", Object.entries(job.training).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")]);
+  for (const [name, key] of [["Model", "model"], ["Training", "training"], ["Parallelism", "parallelism"], ["Compression", "compression"]]) {
+    const words = settingsInWords(job?.[key] ?? {});
+    if (words) rows.push([name, words]);
+  }
   if (plan?.warm_start) rows.push(["Goes on from", warmStartInWords(plan.warm_start)]);
   if (plan?.advice) rows.push(["The planner would", adviceInWords(plan.advice)]);
   if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of one device's computing`]);
@@ -105,6 +107,12 @@ function addFacts(section, { document }) {
   list.append("dt").text(([name]) => name);
   list.append("dd").text(([, value]) => value);
 }
+
+/** Settings that stand in the page's title. */
+const titled = new Set(["pipeline", "data", "tensor", "schedule", "gradient_sync"]);
+
+const settingsInWords = (settings) => Object.entries(settings).filter(([name]) => !titled.has(name))
+  .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ");
 
 function warmStartInWords(warm) {
   if (warm.stays) return `${warm.plan}, which stays as it is`;
