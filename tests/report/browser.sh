@@ -48,7 +48,7 @@ network three-sites oregon >net.yaml
 job small 24 >job.yaml
 scenario jitter '' >jitter.yaml
 # Short searches, for the program may be a slow one that checks itself.
-"$plan" net.yaml --job job.yaml --scenario jitter.yaml --explain --evaluations 3000 --quiet -o plan.json --report plan.html >log
+"$plan" net.yaml --job job.yaml --scenario jitter.yaml --pipeline 3 --explain --evaluations 3000 --quiet -o plan.json --report plan.html >log
 
 # A pipeline of two stages, the first on both GPUs of a host, and one of one stage.
 fingerprint=$(sed -n 's/.*"fingerprint": "\([0-9a-f]*\)".*/\1/p' plan.json)
