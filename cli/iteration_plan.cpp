@@ -79,7 +79,7 @@ int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
   if (search.front)
     front = put_front(options, problem.topology,
                       pareto_record(options, *search.front, search.judgements_of_front));
-  put_iteration_plan(options, {problem_of(best), best.plan, record}, front);
+  put_iteration_plan(options, {problem_of(best), best.plan, record}, watch.stop(), front);
   if (watch.interrupted()) return exit_code::interrupted;
   return search.fits() && search.is_ever_done() ? exit_code::done : exit_code::infeasible;
 }

@@ -91,7 +91,7 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   if (options.advise && !watch.interrupted())
     record.advice = advice_on(options, free_problem(options, given), scenarios, score,
                               value_of(score, candidate, judgement), watch);
-  put_iteration_plan(options, {problem_of(candidate), plan, record});
+  put_iteration_plan(options, {problem_of(candidate), plan, record}, watch.stop());
   if (watch.interrupted()) return exit_code::interrupted;
   return fits ? exit_code::done : exit_code::infeasible;
 }

@@ -12,6 +12,7 @@
 #include "cli/plan_decisions.hpp"
 #include "cli/plan_words.hpp"
 #include "cli/put_out.hpp"
+#include "cli/report/put_report.hpp"
 #include "cli/search_end.hpp"
 #include "cli/style.hpp"
 #include "cli/warm_start.hpp"
@@ -215,8 +216,9 @@ std::string summary_text(const IterationSummary& summary) {
 }
 
 void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                        const std::string& front) {
+                        const std::function<bool()>& stop, const std::string& front) {
   const auto& [problem, plan, record] = summary;
+  if (options.report) put_plan_report(*options.report, problem, plan, record, stop);
   put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
           joined_blocks({summary_text(summary), front}), options.color);
 }

@@ -1,6 +1,7 @@
 // A plan by iteration time in words.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "cli/plan_options.hpp"
@@ -18,8 +19,9 @@ struct IterationSummary {
 
 std::string summary_text(const IterationSummary& summary);
 
-/// The plan to where the options say; `front`: what the summary says of a front.
+/// The plan to where the options say; `stop` ends what is simulated for a report, and `front` is what the
+/// summary says of a front.
 void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
-                        const std::string& front = "");
+                        const std::function<bool()>& stop, const std::string& front = "");
 
 }  // namespace dtfm

@@ -27,7 +27,7 @@ constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: no)";
 #endif
 
 constexpr const char* examples = R"(Examples:
-  dtfm-plan worldwide.yaml -o plan.json
+  dtfm-plan worldwide.yaml -o plan.json --report plan.html
   dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
   dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
   dtfm-plan worldwide.yaml --objective comm-cost --prove
@@ -141,7 +141,8 @@ void add_score(CLI::App& app, PlanOptions& options) {
       ->type_name("PLAN PLAN");
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
-  app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");
+  app.add_flag("--advise", "--report", options.advise,
+               "with --score: searches too, and says what the planner would do");
 }
 
 void add_judge(CLI::App& app, PlanOptions& options) {
@@ -196,6 +197,9 @@ void add_output(CLI::App& app, PlanOptions& options) {
   add_option(app, "--pareto", "FILE",
              "writes the best plans by time, by price and by devices, and what lies between them (JSON)",
              [&](const std::string& text) { options.pareto = text; });
+  add_option(app, "--report", "FILE.html",
+             "writes a page with charts of the plan and of an iteration of it (HTML)",
+             [&](const std::string& text) { options.report = text; });
   app.add_flag("--explain", options.explain,
                "says what binds, what would help, and what makes the job compute-bound");
   add_option(app, "--format", "text|json", "of what is printed (text)",
@@ -253,6 +257,8 @@ void check_plan_options(const CLI::App& app, const PlanOptions& options) {
   check_score(app, options);
   if (options.horizon && !options.warm_start)
     throw Error("--horizon", "is of the plan to --warm-start from, and there is none");
+  if (options.pareto && options.report)
+    throw Error("--report", "is of one plan, and --pareto writes many; --score one of them for its report");
   if (options.pareto && options.score)
     throw Error("--pareto", "is of a search, and --score has one plan alone");
   if (options.pareto && options.warm_start)

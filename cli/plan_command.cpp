@@ -16,6 +16,8 @@
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
+#include "cli/report/put_report.hpp"
+#include "cli/report/report_html.hpp"
 #include "cli/search_end.hpp"
 #include "cli/summary.hpp"
 #include "cli/words.hpp"
@@ -128,15 +130,20 @@ std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
 void check_output(const PlanOptions& options) {
   if (options.pareto && is_stdout(*options.pareto))
     throw Error("--pareto", "needs a file; stdout has the plan or its summary");
-  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
-                           options.ranks.value_or(""), options.calibration.value_or(""),
-                           options.warm_start.value_or("")},
-                std::array{options.output.value_or(""), options.pareto.value_or("")});
+  check_outputs(
+      std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
+                 options.ranks.value_or(""), options.calibration.value_or(""),
+                 options.warm_start.value_or("")},
+      std::array{options.output.value_or(""), options.pareto.value_or(""), options.report.value_or("")});
   if (options.output) check_kind(*options.output, begins_as_json, "plan");
   if (options.pareto) check_kind(*options.pareto, begins_as_pareto, "file of --pareto");
 }
 
-void put_out(const PlanOptions& options, const PlanSummary& summary) {
+void put_out(const PlanOptions& options, const PlanSummary& summary, const InterruptWatch& watch) {
+  if (options.report)
+    put_plan_report(*options.report,
+                    {summary.topology, summary.job, built_in_calibration(), built_in_roofline()},
+                    summary.plan, summary.record, watch.stop());
   put_out(options.output, options.format,
           plan_json(summary.topology, summary.job, summary.plan, summary.record), summary_text(summary),
           options.color);
@@ -187,7 +194,7 @@ int plan(const PlanOptions& options, const Topology& topology, Job job, Interrup
     record.warnings.insert(record.warnings.end(), more.begin(), more.end());
   job.automatic = {};
   const Plan found = deployed_plan(result.placement, job);
-  put_out(options, {topology, job, volumes, model, result.placement, found, record, {}});
+  put_out(options, {topology, job, volumes, model, result.placement, found, record, {}}, watch);
   // Whoever interrupts is told so, even where the search ended by itself just then.
   return watch.interrupted() ? exit_code::interrupted : exit_code::done;
 }
@@ -219,7 +226,8 @@ std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
   return warnings;
 }
 
-int score(const PlanOptions& options, const Topology& topology, Job job, const PlanSource& given_plan) {
+int score(const PlanOptions& options, const Topology& topology, Job job, const PlanSource& given_plan,
+          const InterruptWatch& watch) {
   const auto [given, notes] = read_any_plan(given_plan, topology, job, options.job.has_value());
   const Placement placement = balanced_placement(given, topology, *options.score);
   check_shape(options, given);
@@ -236,7 +244,7 @@ int score(const PlanOptions& options, const Topology& topology, Job job, const P
   job.automatic = {};
   record.version = DTFM_VERSION;
   const CommCost best = comm_cost(model, best_deployment(model, placement));
-  put_out(options, {topology, job, volumes, model, placement, given, record, best});
+  put_out(options, {topology, job, volumes, model, placement, given, record, best}, watch);
   return exit_code::done;
 }
 
@@ -277,7 +285,7 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
     throw Error("--warm-start",
                 "is not for --objective comm-cost, which does not know how long iterations take");
   if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
-  return given_plan ? score(options, topology, job, *given_plan) : plan(options, topology, job, watch);
+  return given_plan ? score(options, topology, job, *given_plan, watch) : plan(options, topology, job, watch);
 }
 
 }  // namespace
@@ -286,6 +294,7 @@ int run_plan_command(const PlanOptions& given) {
   if (given.list_strategies) return list_strategies();
   PlanOptions options = given;
   options.objective = objective_of(given);
+  check_report(options.report);
   InterruptWatch watch("a plan");
   const Topology topology = read_topology(options.topology);
   std::optional<PlanSource> given_plan;

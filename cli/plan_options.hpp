@@ -44,6 +44,7 @@ struct PlanOptions {
   bool explain = false;
   std::optional<std::string> output;  // file
   std::optional<std::string> pareto;  // file
+  std::optional<std::string> report;  // file
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool quiet = false;

@@ -21,6 +21,7 @@ constexpr const char* examples =
   dtfm-sim worldwide.yaml plan.json --scenario evening.yaml --iterations 20 -o result.json
   dtfm-sim worldwide.yaml plan.json --scenario spot.yaml --samples 100 --format json | jq .samples
   dtfm-sim worldwide.yaml plan.json --trace trace.json      (opens in ui.perfetto.dev)
+  dtfm-sim worldwide.yaml plan.json --report run.html    (opens in any browser)
   dtfm-sim worldwide.yaml table.csv --job my-job.yaml
   dtfm-sim worldwide.yaml train.sh --ranks rankfile --job my-job.yaml
 
@@ -81,6 +82,8 @@ void add_output(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) { options.trace = text; });
   add_option(app, "--tasks", "FILE", "writes when each task was ready, started and finished (CSV)",
              [&](const std::string& text) { options.tasks = text; });
+  add_option(app, "--report", "FILE.html", "writes a page with charts of the run (HTML)",
+             [&](const std::string& text) { options.report = text; });
   add_option(app, "--format", "text|json", "of what is printed (text)",
              [&](const std::string& text) { options.format = output_format(text); });
   add_color_option(app, options.color);
@@ -92,7 +95,7 @@ void add_output(CLI::App& app, SimulateOptions& options) {
 /// A task graph knows nothing of plans: an option for these beside it is a mistake.
 void refuse_beside_graph(const CLI::App& app) {
   for (const char* name : {"TOPOLOGY", "PLAN", "--job", "--scenario", "--calibration", "--iterations",
-                           "--seed", "--samples", "--threads", "--ranks", "--trace", "--format"})
+                           "--seed", "--samples", "--threads", "--ranks", "--trace", "--report", "--format"})
     if (app.count(name) > 0) throw Error(name, "is for plans, and --graph replays none");
 }
 

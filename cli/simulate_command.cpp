@@ -12,6 +12,8 @@
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
+#include "cli/report/put_report.hpp"
+#include "cli/report/report_html.hpp"
 #include "cli/run_stats.hpp"
 #include "cli/sim_summary.hpp"
 #include "cli/simulate_options.hpp"
@@ -74,7 +76,8 @@ void check_files(const SimulateOptions& options) {
   check_outputs(
       std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
                  options.ranks.value_or(""), options.calibration.value_or("")},
-      std::array{options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or("")});
+      std::array{options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or(""),
+                 options.report.value_or("")});
 }
 
 /// How far the run is, on stderr.
@@ -104,6 +107,7 @@ class StreamedOutputs {
       trace_.emplace(input.problem.topology, stage_memory(input.problem, input.plan),
                      [this](std::string_view text) { trace_file_->write(text); });
     }
+    if (options.report) timeline_.emplace(input.problem.topology.size());
     if (options.tasks) {
       task_file_.emplace(*options.tasks);
       tasks_.emplace([this](std::string_view text) { task_file_->write(text); });
@@ -116,7 +120,12 @@ class StreamedOutputs {
     std::vector<RunObserver*> observers;
     if (trace_) observers.push_back(&*trace_);
     if (tasks_) observers.push_back(&*tasks_);
+    if (timeline_) observers.push_back(&*timeline_);
     return observers;
+  }
+
+  std::optional<Timeline> timeline() const {
+    return timeline_ ? std::optional(timeline_->timeline()) : std::nullopt;
   }
 
   void commit() {
@@ -129,6 +138,7 @@ class StreamedOutputs {
   std::optional<WholeFile> trace_file_, task_file_;
   std::optional<ChromeTrace> trace_;
   std::optional<TaskCsv> tasks_;
+  std::optional<TimelineRecorder> timeline_;
 };
 
 /// One run, or many of a random scenario: the first and what all have come to.
@@ -137,6 +147,7 @@ struct Outcome {
   std::optional<SampleSummary> samples;
   std::optional<FairnessComparison> fairness;
   RunStats stats;
+  std::optional<Timeline> timeline = {};  // for a report
 };
 
 void count(const SimReport& run, RunStats& stats) {
@@ -168,6 +179,7 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   sim_options.observers.push_back(&progress);
   Outcome outcome{simulate(input.problem, input.plan, input.scenario, sim_options), {}, {}, {}};
   outputs.commit();
+  outcome.timeline = outputs.timeline();
   count(outcome.report, outcome.stats);
   return outcome;
 }
@@ -208,6 +220,8 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
                          outcome.fairness,       notes_of(options, input, outcome),
                          DTFM_VERSION,           interval_of(input, outcome.report)};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
+  if (options.report)
+    put_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
   if (options.output) put_into(*options.output, json);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && is_stdout(*output)) return;
@@ -222,6 +236,7 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
 int run_simulate_command(const SimulateOptions& options) {
   InterruptWatch watch("a result");
   const double begin = cpu_seconds();
+  check_report(options.report);
   check_files(options);
   const Input input = read_input(options);
   const double read = cpu_seconds();

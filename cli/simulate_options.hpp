@@ -21,7 +21,7 @@ struct SimulateOptions {
   std::uint64_t seed = 0;
   std::optional<int> samples;
   int threads = 1;
-  std::optional<std::string> output, trace, tasks;  // files
+  std::optional<std::string> output, trace, tasks, report;  // files
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool stats = false, quiet = false;

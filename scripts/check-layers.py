@@ -26,7 +26,7 @@ LAYERS = {
 }
 TOP_FOLDERS = {"cli", "planner", "simulator", "kernels", "topologies", "configs", "tests", "scripts"}
 CPP = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
-CODE = CPP | {".py", ".sh", ".cmake"}
+CODE = CPP | {".py", ".sh", ".cmake", ".js", ".mjs", ".css"}
 MAX_LINES = 450
 THE_PARALLEL_FILE = "planner/core/parallel.hpp"
 

@@ -1,8 +1,9 @@
-# dtfm_embed_text(TARGET SYMBOL FILE): compiles the text of FILE (relative to the project) into TARGET as
-# `extern const std::string_view dtfm::SYMBOL`. Made again when the file changes.
+# dtfm_embed_text(TARGET SYMBOL FILE): compiles the text of FILE (relative to the project, or a whole path where
+# configuring makes it) into TARGET as `extern const std::string_view dtfm::SYMBOL`. Made again when the file changes.
 function(dtfm_embed_text target symbol file)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
-  file(READ ${PROJECT_SOURCE_DIR}/${file} text)
+  cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE path)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} text)
   configure_file(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/embedded_text.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cpp @ONLY)
   target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cpp)
 endfunction()

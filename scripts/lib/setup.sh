@@ -8,6 +8,8 @@ export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$CMAKE_BUILD_PARALLEL_LEVEL
 
 # Names of Debian 12 and Ubuntu 24.04 alike. ccache is used where it is there.
 build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev catch2)
+# The page of --report is made with npm: that of the distribution, unless there is one already.
+command -v npm >/dev/null || build_packages+=(npm)
 # shellcheck disable=SC2034 # for those who source this
 test_packages=("${build_packages[@]}" python3)
 
@@ -15,9 +17,12 @@ test_packages=("${build_packages[@]}" python3)
 # them: programs that plans are handed to, browsers, emulated networks.
 # shellcheck disable=SC2034 # for those who source this
 extra_test_packages=(
-  zsh fish groff-base mandoc      # completions and manual pages
-  python3-jsonschema python3-yaml # schemas of the files
-  dpkg-dev file debootstrap       # packages, and a clean system to install them on
+  munge openmpi-bin slurm-client slurmctld slurmd # launchers
+  iproute2                                        # tc, network namespaces
+  chromium fonts-dejavu-core                      # the report in a browser
+  zsh fish groff-base mandoc                      # completions and manual pages
+  python3-jsonschema python3-yaml                 # schemas of the files
+  dpkg-dev file debootstrap                       # packages, and a clean system to install them on
 )
 
 missing_packages() { # PACKAGE...

@@ -79,6 +79,10 @@ ordered_json samples_json(const SampleSummary& samples) {
 }  // namespace
 
 std::string report_json(const Topology& topology, const SimReport& report, const SimRecord& record) {
+  return json_text(sim_document(topology, report, record));
+}
+
+ordered_json sim_document(const Topology& topology, const SimReport& report, const SimRecord& record) {
   const auto of_topology = [&](auto convert) {
     return [&topology, convert](const auto& element) { return convert(topology, element); };
   };
@@ -112,7 +116,7 @@ std::string report_json(const Topology& topology, const SimReport& report, const
   json["overfull"] = list_json(report.overfull, [&](int device) { return topology.devices[at(device)].id; });
   json["simulator"] = {{"tasks", report.tasks}, {"events", report.events_handled}, {"flows", report.flows}};
   json["version"] = record.version;
-  return json_text(json);
+  return json;
 }
 
 }  // namespace dtfm

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "planner/core/topology.hpp"
 #include "simulator/report/samples.hpp"
 #include "simulator/report/sim_report.hpp"
@@ -26,5 +28,9 @@ struct SimRecord {
 
 /// The text of a result file. Same arguments, same bytes. What is not known is null.
 std::string report_json(const Topology& topology, const SimReport& report, const SimRecord& record);
+
+/// The same, to be a part of another document.
+nlohmann::ordered_json sim_document(const Topology& topology, const SimReport& report,
+                                    const SimRecord& record);
 
 }  // namespace dtfm

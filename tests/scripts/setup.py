@@ -71,6 +71,15 @@ class Quickstart(unittest.TestCase):
         self.run_it()
         self.assertTrue(self.log()[1].endswith("--no-install-recommends catch2"), self.log())
 
+    def test_npm_is_installed_unless_there_is_one(self):
+        self.run_it()
+        self.assertIn("catch2 npm", self.log()[1])
+        os.remove(self.base / "log")
+        (self.base / "installed").write_text("")
+        (self.bin / "npm").symlink_to("/bin/true")
+        self.run_it()
+        self.assertTrue(self.log()[1].endswith(" catch2"), self.log()[1])
+
     def test_arguments_go_on_to_the_planner(self):
         self.assertEqual(self.run_it("--seed", "3", "-o", "my plan.json").stdout,
                          f"plan: {self.root}/topologies/worldwide.yaml --seed 3 -o my plan.json\n")

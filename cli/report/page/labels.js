@@ -1,0 +1,35 @@
+// Where the names of points go so that few lie on each other or on points.
+
+const letter = { width: 6.7, height: 14 };
+
+/** The places for the name of a point of radius `r`, the best first: {dx, dy, anchor}, dy of its base line. */
+const labelPlaces = (r) => [
+  { dx: 0, dy: r + 15, anchor: "middle" },
+  { dx: 0, dy: -r - 7, anchor: "middle" },
+  { dx: r + 7, dy: 4, anchor: "start" },
+  { dx: -r - 7, dy: 4, anchor: "end" },
+];
+
+function labelBox({ x, y }, text, { dx, dy, anchor }) {
+  const width = letter.width * text.length;
+  const left = x + dx - { start: 0, middle: width / 2, end: width }[anchor];
+  return { left, right: left + width, top: y + dy - letter.height + 3, bottom: y + dy + 3 };
+}
+
+const overlap = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) *
+  Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
+
+/** For each of `points` {x, y, r, text}, in order, the place where it covers least of what is there. */
+function placedLabels(points, width) {
+  const taken = points.map(({ x, y, r }) => ({ left: x - r, right: x + r, top: y - r, bottom: y + r }));
+  return points.map((point) => {
+    const cost = (place) => {
+      const box = labelBox(point, point.text, place);
+      const outside = Math.max(0, -box.left) + Math.max(0, box.right - width);
+      return d3.sum(taken, (other) => overlap(box, other)) + letter.height * outside;
+    };
+    const best = d3.least(labelPlaces(point.r), cost);
+    taken.push(labelBox(point, point.text, best));
+    return best;
+  });
+}

@@ -1,0 +1,123 @@
+// Reads the document and shows a section for everything that it holds.
+
+class Report {
+  constructor(data) {
+    this.document = data;
+    const { sites, devices, gpus } = data.topology;
+    this.sites = sites;
+    this.deviceCount = devices.id.length;
+    this.deviceIndex = new Map(devices.id.map((id, index) => [id, index]));
+    this.idOf = (device) => devices.id[device];
+    this.siteOf = (device) => devices.site[device];
+    this.gpuOf = (device) => gpus[devices.gpu[device]];
+    this.links = this.joinedLinks();
+    this.used = this.usedCounts();
+    this.themeListeners = [];
+  }
+
+  sitesOf(ids) { return ids.map((id) => this.siteOf(this.deviceIndex.get(id))); }
+
+  /** Of site pairs: what the topology says of them and what the run sent over them. */
+  joinedLinks() {
+    const index = new Map(this.sites.map((site, i) => [site.name, i]));
+    const links = new Map();
+    const at = (from, to) => {
+      const key = `${from} ${to}`;
+      if (!links.has(key)) links.set(key, { from, to });
+      return links.get(key);
+    };
+    for (const it of this.document.topology.links ?? [])
+      Object.assign(at(it.from, it.to), { latency: it.latency_s, bandwidth: it.bandwidth_bps });
+    for (const it of this.document.simulation?.links ?? [])
+      Object.assign(at(index.get(it.from), index.get(it.to)), { bytes: it.bytes, busy_s: it.busy_s });
+    return [...links.values()];
+  }
+
+  /** Share of the run in which something was on its way. */
+  busyShare(link) {
+    const { length_s } = this.document.simulation;
+    return length_s > 0 ? link.busy_s / length_s : 0;
+  }
+  busiest() { return d3.max(this.links, (link) => (link.bytes === undefined ? 0 : this.busyShare(link))) || 1; }
+
+  usedCounts() {
+    const counts = this.sites.map(() => 0);
+    for (const device of this.places().keys()) counts[this.siteOf(device)] += 1;
+    return counts;
+  }
+  usedAt(site) { return this.used[site]; }
+
+  gpusAt(site) {
+    const { devices } = this.document.topology;
+    const here = d3.range(this.deviceCount).filter((i) => devices.site[i] === site && devices.gpu[i] >= 0);
+    return d3.rollups(here, (group) => group.length, (i) => this.gpuOf(i));
+  }
+
+  /** Of each device of the plan: {pipeline, stage, layers, order}. */
+  places() {
+    const places = new Map();
+    (this.document.plan?.pipelines ?? []).forEach(({ stages }, pipeline) =>
+      stages.forEach(({ layers, devices }, stage) =>
+        devices.forEach((id) => places.set(this.deviceIndex.get(id), { pipeline, stage, layers, order: places.size }))));
+    return places;
+  }
+
+  /** Seconds of an iteration as simulated when nothing happens, or over the run that is shown; undefined: not known. */
+  simulatedSeconds() {
+    const { simulation, plan } = this.document;
+    const times = simulation?.samples?.iteration_time_s ?? simulation?.iteration_time_s;
+    return plan?.finalists?.[0]?.simulated?.nominal?.mean_s ?? times?.mean ?? undefined;
+  }
+
+  /** What the devices' times, links and the critical path are of. */
+  runInWords() { return this.document.simulation?.samples ? "the first of the runs" : "the simulated run"; }
+
+  onTheme(listener) { this.themeListeners.push(listener); }
+  themeChanged() { for (const listener of this.themeListeners) listener(); }
+}
+
+const themes = ["auto", "light", "dark"];
+
+/** One button that goes through the themes; auto follows the system. */
+function addThemeButton(report) {
+  let current = 0;
+  const root = d3.select("html");
+  const button = d3.select("#theme");
+  const show = () => {
+    root.attr("data-theme", themes[current] === "auto" ? null : themes[current]);
+    button.text(`Theme: ${themes[current]}`);
+    report.themeChanged();
+  };
+  button.on("click", () => {
+    current = (current + 1) % themes.length;
+    show();
+  });
+  for (const query of ["(prefers-color-scheme: dark)", "print"])
+    window.matchMedia(query).addEventListener("change", () => report.themeChanged());
+  show();
+}
+
+/** Who made the page from what, and what its numbers are. */
+function showAbout({ document }) {
+  const { plan, simulation, topology, program } = document;
+  const about = d3.select("#about");
+  about.append("h2").text("About these numbers");
+  const lines = ["Estimated: by closed formulas of how pipelines fill, run and drain, of exchanges and of shared links.",
+    "Simulated: every computation and message replayed one by one, messages sharing the links they cross.",
+    "Neither is a measurement; times of layers are measured, imported or estimated, as the job says."];
+  about.selectAll("p.line").data(simulation ? lines : [lines[0], lines[2]]).join("p").attr("class", "line").text((line) => line);
+  const facts = [program, `topology ${topology.name}, fingerprint ${topology.fingerprint}`];
+  if (plan?.search) facts.push(`strategy ${plan.search.strategy}, seed ${plan.search.seed}`);
+  else if (simulation && !plan?.estimate) facts.push(`seed ${simulation.seed}`);
+  if (simulation)
+    facts.push(`simulated: ${count(simulation.simulator.tasks)} tasks, ${count(simulation.simulator.flows)} messages, ${count(simulation.simulator.events)} events`);
+  about.append("p").attr("class", "facts").text(facts.join(" · "));
+}
+
+const report = new Report(JSON.parse(document.getElementById("data").textContent));
+showTitle(report);
+for (const show of [showSummary, showSites, showLayers, showTimeline, showDeviceTime, showPath, showExplanation, showMemory, showSearch,
+  showFinalists, showRuns]) show(report);
+showAbout(report);
+addThemeButton(report);
+document.documentElement.dataset.ready = "true";

@@ -1,0 +1,128 @@
+// What a reader wants to know first.
+
+function showTitle(report) {
+  const { plan, simulation, topology } = report.document;
+  const job = plan?.job?.name ?? simulation?.job ?? "";
+  d3.select("#program").text(report.document.program);
+  d3.select("#title").text(`${topology.name} · ${job}`);
+  const words = [plural(report.deviceCount, "device"), plural(report.sites.length, "site")];
+  if (plan) words.push(shapeInWords(plan));
+  if (simulation?.scenario) words.push(`scenario ${simulation.scenario}`);
+  d3.select("#subtitle").text(words.join(", "));
+}
+
+function shapeInWords({ parallelism, pipelines }) {
+  const even = pipelines.every((pipeline) => pipeline.stages.length === parallelism.pipeline);
+  const shape = `${even ? "" : "up to "}${plural(parallelism.pipeline, "stage")} × ${plural(parallelism.data, "pipeline")}`;
+  const tensor = parallelism.tensor > 1 ? ` × ${even ? "" : "up to "}${parallelism.tensor} devices a stage` : "";
+  return `${shape}${tensor}, ${parallelism.schedule}, ${parallelism.gradient_sync}`;
+}
+
+/** The tiles: {name, value, more}; what is not known is not among them. */
+function summaryTiles(report) {
+  const { plan, simulation } = report.document;
+  const estimate = plan?.estimate ?? {};
+  const mean = report.simulatedSeconds();
+  const tiles = [];
+  const add = (name, value, more = "") => tiles.push({ name, value, more });
+  if (mean !== undefined) add("Iteration, simulated", seconds(mean), spreadInWords(report));
+  if (estimate.iteration_time_s !== undefined)
+    add("Iteration, estimated", seconds(estimate.iteration_time_s));
+  if (estimate.comm_cost)
+    add("Communication", seconds(estimate.comm_cost.total_s),
+      `data-parallel ${seconds(estimate.comm_cost.data_parallel_s)}, pipeline ${seconds(estimate.comm_cost.pipeline_parallel_s)}`);
+  const speed = estimate.tokens_per_s ?? simulation?.tokens_per_s;
+  const flops = estimate.model_flops_per_s ?? simulation?.model_flops_per_s;
+  if (speed) add("Tokens per second", count(Math.round(speed)), flops ? flopsPerSecond(flops).replace(" ", " model ") : "");
+  if (typeof estimate.cost_per_million_tokens === "number")
+    add("A million tokens", dollars(estimate.cost_per_million_tokens), costInWords(estimate.cost_parts));
+  if (plan?.lower_bound)
+    add("Gap to the lower bound", percent(plan.lower_bound.gap), `no plan is below ${boundInWords(plan.lower_bound)}`);
+  if (simulation?.bubble !== undefined && simulation.iterations.length)
+    add("Not computing", percent(simulation.bubble), "of the devices' time");
+  return tiles;
+}
+
+const boundInWords = ({ value, unit }) => (unit === "s" ? seconds(value) : `${significant(value, 4)} ${unit}`);
+
+const costInWords = (parts) =>
+  (parts?.egress > 0 ? `devices ${dollars(parts.devices)}, what is sent ${dollars(parts.egress)}` : "");
+
+function breakdownInWords(breakdown) {
+  const parts = Object.entries(breakdown).filter(([, value]) => value > 0);
+  return parts.map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
+}
+
+function spreadInWords(report) {
+  const { simulation, plan } = report.document;
+  const interval = simulation?.iteration_time_interval_s ?? plan?.estimate?.iteration_time_interval_s;
+  if (interval) return `${seconds(interval.low)} to ${seconds(interval.high)} at ${percent(interval.level)}`;
+  const times = simulation?.samples?.iteration_time_s ?? simulation?.iteration_time_s;
+  if (!times || times.min === times.max) return "";
+  return `p95 ${seconds(times.p95)}, ${seconds(times.min)} to ${seconds(times.max)}`;
+}
+
+/** What a reader should know before he believes a number. */
+function warningsOf(report) {
+  const { plan, simulation } = report.document;
+  const warnings = [...(plan?.warnings ?? []), ...(simulation?.notes ?? [])];
+  if (simulation?.stopped) warnings.push(`stopped early: ${simulation.stopped}`);
+  if (simulation?.overfull?.length)
+    warnings.push(`the plan does not fit in the memory of ${simulation.overfull.slice(0, 8).join(", ")}` +
+      (simulation.overfull.length > 8 ? ` and ${simulation.overfull.length - 8} more` : ""));
+  return [...new Set(warnings)];
+}
+
+function showSummary(report) {
+  const section = addSection("summary", "Summary", "Summary");
+  const tiles = section.append("dl").attr("class", "tiles chart").selectAll("div").data(summaryTiles(report)).join("div")
+    .attr("class", "tile");
+  tiles.append("dt").text(({ name }) => name);
+  const values = tiles.append("dd");
+  values.append("div").attr("class", "value").text(({ value }) => value);
+  values.append("div").attr("class", "more").text(({ more }) => more);
+  const warnings = warningsOf(report);
+  if (warnings.length)
+    section.append("ul").attr("class", "warnings").selectAll("li").data(warnings).join("li").text((text) => text);
+  addFacts(section, report);
+}
+
+/** What was asked for, and what the time hangs on. */
+function addFacts(section, { document }) {
+  const { plan, simulation } = document;
+  const rows = [];
+  const job = plan?.job;
+  if (plan?.objective) rows.push(["Objective", plan.objective]);
+  const breakdown = plan?.estimate?.breakdown;
+  if (breakdown) rows.push(["Estimated time", breakdownInWords(breakdown)]);
+  for (const [name, key] of [["Model", "model"], ["Training", "training"], ["Parallelism", "parallelism"], ["Compression", "compression"]]) {
+    const words = settingsInWords(job?.[key] ?? {});
+    if (words) rows.push([name, words]);
+  }
+  if (plan?.warm_start) rows.push(["Goes on from", warmStartInWords(plan.warm_start)]);
+  if (plan?.advice) rows.push(["The planner would", adviceInWords(plan.advice)]);
+  if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of one device's computing`]);
+  if (!rows.length) return;
+  const list = section.append("dl").attr("class", "facts chart").selectAll("div").data(rows).join("div");
+  list.append("dt").text(([name]) => name);
+  list.append("dd").text(([, value]) => value);
+}
+
+/** Settings that stand in the page's title. */
+const titled = new Set(["pipeline", "data", "tensor", "schedule", "gradient_sync"]);
+
+const settingsInWords = (settings) => Object.entries(settings).filter(([name]) => !titled.has(name))
+  .map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ");
+
+function warmStartInWords(warm) {
+  if (warm.stays) return `${warm.plan}, which stays as it is`;
+  const moving = `${bytes(warm.moving.bytes)} move${warm.moving.seconds === undefined ? "" : ` in ${seconds(warm.moving.seconds)}`}`;
+  const paid = warm.paid_after_iterations ? `; paid after ${plural(warm.paid_after_iterations, "iteration")}` : "";
+  return `${warm.plan}: ${moving}${paid}`;
+}
+
+function adviceInWords({ plan, gain, decisions }) {
+  const shape = `${plan.pipeline} × ${plan.data} on ${plural(plan.devices, "device")}`;
+  if (gain === null) return `${shape}, ${decisions}`;
+  return gain > 0 ? `take ${percent(gain)} less with ${shape}, ${decisions}` : "do no better";
+}

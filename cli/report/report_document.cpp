@@ -1,0 +1,239 @@
+#include "cli/report/report_document.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int most_sites_in_pairs = 64;    // of more, the links of those pairs that carried something
+constexpr std::size_t most_links = 4096;   // those that carried the most
+constexpr std::size_t most_listed = 2000;  // iterations, samples, events, steps
+
+/// 0 for what has no limit.
+double finite(double value) {
+  return std::isfinite(value) ? value : 0;
+}
+
+struct PairRange {
+  double latency_low = std::numeric_limits<double>::infinity(), latency_high = 0;      // s
+  double bandwidth_low = std::numeric_limits<double>::infinity(), bandwidth_high = 0;  // bit/s
+
+  void add(const Link& link) {
+    latency_low = std::min(latency_low, link.latency.value());
+    latency_high = std::max(latency_high, link.latency.value());
+    bandwidth_low = std::min(bandwidth_low, link.bandwidth.value());
+    bandwidth_high = std::max(bandwidth_high, link.bandwidth.value());
+  }
+  bool is_empty() const { return latency_low > latency_high; }
+};
+
+/// All devices; of very many, the first ones of each site: what is looked at grows with their square.
+std::vector<int> looked_at(const Topology& topology) {
+  constexpr int most = 2048;
+  const int of_site =
+      topology.size() <= most ? most : std::max(2, most / static_cast<int>(topology.sites.size()));
+  std::vector<int> taken(topology.sites.size()), devices;
+  for (int device = 0; device < topology.size(); ++device)
+    if (taken[at(topology.devices[at(device)].site)]++ < of_site) devices.push_back(device);
+  return devices;
+}
+
+/// Sites × sites, row = sender: of pairs of devices on different hosts where there are some, else of any.
+std::vector<PairRange> ranges_of(const Topology& topology) {
+  const std::size_t sites = topology.sites.size();
+  std::vector<PairRange> ranges(sites * sites), within_hosts(sites * sites);
+  const std::vector<int> devices = looked_at(topology);
+  for (const int from : devices) {
+    for (const int to : devices) {
+      if (from == to) continue;
+      const Device &a = topology.devices[at(from)], &b = topology.devices[at(to)];
+      auto& into = a.host == b.host ? within_hosts : ranges;
+      into[at(a.site) * sites + at(b.site)].add(topology.link(from, to));
+    }
+  }
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    if (ranges[i].is_empty()) ranges[i] = within_hosts[i];
+  return ranges;
+}
+
+ordered_json links_json(const Topology& topology) {
+  ordered_json links = ordered_json::array();
+  const std::vector<PairRange> ranges = ranges_of(topology);
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const PairRange& it = ranges[i];
+    if (it.is_empty()) continue;
+    links.push_back({{"from", i / topology.sites.size()},
+                     {"to", i % topology.sites.size()},
+                     {"latency_s", {it.latency_low, finite(it.latency_high)}},
+                     {"bandwidth_bps", {finite(it.bandwidth_low), finite(it.bandwidth_high)}}});
+  }
+  return links;
+}
+
+ordered_json sites_json(const Topology& topology) {
+  ordered_json sites = ordered_json::array();
+  for (const Site& site : topology.sites) sites.push_back({{"name", site.name}, {"devices", 0}});
+  for (const Device& device : topology.devices) {
+    auto& count = sites[at(device.site)]["devices"];
+    count = count.get<int>() + 1;
+  }
+  return sites;
+}
+
+/// Columns, for there may be thousands: ids, and the indices of sites and GPUs.
+ordered_json devices_json(const Topology& topology) {
+  ordered_json ids = ordered_json::array(), sites = ids, gpus = ids;
+  for (const Device& device : topology.devices) {
+    ids.push_back(device.id);
+    sites.push_back(device.site);
+    gpus.push_back(device.gpu);
+  }
+  return {{"id", std::move(ids)}, {"site", std::move(sites)}, {"gpu", std::move(gpus)}};
+}
+
+ordered_json topology_json(const Topology& topology) {
+  ordered_json gpus = ordered_json::array();
+  for (const Gpu& gpu : topology.gpus) gpus.push_back(gpu.name);
+  ordered_json json = {{"name", topology.name},
+                       {"fingerprint", topology.fingerprint()},
+                       {"sites", sites_json(topology)},
+                       {"gpus", std::move(gpus)},
+                       {"devices", devices_json(topology)}};
+  if (static_cast<int>(topology.sites.size()) <= most_sites_in_pairs) json["links"] = links_json(topology);
+  return json;
+}
+
+/// The name of a span's kind.
+ordered_json kinds_json() {
+  return {{"F", "forward"},
+          {"B", "backward"},
+          {"U", "update of weights"},
+          {"C", "compression"},
+          {"A", "activations"},
+          {"G", "gradients of activations"},
+          {"R", "all-reduce in a stage"},
+          {"X", "exchange of gradients"},
+          {"W", "fetching weights"},
+          {"O", "overhead"},
+          {"S", "several kinds"}};
+}
+
+/// A power of ten of seconds, so that the picture is at most 10^8 of them long; nothing below a nanosecond.
+double tick_of(double length) {
+  constexpr double nanosecond = 1e-9;
+  if (length <= 0.1) return nanosecond;
+  return std::pow(10, std::ceil(std::log10(length)) - 8);
+}
+
+/// A list that says nothing is left out.
+template <class Value>
+void add_column(ordered_json& json, const char* name, const std::vector<TimelineSpan>& spans,
+                Value TimelineSpan::*member, Value nothing) {
+  ordered_json column = ordered_json::array();
+  bool says_something = false;
+  for (const TimelineSpan& span : spans) {
+    column.push_back(span.*member);
+    says_something = says_something || span.*member != nothing;
+  }
+  if (says_something) json[name] = std::move(column);
+}
+
+/// Starts count from the one before, the first from the start of the picture, in ticks; kinds are letters.
+ordered_json row_json(const TimelineRow& row, double origin, double tick) {
+  constexpr const char* names[] = {"compute", "send", "receive"};
+  ordered_json json = {{"device", row.device}, {"lane", names[static_cast<std::size_t>(row.lane)]}};
+  ordered_json starts = ordered_json::array(), lengths = ordered_json::array();
+  std::string kinds;
+  long long before = 0;
+  for (const TimelineSpan& span : row.spans) {
+    const long long start = std::llround((span.start - origin) / tick);
+    starts.push_back(start - before);
+    lengths.push_back(std::llround((span.end - origin) / tick) - start);
+    kinds += static_cast<char>(span.kind);
+    before = start;
+  }
+  json["start"] = std::move(starts);
+  json["length"] = std::move(lengths);
+  json["kind"] = std::move(kinds);
+  add_column(json, "tasks", row.spans, &TimelineSpan::tasks, 1);
+  add_column(json, "micro_batch", row.spans, &TimelineSpan::micro_batch, no_index);
+  add_column(json, "peer", row.spans, &TimelineSpan::peer, no_index);
+  return json;
+}
+
+ordered_json timeline_json(const Timeline& timeline) {
+  const double tick = tick_of(timeline.end_s - timeline.start_s);
+  ordered_json rows = ordered_json::array();
+  for (const TimelineRow& row : timeline.rows) rows.push_back(row_json(row, timeline.start_s, tick));
+  ordered_json json = {{"title", timeline.title}, {"start_s", timeline.start_s}, {"end_s", timeline.end_s},
+                       {"tick_s", tick},          {"tasks", timeline.tasks},     {"kinds", kinds_json()}};
+  if (timeline.merged_below_s > 0) {
+    json["merged_below_s"] = timeline.merged_below_s;
+    json["merges_unlike"] = timeline.merges_unlike;
+  }
+  json["rows"] = std::move(rows);
+  return json;
+}
+
+/// Cuts the list `json[key]`, and notes how many were left out. (A new key moves the others.)
+void keep_first(ordered_json& json, const char* key, std::size_t most) {
+  if (!json[key].is_array() || json[key].size() <= most) return;
+  json["left_out"][key] = json[key].size() - most;
+  ordered_json& list = json[key];
+  list.erase(list.begin() + static_cast<std::ptrdiff_t>(most), list.end());
+}
+
+/// Of many runs, so many of their times, evenly over all of them in order of size.
+void keep_quantiles(ordered_json& samples, std::size_t most) {
+  constexpr const char* key = "mean_iteration_time_s";
+  std::vector<double> times = samples[key].get<std::vector<double>>();
+  if (times.size() <= most) return;
+  std::sort(times.begin(), times.end());
+  samples["left_out"][key] = times.size() - most;
+  ordered_json kept = ordered_json::array();
+  for (std::size_t i = 0; i < most; ++i) kept.push_back(times[i * (times.size() - 1) / (most - 1)]);
+  samples[key] = std::move(kept);
+}
+
+ordered_json shortened(ordered_json simulation) {
+  keep_first(simulation, "links", most_links);
+  for (const char* key : {"iterations", "events", "critical_path"}) keep_first(simulation, key, most_listed);
+  if (simulation.contains("samples")) keep_quantiles(simulation["samples"], most_listed);
+  return simulation;
+}
+
+/// Without lists of layers or operators and without their times, which no page shows.
+void shorten_job(ordered_json& job) {
+  job.erase("profile");
+  ordered_json model = ordered_json::object();
+  for (const auto& [key, value] : job["model"].items())
+    if (!value.is_structured()) model[key] = value;
+  job["model"] = std::move(model);
+}
+
+}  // namespace
+
+ordered_json report_document(ReportContent content) {
+  ordered_json json = {{"schema", "dtfm-report/1"}, {"program", content.program}};
+  if (!content.plan.is_null()) {
+    content.plan.erase("ranks");
+    content.plan.erase("groups");
+    shorten_job(content.plan["job"]);
+    json["plan"] = std::move(content.plan);
+  }
+  if (content.simulation) json["simulation"] = shortened(std::move(*content.simulation));
+  json["topology"] = topology_json(content.topology);
+  if (content.timeline && !content.timeline->rows.empty())
+    json["timeline"] = timeline_json(merged(std::move(*content.timeline), most_spans));
+  return json;
+}
+
+}  // namespace dtfm

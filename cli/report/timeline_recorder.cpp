@@ -1,0 +1,162 @@
+#include "cli/report/timeline_recorder.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "planner/core/index.hpp"
+#include "simulator/report/stretch_times.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr int lanes = 3;
+
+SpanKind kind_of(Activity activity) {
+  switch (activity) {
+    case Activity::forward:
+      return SpanKind::forward;
+    case Activity::backward:
+      return SpanKind::backward;
+    case Activity::update:
+      return SpanKind::update;
+    case Activity::compress:
+      return SpanKind::compress;
+    case Activity::send_activations:
+      return SpanKind::activations;
+    case Activity::send_gradients:
+      return SpanKind::gradients;
+    case Activity::all_reduce:
+      return SpanKind::all_reduce;
+    case Activity::exchange:
+      return SpanKind::exchange;
+    case Activity::fetch:
+      return SpanKind::fetch;
+    case Activity::wait:
+    case Activity::step:
+      break;
+  }
+  return SpanKind::overhead;
+}
+
+std::string title_of(const Stretch& stretch) {
+  switch (stretch.kind) {
+    case Stretch::Kind::iteration:
+      break;
+    case Stretch::Kind::lost_iteration:
+      return fmt::format("iteration {}, which was lost", stretch.iteration);
+    case Stretch::Kind::recovery:
+      return fmt::format("recovery before iteration {}", stretch.iteration);
+  }
+  return fmt::format("iteration {}", stretch.iteration);
+}
+
+using Lane = TimelineRow::Lane;
+
+/// A row for each lane of each device, empty or not.
+std::vector<TimelineRow> rows_of(const Stretch& stretch, int devices) {
+  std::vector<TimelineRow> rows;
+  for (int i = 0; i < devices * lanes; ++i) rows.push_back({i / lanes, static_cast<Lane>(i % lanes), {}});
+  const auto add = [&](int device, Lane lane, const TimelineSpan& span) {
+    rows[at(device * lanes + static_cast<int>(lane))].spans.push_back(span);
+  };
+  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
+    const Task& task = stretch.graph.graph.tasks[i];
+    const TaskRecord& record = stretch.replay.tasks[i];
+    const bool is_sent = is_message(task);
+    if (!has_started(record) || (task.kind != TaskKind::compute && !is_sent)) continue;
+    const Interval time = busy(record, stretch);
+    if (time.end <= time.begin) continue;
+    const TaskLabel& label = stretch.graph.labels[i];
+    TimelineSpan span{time.begin, time.end, kind_of(label.activity), 1, label.micro_batch, no_index};
+    if (!is_sent) {
+      add(task.host, Lane::compute, span);
+      continue;
+    }
+    span.peer = task.destination;
+    add(task.host, Lane::send, span);
+    span.peer = task.host;
+    add(task.destination, Lane::receive, span);
+  }
+  return rows;
+}
+
+/// Whether the reader loses nothing that he could see if `next` becomes a part of `last`.
+bool may_join(const TimelineSpan& last, const TimelineSpan& next, double nearer_than, bool unlike) {
+  if (!unlike && last.kind != next.kind) return false;
+  if (next.start < last.end) return true;  // messages that overlap cannot be told apart
+  return next.start - last.end < nearer_than && std::min(last.length(), next.length()) < nearer_than;
+}
+
+void join(TimelineSpan& last, const TimelineSpan& next) {
+  last.end = std::max(last.end, next.end);
+  last.tasks += next.tasks;
+  if (last.kind != next.kind) last.kind = SpanKind::several;
+  last.micro_batch = last.peer = no_index;
+}
+
+/// Calls `keep` for every span of the row after merging.
+template <class Keep>
+void for_each_merged(const TimelineRow& row, double nearer_than, bool unlike, const Keep& keep) {
+  if (row.spans.empty()) return;
+  TimelineSpan last = row.spans.front();
+  for (std::size_t i = 1; i < row.spans.size(); ++i) {
+    if (may_join(last, row.spans[i], nearer_than, unlike)) {
+      join(last, row.spans[i]);
+    } else {
+      keep(last);
+      last = row.spans[i];
+    }
+  }
+  keep(last);
+}
+
+long long count(const Timeline& timeline, double nearer_than, bool unlike) {
+  long long spans = 0;
+  for (const TimelineRow& row : timeline.rows)
+    for_each_merged(row, nearer_than, unlike, [&](const TimelineSpan&) { ++spans; });
+  return spans;
+}
+
+}  // namespace
+
+void TimelineRecorder::see(const Stretch& stretch) {
+  const bool is_iteration = stretch.kind == Stretch::Kind::iteration;
+  if (has_iteration_ && !is_iteration) return;
+  has_iteration_ = is_iteration;
+  timeline_ = {title_of(stretch), stretch.start, stretch.end, 0, 0, false, rows_of(stretch, devices_)};
+  std::erase_if(timeline_.rows, [](const TimelineRow& row) { return row.spans.empty(); });
+  for (TimelineRow& row : timeline_.rows) {
+    const auto by_start = [](const TimelineSpan& span) { return std::tie(span.start, span.end); };
+    std::stable_sort(row.spans.begin(), row.spans.end(),
+                     [&](const TimelineSpan& a, const TimelineSpan& b) { return by_start(a) < by_start(b); });
+    timeline_.tasks += static_cast<long long>(row.spans.size());
+  }
+}
+
+Timeline merged(Timeline timeline, long long most) {
+  if (timeline.tasks <= most) return timeline;
+  constexpr double finest = 1.0 / 65536, pixel = 1.0 / 2048;  // of the width of the picture
+  const double length = timeline.end_s - timeline.start_s;
+  double share = finest;
+  bool unlike = false;
+  while (share < 2 && count(timeline, share * length, unlike) > most) {
+    share *= 2;
+    if (!unlike && share > pixel) {
+      unlike = true;
+      share = finest;
+    }
+  }
+  timeline.merged_below_s = share * length;
+  timeline.merges_unlike = unlike;
+  for (TimelineRow& row : timeline.rows) {
+    std::vector<TimelineSpan> spans;
+    for_each_merged(row, timeline.merged_below_s, unlike,
+                    [&](const TimelineSpan& it) { spans.push_back(it); });
+    row.spans = std::move(spans);
+  }
+  return timeline;
+}
+
+}  // namespace dtfm

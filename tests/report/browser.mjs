@@ -1,0 +1,296 @@
+// Opens the pages that browser.sh has made in a real browser without a network, and looks at what is on them.
+//
+// usage: browser.mjs PACKAGES CHROMIUM FOLDER
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [packages, executablePath, folder] = process.argv.slice(2);
+const { chromium } = createRequire(join(packages, "package.json"))("playwright-core");
+const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+  "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const json = (name) => JSON.parse(readFileSync(join(folder, name), "utf8"));
+const stagesOf = (plan) => plan.pipelines.flatMap(({ stages }) => stages);
+const devicesOf = (plan) => stagesOf(plan).flatMap(({ devices }) => devices);
+
+const browser = await chromium.launch({ executablePath, args: flags });
+
+/** The page of a file, and what went wrong while it was open. */
+async function opened(name, { width = 1240, colorScheme = "light" } = {}) {
+  const context = await browser.newContext({ offline: true, colorScheme, viewport: { width, height: 900 } });
+  const page = await context.newPage();
+  const url = pathToFileURL(join(folder, name)).href;
+  const faults = [];
+  const isOurs = (text) => text.startsWith("Canvas2D: Multiple readback"); // this test reads the canvas, the page does not
+  page.on("console", (message) => { if (!isOurs(message.text())) faults.push(`console: ${message.text()}`); });
+  page.on("pageerror", (error) => faults.push(`error: ${error.stack}`));
+  page.on("request", (request) => { if (request.url() !== url) faults.push(`request: ${request.url()}`); });
+  await page.goto(url);
+  await page.waitForSelector("html[data-ready]", { timeout: 30_000 });
+  await settled(page);
+  return { page, faults, close: async () => { assert.deepEqual(faults, [], name); await context.close(); } };
+}
+
+/** Charts are drawn when their boxes have a size: two frames later all are. */
+const settled = (page) => page.evaluate(() => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(done)); }));
+
+/** Where an element is on the screen, once it is there. */
+async function inView(page, selector) {
+  await page.locator(selector).evaluate((node) => node.scrollIntoView({ block: "center", behavior: "instant" }));
+  await settled(page);
+  return page.locator(selector).boundingBox();
+}
+
+const sections = (page) => page.$$eval("main > section", (nodes) => nodes.map(({ id }) => id));
+const countOf = (page, selector) => page.locator(selector).count();
+const textOf = (page, selector) => page.locator(selector).textContent();
+const tile = (page, name) => page.$$eval(".tile", (tiles, wanted) =>
+  tiles.find((it) => it.querySelector("dt").textContent === wanted)?.querySelector(".value").textContent, name);
+const viewOf = (page) => page.$eval(".timeline", ({ dataset }) => Object.fromEntries(Object.entries(dataset).map(([key, value]) => [key, Number(value)])));
+
+/** "17.225 s" is within half of its last digit of `value` seconds; five digits are shown. */
+function assertSeconds(text, value) {
+  const [number, unit] = text.replaceAll(",", "").split(" ");
+  const shown = Number(number) * { s: 1, ms: 1e-3, "µs": 1e-6 }[unit];
+  assert.ok(Math.abs(shown - value) <= 0.6e-4 * value, `${text} is not ${value} s`);
+}
+
+const tests = {
+  async "a plan has every section, with as many marks as there are things"() {
+    const { page, close } = await opened("plan.html");
+    const plan = json("plan.json");
+    assert.deepEqual(await sections(page), ["summary", "sites", "layers", "timeline", "time", "path", "explanation", "memory", "search",
+      "finalists"]);
+    assert.equal(await countOf(page, "#contents a"), 10);
+    assert.equal(await countOf(page, "#layers td.cell"), stagesOf(plan).length);
+    assert.equal(await countOf(page, "#layers tbody tr"), plan.pipelines.length);
+    assert.equal(await countOf(page, "#sites .node"), 3);
+    assert.equal(await countOf(page, "#time .device-row"), devicesOf(plan).length);
+    assert.equal(await countOf(page, "#memory .device-row"), plan.estimate.memory.length);
+    assert.equal(await countOf(page, "#memory .capacity"), plan.estimate.memory.length);
+    assert.equal(await countOf(page, "#finalists .finalist"), plan.finalists.length);
+    assert.equal(await countOf(page, "#finalists .simulated"), 2 * plan.finalists.length);
+    assert.equal(await countOf(page, "#search .improvement"), plan.search.convergence.length);
+    assert.equal(await countOf(page, "#search .bound"), 1);
+    const { what_binds, scaling, changes } = plan.explanation;
+    assert.equal(await countOf(page, "#explanation li"), what_binds.length + scaling.length);
+    assert.equal(await countOf(page, "#explanation .share"), Math.min(10, changes.filter(({ gain, fits }) => fits && gain > 0).length));
+    const sent = JSON.parse(await textOf(page, "#data")).simulation.links.filter((link) => link.bytes > 0);
+    assert.equal(await countOf(page, "#sites .edge"), sent.length);
+    assert.equal((await viewOf(page)).rows, devicesOf(plan).length);
+    await close();
+  },
+
+  async "the numbers shown are those of the plan file"() {
+    const { page, close } = await opened("plan.html");
+    const plan = json("plan.json");
+    assertSeconds(await tile(page, "Iteration, estimated"), plan.estimate.iteration_time_s);
+    assertSeconds(await tile(page, "Iteration, simulated"), plan.finalists[0].simulated.nominal.mean_s);
+    assert.equal(await tile(page, "Tokens per second"), Math.round(plan.estimate.tokens_per_s).toLocaleString("en-US"));
+    assert.equal(await tile(page, "Gap to the lower bound"), `${(100 * plan.lower_bound.gap).toFixed(1)} %`);
+    const cells = await page.$$eval("#layers td.cell", (nodes) => nodes.map((node) =>
+      [node.querySelector(".layers").textContent, node.querySelector(".devices").textContent]));
+    assert.deepEqual(cells, stagesOf(plan).map(({ layers: [first, end], devices }) =>
+      [end === first + 1 ? `${first}` : `${first}–${end - 1}`, devices.join(" ")]));
+    const means = await page.$$eval("#finalists tbody tr", (rows) => rows.map((row) => row.cells[3].textContent));
+    means.forEach((text, i) => assertSeconds(text, plan.finalists[i].simulated.nominal.mean_s));
+    assert.match(await textOf(page, "#about"), new RegExp(`fingerprint ${plan.topology.fingerprint}.*seed ${plan.search.seed}`));
+    await close();
+  },
+
+  async "bars of a device's time fill the run, and their tables say the same"() {
+    const { page, close } = await opened("plan.html");
+    const { simulation } = JSON.parse(await textOf(page, "#data"));
+    const widths = await page.$$eval("#time .device-row", (rows) => rows.map((row) =>
+      [...row.querySelectorAll(".bar")].reduce((sum, bar) => sum + Number(bar.getAttribute("width")), 0)));
+    for (const width of widths) assert.ok(Math.abs(width - widths[0]) < 0.01 * widths[0] && width > 100, `${widths}`);
+    await page.locator("#time summary").click();
+    const rows = await page.$$eval("#time tbody tr", (nodes) => nodes.map((row) => [...row.cells].map((cell) => cell.textContent)));
+    rows.forEach(([id, computing], i) => {
+      assert.equal(id, simulation.devices[i].device);
+      assertSeconds(computing, simulation.devices[i].compute_s);
+    });
+    await close();
+  },
+
+  async "the timeline is drawn, zooms by buttons, keys and wheel, and comes back"() {
+    const { page, close } = await opened("plan.html");
+    const colors = await page.$eval(".timeline canvas", (canvas) => {
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      const seen = new Map();
+      for (let i = 0; i < data.length; i += 4) {
+        const color = `${data[i]},${data[i + 1]},${data[i + 2]}`;
+        seen.set(color, (seen.get(color) ?? 0) + 1);
+      }
+      return Object.fromEntries(seen);
+    });
+    const swatches = await page.$$eval("#timeline .swatch", (nodes) => nodes.map((node) => getComputedStyle(node).backgroundColor.match(/\d+/g).join()));
+    for (const color of swatches.slice(0, 2)) assert.ok(colors[color] > 500, `${color} is hardly seen: ${colors[color]}`);
+    const whole = await viewOf(page);
+    const { timeline } = JSON.parse(await textOf(page, "#data"));
+    const length = timeline.end_s - timeline.start_s;
+    assert.ok(Math.abs(whole.from) < 1e-9 && Math.abs(whole.to - length) < 1e-6 * length);
+    await page.getByRole("button", { name: "Zoom in" }).click();
+    const half = await viewOf(page);
+    assert.ok(Math.abs((half.to - half.from) / length - 0.5) < 1e-3, `${half.to - half.from} of ${length}`);
+    await page.locator(".timeline canvas").focus();
+    await page.keyboard.press("+");
+    await page.keyboard.press("ArrowRight");
+    const quarter = await viewOf(page);
+    assert.ok(Math.abs((quarter.to - quarter.from) / length - 0.25) < 1e-3);
+    assert.ok(quarter.from > half.from);
+    const box = await inView(page, ".timeline canvas");
+    await page.mouse.move(box.x + box.width / 2, box.y + 40);
+    await page.keyboard.down("Control");
+    await page.mouse.wheel(0, -400);
+    await page.keyboard.up("Control");
+    await settled(page);
+    const near = await viewOf(page);
+    assert.ok(near.to - near.from < 0.9 * (quarter.to - quarter.from), "Control and the wheel do not zoom");
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width / 2 - 100, box.y + 40, { steps: 4 });
+    await page.mouse.up();
+    const dragged = await viewOf(page);
+    assert.ok(Math.abs((dragged.from - near.from) / (near.to - near.from) - 100 / (box.width - 150)) < 0.01, "dragging does not move");
+    await page.keyboard.press("Home");
+    assert.deepEqual(await viewOf(page), whole);
+    await page.getByRole("button", { name: "Taller rows" }).click();
+    assert.ok((await viewOf(page)).row > whole.row);
+    await close();
+  },
+
+  async "pointing at a span, a cell and a bar tells what they are"() {
+    const { page, close } = await opened("plan.html");
+    const plan = json("plan.json");
+    const box = await inView(page, ".timeline canvas");
+    const { timeline, topology } = JSON.parse(await textOf(page, "#data"));
+    const first = devicesOf(plan)[0];
+    const row = timeline.rows.find((it) => it.lane === "compute" && topology.devices.id[it.device] === first);
+    const at = (row.start[0] + row.length[0] / 2) * timeline.tick_s / (timeline.end_s - timeline.start_s);
+    await page.mouse.move(box.x + 150 + at * (box.width - 150), box.y + 26);
+    const told = await textOf(page, "#tooltip");
+    assert.ok(told.startsWith(first) && told.includes("forward") && told.includes("micro-batch"), told);
+    await page.locator("#layers td.cell").first().hover();
+    assert.ok((await textOf(page, "#tooltip")).includes(first), await textOf(page, "#tooltip"));
+    await page.locator("#memory .device-row").first().hover();
+    assert.match(await textOf(page, "#tooltip"), /needed.*GB.*has16 GB/);
+    await close();
+  },
+
+  async "it is dark where the system is, and the button goes through the themes"() {
+    const { page, close } = await opened("plan.html", { colorScheme: "dark" });
+    const luminance = () => page.$eval("body", (body) => Number(getComputedStyle(body).backgroundColor.match(/\d+/)[0]));
+    const corner = () => page.$eval(".timeline canvas", (canvas) => canvas.getContext("2d").getImageData(1, 1, 1, 1).data[0]);
+    assert.ok(await luminance() < 50 && await corner() < 60);
+    await page.locator("#theme").click();
+    assert.ok(await luminance() > 200 && await corner() > 200, "light is not light");
+    await page.locator("#theme").click();
+    assert.ok(await luminance() < 50 && await corner() < 60);
+    await page.emulateMedia({ media: "print" });
+    assert.ok(await luminance() > 200, "paper is not dark");
+    assert.equal(await page.locator("#timeline .controls").isVisible(), false);
+    assert.equal(await page.locator(".timeline canvas").isVisible(), true);
+    await close();
+  },
+
+  async "no page is wider than a narrow screen"() {
+    for (const name of ["plan.html", "run.html", "uneven.html", "hostile.html"]) {
+      const { page, close } = await opened(name, { width: 360 });
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 360, name);
+      await close();
+    }
+  },
+
+  async "pipelines may differ in depth, layers and degree"() {
+    const { page, close } = await opened("uneven.html");
+    const plan = json("uneven-plan.json");
+    const perRow = await page.$$eval("#layers tbody tr", (rows) => rows.map((row) => row.querySelectorAll("td.cell").length));
+    assert.deepEqual(perRow, plan.pipelines.map(({ stages }) => stages.length));
+    assert.deepEqual(await page.$$eval("#layers .micro-batches", (nodes) => nodes.map((node) => node.textContent)), ["16 micro-batches", "8 micro-batches"]);
+    assert.match(await textOf(page, "#layers"), /Not used: ohio\/1, tokyo\/1$/);
+    assert.equal((await viewOf(page)).rows, devicesOf(plan).length);
+    assert.ok(!(await sections(page)).includes("search"));
+    await close();
+  },
+
+  async "a run has its iterations and events, and nothing of a search"() {
+    const { page, close } = await opened("run.html");
+    const result = json("run.json");
+    assert.deepEqual(await sections(page), ["summary", "sites", "layers", "timeline", "time", "path", "memory", "iterations"]);
+    assert.equal(await countOf(page, "#iterations .run"), result.iterations.length);
+    assert.equal(await countOf(page, "#iterations .chart tbody tr"), result.events.length);
+    assertSeconds(await tile(page, "Iteration, simulated"), result.iteration_time_s.mean);
+    await close();
+  },
+
+  async "many runs have a distribution, and no timeline"() {
+    const { page, close } = await opened("samples.html");
+    assert.equal(await countOf(page, "#samples .run"), 5);
+    assert.ok(!(await sections(page)).includes("timeline"));
+    await close();
+  },
+
+  async "a plan by communication cost has a bound and no finalists"() {
+    const { page, close } = await opened("comm.html");
+    const all = await sections(page);
+    assert.ok(all.includes("search") && !all.includes("finalists") && !all.includes("timeline"), `${all}`);
+    assertSeconds(await tile(page, "Communication"), json("comm.json").estimate.comm_cost.total_s);
+    assert.match(await textOf(page, ".warnings"), /could not be simulated/);
+    await close();
+  },
+
+  async "names from files are text"() {
+    const { page, close } = await opened("hostile.html");
+    const name = "</script><script>window.hacked=1</script>";
+    const site = "<img src=x onerror=window.hacked=1>";
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    assert.equal(await countOf(page, "img"), 0);
+    assert.ok((await textOf(page, "h1")).startsWith(`${name} · `));
+    assert.equal(await page.title(), `${name} · <b>job</b> · dtfm`);
+    assert.ok((await textOf(page, "#layers .legend")).includes(site));
+    assert.match(await textOf(page, "#finalists .legend"), /<svg onload=window\.hacked=1>/);
+    await page.locator("#layers td.cell").first().hover();
+    assert.ok((await textOf(page, "#tooltip")).includes("<img"));
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    await close();
+  },
+
+  async "the page's policy runs no script but its own"() {
+    const { page, faults } = await opened("plan.html");
+    await page.evaluate(() => {
+      const script = document.createElement("script");
+      script.textContent = "window.hacked = 1";
+      document.body.append(script);
+      document.body.setAttribute("onclick", "window.hacked = 1");
+      document.body.click();
+    });
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    assert.ok(faults.length >= 2 && faults.every((fault) => fault.includes("Content Security Policy")), faults.join("\n"));
+    await page.context().close();
+  },
+
+  async "many devices: the bars are still there, and the page says what was put together"() {
+    const { page, close } = await opened("many.html");
+    const { timeline } = JSON.parse(await textOf(page, "#data"));
+    assert.ok(timeline.merged_below_s > 0);
+    assert.match(await textOf(page, "#timeline .note"), /drawn as one, to bound the size of this page/);
+    assert.equal((await viewOf(page)).rows, 256);
+    assert.equal(await countOf(page, "#time .device-row"), 256);
+    await close();
+  },
+};
+
+let failures = 0;
+for (const [name, test] of Object.entries(tests)) {
+  try {
+    await test();
+    console.log(`ok ${name}`);
+  } catch (error) {
+    failures += 1;
+    console.log(`FAILED ${name}\n${error.stack}`);
+  }
+}
+await browser.close();
+process.exit(failures ? 1 : 0);

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Makes reports of every kind and opens them in a browser (browser.mjs).
+#
+# usage: browser.sh DTFM-PLAN DTFM-SIM PACKAGES    (exit 77 where the page, node, npm or chromium is not there)
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+plan=$(realpath "$1") sim=$(realpath "$2") packages=$3
+chromium=$(command -v chromium) || skip 'there is no chromium'
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+said=$("$sim" a b --report r.html 2>&1) || true # there are no such files
+[[ $said != *'built without the page'* ]] || skip 'built without the page, which takes npm'
+need_packages "$packages"
+
+network() { # NAME SITE
+  cat <<END
+version: 1
+name: '$1'
+gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s, memory_bandwidth: 500 GB/s}]
+devices:
+  - {site: '$2', hosts: 1, gpus_per_host: 2, gpu: card}
+  - {site: ohio, count: 2, gpu: card}
+  - {site: tokyo, count: 2, gpu: card}
+links:
+  - {within: host, latency: 5 us, bandwidth: 300 Gbps}
+  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}
+  - {between: ["*", "*"], latency: 50 ms, bandwidth: 0.5 Gbps}
+END
+}
+
+job() { # NAME BATCH
+  cat <<END
+version: 1
+name: '$1'
+model: {kind: transformer, layers: 12, hidden: 512, heads: 8, sequence: 512, vocabulary: 1000}
+training: {global_batch: $2, micro_batch: 1, precision: fp16}
+profile: {analytic: true, efficiency: 0.327}
+END
+}
+
+scenario() { # NAME EVENTS
+  printf "version: 1\nname: '%s'\nseed: 3\ncompute_jitter: {kind: lognormal, cv: 0.2}\n%s\n" "$@"
+}
+
+network three-sites oregon >net.yaml
+job small 24 >job.yaml
+scenario jitter '' >jitter.yaml
+# Short searches, for the program may be a slow one that checks itself.
+"$plan" net.yaml --job job.yaml --scenario jitter.yaml --pipeline 3 --explain --evaluations 3000 --quiet -o plan.json --report plan.html >log
+
+# A pipeline of two stages, the first on both GPUs of a host, and one of one stage.
+fingerprint=$(sed -n 's/.*"fingerprint": "\([0-9a-f]*\)".*/\1/p' plan.json)
+cat >uneven-plan.json <<END
+{"schema": "dtfm-plan/1", "topology": {"name": "three-sites", "fingerprint": "$fingerprint"}, "objective": "iteration-time",
+ "parallelism": {"pipeline": 2, "data": 2, "tensor": 2, "schedule": "gpipe", "gradient_sync": "ring"},
+ "pipelines": [{"micro_batches": 16, "stages": [{"layers": [0, 8], "devices": ["oregon/0:0", "oregon/0:1"]},
+                                                {"layers": [8, 12], "devices": ["ohio/0"]}]},
+               {"micro_batches": 8, "stages": [{"layers": [0, 12], "devices": ["tokyo/0"]}]}]}
+END
+"$plan" net.yaml --job job.yaml --score uneven-plan.json --quiet --report uneven.html >log
+
+scenario departure 'events: [{at: 0.5 s, device: ohio/0, speed: 0.5}]' >events.yaml
+"$sim" net.yaml uneven-plan.json --job job.yaml --scenario events.yaml --iterations 6 --quiet -o run.json --report run.html >log
+"$sim" net.yaml plan.json --scenario jitter.yaml --samples 5 --quiet --report samples.html >log
+
+sed 's/, gpu: card//' net.yaml >bare.yaml
+"$plan" bare.yaml --job job.yaml --objective comm-cost --pipeline 3 --quiet -o comm.json --report comm.html >log
+
+network '</script><script>window.hacked=1</script>' '<img src=x onerror=window.hacked=1>' >odd.yaml
+job '<b>job</b>' 24 >odd-job.yaml
+scenario '<svg onload=window.hacked=1>' '' >odd-scenario.yaml
+"$plan" odd.yaml --job odd-job.yaml --scenario odd-scenario.yaml --evaluations 3000 --quiet --report hostile.html >log
+
+python3 "$here/../../scripts/generate-topology.py" --devices 256 --sites 8 -o many.yaml >log
+job many 8192 >many-job.yaml
+"$plan" many.yaml --job many-job.yaml --evaluations 2000 --pipeline 4 --data 64 --quiet --report many.html >log
+
+node "$here/browser.mjs" "$packages" "$chromium" "$scratch"

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""--report of dtfm-plan and dtfm-sim from outside: what the page holds, for every way to get a plan, and what is refused.
+
+usage: command.py DTFM-PLAN DTFM-SIM    (exit 77 where they were built without the page)
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+PLAN, SIM = (Path(name).resolve() for name in sys.argv[1:3])
+
+TOPOLOGY = """\
+version: 1
+name: three-sites
+gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s, memory_bandwidth: 500 GB/s}]
+devices:
+  - {site: oregon, count: 2, gpu: card, price: 1 USD/h}
+  - {site: ohio, count: 2, gpu: card, price: 1 USD/h}
+  - {site: tokyo, count: 2, gpu: card, price: 1 USD/h}
+links:
+  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}
+  - {between: ["*", "*"], latency: 50 ms, bandwidth: 0.5 Gbps}
+"""
+JOB = """\
+version: 1
+name: small
+model: {kind: transformer, layers: 12, hidden: 512, heads: 8, sequence: 512, vocabulary: 1000}
+training: {global_batch: 24, micro_batch: 1, precision: fp16}
+profile: {analytic: true, efficiency: 0.327}
+"""
+JITTER = """\
+version: 1
+name: jitter
+seed: 3
+compute_jitter: {kind: lognormal, cv: 0.2}
+"""
+MACHINES = ("net.yaml", "--job", "job.yaml", "--quiet")
+SHORT = ("--evaluations", "3000")  # for the program may be a slow one that checks itself
+
+
+def run(program, *arguments, status=0):
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == status, f"{arguments}: exit {done.returncode} instead of {status}: {done.stderr}"
+    return done
+
+
+def document(page):
+    """What a page is about; fails for a page that is not one."""
+    text = Path(page).read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>"), page
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S).group(1))
+
+
+class Reports(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        for name, text in (("net.yaml", TOPOLOGY), ("job.yaml", JOB), ("jitter.yaml", JITTER)):
+            Path(name).write_text(text, encoding="utf-8")
+        run(PLAN, *MACHINES, *SHORT, "-o", "plan.json", "--report", "plan.html")
+
+    def test_holds_the_plan_as_its_file_says_it(self):
+        plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+        shown = document("plan.html")
+        for key in ("pipelines", "parallelism", "estimate", "lower_bound", "finalists", "search", "topology", "unused"):
+            self.assertEqual(shown["plan"][key], plan[key], key)
+        self.assertEqual(shown["topology"]["fingerprint"], plan["topology"]["fingerprint"])
+        self.assertEqual([site["name"] for site in shown["topology"]["sites"]], ["oregon", "ohio", "tokyo"])
+        self.assertEqual(shown["simulation"]["iteration_time_s"]["mean"],
+                         plan["finalists"][0]["simulated"]["nominal"]["mean_s"])
+
+    def test_the_timeline_is_the_iteration(self):
+        timeline = document("plan.html")["timeline"]
+        plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+        rows = [row for row in timeline["rows"] if row["lane"] == "compute"]
+        used = [device for pipeline in plan["pipelines"] for stage in pipeline["stages"] for device in stage["devices"]]
+        self.assertEqual(len(rows), len(used))
+        computations = sum(pipeline["micro_batches"] * len(pipeline["stages"]) for pipeline in plan["pipelines"])
+        self.assertEqual(sum(row["kind"].count("F") for row in rows), computations)
+        self.assertEqual(sum(row["kind"].count("B") for row in rows), computations)
+        length = timeline["end_s"] - timeline["start_s"]
+        for row in timeline["rows"]:
+            last = sum(row["start"]) + row["length"][-1]
+            self.assertLessEqual(last * timeline["tick_s"], length + timeline["tick_s"])
+            self.assertEqual(len(row["start"]), len(row["kind"]))
+
+    def test_same_bytes_for_any_number_of_threads(self):
+        page = Path("plan.html").read_bytes()
+        for threads in (1, 3):
+            run(PLAN, *MACHINES, *SHORT, "--threads", threads, "--report", "again.html")
+            self.assertEqual(Path("again.html").read_bytes(), page, threads)
+
+    def test_every_way_to_a_plan(self):
+        for name, arguments in {
+                "score": ("--score", "plan.json"), "warm": (*SHORT, "--warm-start", "plan.json"),
+                "scenario": (*SHORT, "--scenario", "jitter.yaml"), "money": (*SHORT, "--objective", "cost-per-token"),
+                "comm": ("--objective", "comm-cost", "--pipeline", "3"), "explain": (*SHORT, "--explain")}.items():
+            with self.subTest(name):
+                run(PLAN, *MACHINES, *arguments, "-o", f"{name}.json", "--report", f"{name}.html")
+                plan = json.loads(Path(f"{name}.json").read_text(encoding="utf-8"))
+                shown = document(f"{name}.html")
+                self.assertEqual(shown["plan"]["pipelines"], plan["pipelines"])
+                self.assertEqual(shown["plan"]["estimate"], plan["estimate"])
+                self.assertIn("timeline", shown)
+                self.assertEqual("search" in shown["plan"], name != "score")
+
+    def test_a_plan_that_does_not_fit_is_shown_too(self):
+        Path("tiny.yaml").write_text(TOPOLOGY.replace("16 GB", "100 MB"), encoding="utf-8")
+        run(PLAN, "tiny.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "tiny.html", status=3)
+        shown = document("tiny.html")
+        self.assertTrue(shown["simulation"]["overfull"])
+        self.assertTrue(any("fits the memory" in warning for warning in shown["plan"]["warnings"]))
+
+    def test_a_plan_without_machines_says_why_it_is_not_simulated(self):
+        Path("bare.yaml").write_text(re.sub(r", gpu: card, price: 1 USD/h", "", TOPOLOGY), encoding="utf-8")
+        run(PLAN, "bare.yaml", "--job", "job.yaml", "--quiet", "--objective", "comm-cost", "--pipeline", "3",
+            "--report", "bare.html")
+        shown = document("bare.html")
+        self.assertNotIn("simulation", shown)
+        self.assertTrue(any("could not be simulated" in warning for warning in shown["plan"]["warnings"]))
+
+    def test_a_run_beside_its_other_files(self):
+        run(SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--iterations", "4", "--report", "run.html",
+            "-o", "run.json", "--trace", "trace.json", "--tasks", "tasks.csv")
+        result = json.loads(Path("run.json").read_text(encoding="utf-8"))
+        shown = document("run.html")
+        self.assertEqual(shown["simulation"], result)
+        self.assertEqual(shown["timeline"]["title"], "iteration 3")
+        self.assertNotIn("search", shown["plan"])
+        self.assertNotIn("estimate", shown["plan"])
+        run(SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--iterations", "4", "--report", "again.html")
+        self.assertEqual(Path("run.html").read_bytes(), Path("again.html").read_bytes())
+
+    def test_layers_of_a_long_model_are_not_repeated(self):
+        layer = "{name: block, parameters: 1000000, forward_flops: 1 GFLOP, output: 1 MB, activation_memory: 1 MB}"
+        Path("chain.yaml").write_text(
+            re.sub(r"model: .*", "model: {kind: layers, layers: [" + ", ".join([layer] * 6) + "]}", JOB), encoding="utf-8")
+        run(PLAN, "net.yaml", "--job", "chain.yaml", "--quiet", *SHORT, "--report", "chain.html")
+        self.assertEqual(document("chain.html")["plan"]["job"]["model"], {"kind": "layers", "sequence": 1})
+
+    def test_interrupted_it_shows_the_best_so_far(self):
+        """No two links are alike, so that no proof ends the search before the signal does."""
+        generator = SCRIPTS / "generate-topology.py"
+        subprocess.run([sys.executable, generator, "--devices", "64", "--sites", "8", "--noise", "0.3", "-o", "big.yaml"],
+                       check=True, capture_output=True)
+        search = subprocess.Popen([PLAN, "big.yaml", "--time-limit", "100", "--evaluations", "1000000000", "-o", "cut.json",
+                                   "--report", "cut.html"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        search.stderr.readline()  # of progress: the search is on
+        search.send_signal(signal.SIGINT)
+        search.communicate(timeout=100)
+        self.assertEqual(search.returncode, 130)
+        shown = document("cut.html")
+        self.assertEqual(shown["plan"]["pipelines"], json.loads(Path("cut.json").read_text(encoding="utf-8"))["pipelines"])
+        self.assertEqual(shown["plan"]["search"]["stopped"], "interrupted")
+        self.assertTrue(any("not simulated for this page" in warning for warning in shown["plan"]["warnings"]))
+
+    def test_many_runs_have_a_distribution_and_no_timeline(self):
+        run(SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--samples", "5", "--report", "samples.html")
+        shown = document("samples.html")
+        self.assertEqual(len(shown["simulation"]["samples"]["mean_iteration_time_s"]), 5)
+        self.assertNotIn("timeline", shown)
+
+    def refused(self, words, program, *arguments):
+        before = sorted(Path(".").iterdir())
+        said = run(program, *arguments, status=2).stderr
+        self.assertIn(words, said)
+        self.assertEqual(said.count("\n"), 1, said)
+        self.assertEqual(sorted(Path(".").iterdir()), before)
+
+    def test_refusals(self):
+        Path("mine.html").write_text("not a report", encoding="utf-8")
+        self.refused("is of one plan, and --pareto writes many", PLAN, *MACHINES, "--pareto", "f.json", "--report", "r.html")
+        self.refused("--diff compares two plans", PLAN, "--diff", "plan.json", "plan.json", "--report", "r.html")
+        self.refused("needs a file", PLAN, *MACHINES, "--report", "-")
+        self.refused("it exists and is not a report", PLAN, *MACHINES, "--report", "net.yaml")
+        self.refused("it exists and is not a report", SIM, "net.yaml", "plan.json", "--report", "mine.html")
+        self.refused("it is given for two outputs", PLAN, *MACHINES, "-o", "x", "--report", "x")
+        self.refused("is for plans, and --graph replays none", SIM, "--graph", "g.txt", "--report", "r.html")
+        self.refused("cannot write", SIM, "net.yaml", "plan.json", "--report", "no-such-folder/r.html")
+
+    def test_an_older_report_is_replaced_and_kept_when_the_input_is_bad(self):
+        run(SIM, "net.yaml", "plan.json", "--report", "older.html")
+        page = Path("older.html").read_bytes()
+        Path("bad.yaml").write_text("version: 1\nname: [", encoding="utf-8")
+        self.refused("bad.yaml", SIM, "bad.yaml", "plan.json", "--report", "older.html")
+        self.assertEqual(Path("older.html").read_bytes(), page)
+        run(SIM, "net.yaml", "plan.json", "--iterations", "1", "--report", "older.html")
+        self.assertNotEqual(Path("older.html").read_bytes(), page)
+
+    def test_names_are_data(self):
+        name, site = "</script><script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"
+        text = TOPOLOGY.replace("site: oregon", f"site: '{site}'").replace("name: three-sites", f"name: '{name}'")
+        Path("odd.yaml").write_text(text, encoding="utf-8")
+        run(PLAN, "odd.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "odd.html")
+        self.assertEqual(document("odd.html")["topology"]["name"], name)
+        self.assertEqual(document("odd.html")["topology"]["sites"][0]["name"], site)
+        text = Path("odd.html").read_text(encoding="utf-8")
+        self.assertEqual(text.count("<script"), Path("plan.html").read_text(encoding="utf-8").count("<script"))
+        self.assertNotIn("<img", text)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="dtfm report ") as folder:
+        os.chdir(folder)
+        said = subprocess.run([SIM, "a", "b", "--report", "r.html"], capture_output=True, text=True, check=False).stderr
+        if "built without the page" in said:
+            assert "npm" in said and said.count("\n") == 1, said
+            print("skipped: built without the page, which takes npm")
+            return 77
+        ended = unittest.main(argv=sys.argv[:1], exit=False).result
+        os.chdir("/")
+    return 0 if ended.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+// What the timeline of a report keeps of an iteration worked out by hand, and what merging leaves of it.
+#include <map>
+
+#include "cli/report/timeline_recorder.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/two_stages.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+using Lane = TimelineRow::Lane;
+
+const TimelineRow& row_of(const Timeline& timeline, int device, Lane lane) {
+  for (const TimelineRow& row : timeline.rows)
+    if (row.device == device && row.lane == lane) return row;
+  throw std::runtime_error("no such row");
+}
+
+std::string kinds_of(const TimelineRow& row) {
+  std::string kinds;
+  for (const TimelineSpan& span : row.spans) kinds += static_cast<char>(span.kind);
+  return kinds;
+}
+
+Timeline recorded() {
+  const TwoStages run;
+  TimelineRecorder recorder(2);
+  recorder.see(run.iteration());
+  return recorder.timeline();
+}
+
+/// One device that computes `count` times `kinds`, each for 1 s with a gap of 1 s after it.
+Timeline alternating(int count, const std::string& kinds) {
+  Timeline timeline{"iteration 0", 0, 0, 0, 0, false, {{0, Lane::compute, {}}}};
+  for (int i = 0; i < count; ++i) {
+    for (const char kind : kinds) {
+      timeline.rows[0].spans.push_back(
+          {timeline.end_s, timeline.end_s + 1, static_cast<SpanKind>(kind), 1, i});
+      timeline.end_s += 2;
+      ++timeline.tasks;
+    }
+  }
+  return timeline;
+}
+
+long long spans_of(const Timeline& timeline) {
+  long long count = 0;
+  for (const TimelineRow& row : timeline.rows) count += static_cast<long long>(row.spans.size());
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("a device has a row for what it computes, one for what it sends and one for what it receives") {
+  const Timeline timeline = recorded();
+  CHECK(timeline.title == "iteration 0");
+  CHECK(timeline.end_s == 12.5);
+  // 8 computations on one row each, 4 messages on two each; the delay at the end is no device's.
+  CHECK(timeline.tasks == 16);
+  REQUIRE(timeline.rows.size() == 6);
+  CHECK(kinds_of(row_of(timeline, 0, Lane::compute)) == "FFBB");
+  CHECK(kinds_of(row_of(timeline, 1, Lane::compute)) == "FFBB");
+  CHECK(kinds_of(row_of(timeline, 0, Lane::send)) == "AA");
+  CHECK(kinds_of(row_of(timeline, 1, Lane::receive)) == "AA");
+  CHECK(kinds_of(row_of(timeline, 1, Lane::send)) == "GG");
+  CHECK(kinds_of(row_of(timeline, 0, Lane::receive)) == "GG");
+}
+
+TEST_CASE("a span says when, which micro-batch and who is at the other end") {
+  const Timeline timeline = recorded();
+  const TimelineSpan& sent = row_of(timeline, 0, Lane::send).spans.at(1);  // A1 in the drawing: 2.5 to 4
+  CHECK(sent.start == 2.5);
+  CHECK(sent.end == 4);
+  CHECK(sent.micro_batch == 1);
+  CHECK(sent.peer == 1);
+  CHECK(row_of(timeline, 1, Lane::receive).spans.at(1).peer == 0);
+  CHECK(row_of(timeline, 1, Lane::compute).spans.at(0).peer == no_index);
+}
+
+TEST_CASE("the last whole iteration is kept, whatever follows it") {
+  const TwoStages whole;
+  TwoStages lost;
+  lost.cut_at(3);
+  TimelineRecorder recorder(2);
+  recorder.see({Stretch::Kind::lost_iteration, 0, 0, 3, lost.labelled, lost.result});
+  CHECK(recorder.timeline().title == "iteration 0, which was lost");
+  // F0 of a/0 and of b/0, F1 of a/0; A0 and A1, on two rows each.
+  CHECK(recorder.timeline().tasks == 7);
+  recorder.see({Stretch::Kind::iteration, 4, 0, 12.5, whole.labelled, whole.result});
+  recorder.see({Stretch::Kind::lost_iteration, 5, 0, 3, lost.labelled, lost.result});
+  CHECK(recorder.timeline().title == "iteration 4");
+}
+
+TEST_CASE("what is few enough is not merged") {
+  const Timeline timeline = merged(alternating(4, "FB"), 8);
+  CHECK(timeline.merged_below_s == 0);
+  CHECK(spans_of(timeline) == 8);
+}
+
+TEST_CASE("neighbours alike are merged first, and their tasks are counted") {
+  Timeline timeline = alternating(5000, "F");
+  const Timeline backwards = alternating(5000, "B");
+  for (TimelineSpan span : backwards.rows[0].spans) {
+    span.start += timeline.end_s;
+    span.end += timeline.end_s;
+    timeline.rows[0].spans.push_back(span);
+  }
+  timeline.tasks = 10'000;
+  timeline.end_s *= 2;
+  const Timeline few = merged(timeline, 5000);
+  CHECK_FALSE(few.merges_unlike);
+  CHECK(spans_of(few) <= 5000);
+  CHECK(few.merged_below_s > 0);
+  std::map<SpanKind, int> tasks;
+  for (const TimelineSpan& span : few.rows[0].spans) tasks[span.kind] += span.tasks;
+  CHECK(tasks == std::map<SpanKind, int>{{SpanKind::forward, 5000}, {SpanKind::backward, 5000}});
+  CHECK(few.rows[0].spans.front().micro_batch == no_index);
+}
+
+TEST_CASE("where neighbours are never alike, unlike ones are merged") {
+  const Timeline few = merged(alternating(5000, "FB"), 100);
+  CHECK(few.merges_unlike);
+  CHECK(spans_of(few) <= 100);
+  int tasks = 0;
+  for (const TimelineSpan& span : few.rows[0].spans) tasks += span.tasks;
+  CHECK(tasks == 10'000);
+  CHECK(few.rows[0].spans.front().kind == SpanKind::several);
+}
+
+TEST_CASE("a row that holds something keeps a span, however few are allowed") {
+  Timeline timeline = recorded();
+  const Timeline few = merged(timeline, 1);
+  for (const TimelineRow& row : few.rows) CHECK(row.spans.size() == 1);
+  CHECK(few.rows.size() == 6);
+}
