@@ -249,6 +249,11 @@ const std::string& JsonCursor::as_string() const {
   return value_->get_ref<const std::string&>();
 }
 
+bool JsonCursor::as_bool() const {
+  if (!value_->is_boolean()) fail_type("true or false");
+  return value_->get<bool>();
+}
+
 int JsonCursor::as_int(int least, int most) const {
   const std::string expected = fmt::format("a whole number from {} to {}", least, most);
   if (!value_->is_number_integer()) fail_type(expected);

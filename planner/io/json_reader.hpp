@@ -41,6 +41,7 @@ class JsonCursor {
 
   bool is_string() const;
   const std::string& as_string() const;
+  bool as_bool() const;
   int as_int(int least, int most) const;
   double as_number(double least, double most) const;
 

@@ -1,0 +1,95 @@
+#include "cli/topology_command.hpp"
+
+#include <array>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/main_guard.hpp"
+#include "cli/output_check.hpp"
+#include "cli/print_result.hpp"
+#include "cli/put_out.hpp"
+#include "cli/topology_check.hpp"
+#include "cli/topology_table.hpp"
+#include "planner/io/atomic_file.hpp"
+#include "planner/io/json_text.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/topology_reader.hpp"
+
+namespace dtfm {
+namespace {
+
+const SurveyFormat& format_named(const std::string& name) {
+  std::vector<std::string_view> known;
+  for (const SurveyFormat& format : survey_formats()) {
+    if (format.name == name) return format;
+    known.push_back(format.name);
+  }
+  throw Error("--format", fmt::format("no format {}; {}", in_quotes(name), suggestion(name, known)));
+}
+
+bool begins_as_topology(const std::string& begin) {
+  return begin.starts_with("#") || begin.starts_with("version") || begin.starts_with("name");
+}
+
+/// What the user says of the machines; the topology is called like its file.
+FleetSettings fleet_of(const TopologyOptions& options, const std::string& output) {
+  FleetSettings fleet = options.fleet;
+  if (options.name)
+    fleet.name = *options.name;
+  else if (!is_stdout(output))
+    fleet.name = std::filesystem::path(output).stem().string();
+  return fleet;
+}
+
+/// The file first: it must be there even if nobody reads stdout.
+int import_topology(const TopologyOptions& options) {
+  const SurveyFormat& format = format_named(options.survey_format);
+  const std::string output = options.output.value_or("-");
+  check_outputs(options.files, std::array{output});
+  check_kind(output, begins_as_topology, "topology");
+  const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
+  const Survey survey = import_survey(format, paths, options.survey);
+  const std::string text =
+      topology_text(survey, survey_links(survey, options.survey), fleet_of(options, output));
+  put_into(output, text);
+  if (is_stdout(output)) return exit_code::done;
+  const Topology topology = parse_topology(text, output, {});
+  print_result(check_text(topology, warnings_of(topology), options.quiet));
+  return exit_code::done;
+}
+
+int check_topology(const TopologyOptions& options) {
+  const Topology topology = read_topology(options.files.front());
+  const std::vector<std::string> warnings = warnings_of(topology);
+  print_result(options.format == OutputFormat::json ? json_text(check_json(topology, warnings))
+                                                    : check_text(topology, warnings, options.quiet));
+  return exit_code::done;
+}
+
+int show_topology(const TopologyOptions& options) {
+  const Topology topology = read_topology(options.files.front());
+  const SiteTable table = site_table(topology, options.sites);
+  print_result(options.format == OutputFormat::json ? json_text(table_json(topology, table))
+                                                    : table_text(topology, table));
+  return exit_code::done;
+}
+
+}  // namespace
+
+int run_topology_command(const TopologyOptions& options) {
+  switch (options.mode) {
+    case TopologyOptions::Mode::import:
+      return import_topology(options);
+    case TopologyOptions::Mode::check:
+      return check_topology(options);
+    case TopologyOptions::Mode::show:
+      return show_topology(options);
+    case TopologyOptions::Mode::none:
+      break;
+  }
+  return exit_code::our_bug;
+}
+
+}  // namespace dtfm
