@@ -116,7 +116,8 @@ Survey import_iperf3(std::span<const SurveyFile> files, const SurveySettings& se
   Survey survey;
   survey.how = "iperf3 over TCP; latency is at most half the least round trip that it saw while it sent";
   for (const auto& [name, text] : files) {
-    const nlohmann::json root = parse_json(text, name);
+    const nlohmann::json root =
+        parse_json(text, name, RepeatedKeys::last_counts);  // iperf3 3.12 repeats keys
     const Iperf3Result result = iperf3_result(JsonCursor(root, name));
     const std::string from = settings.between ? settings.between->first : settings.site_of(result.sender);
     const std::string to = settings.between ? settings.between->second : settings.site_of(result.receiver);

@@ -93,7 +93,7 @@ Survey import_measurements(std::span<const SurveyFile> files, const SurveySettin
       "scripts/measure.sh: latency is half the median ping, bandwidth and capacity are of one and of several "
       "TCP flows";
   for (const auto& [name, text] : files) {
-    const nlohmann::json json = parse_json(text, name);
+    const nlohmann::json json = parse_json(text, name, RepeatedKeys::last_counts);  // as iperf3 does
     const JsonCursor root(json, name);
     const JsonCursor found = root.required("schema");
     if (found.as_string() != schema)

@@ -67,6 +67,17 @@ void check_gpu(const std::string& name) {
     throw Error("--gpu", fmt::format("unknown GPU {}; {}", in_quotes(name), suggestion(name, known)));
 }
 
+/// A link of the site would be one of its machines too.
+void check_apart(const std::vector<SurveyPlace>& places) {
+  std::set<std::string> whole;
+  for (const SurveyPlace& place : places)
+    if (place.machine.empty()) whole.insert(place.site);
+  for (const SurveyPlace& place : places)
+    if (!place.machine.empty() && whole.contains(place.site))
+      throw Error("", fmt::format("site {} was measured by itself and by its machine {}",
+                                  in_quotes(place.site), in_quotes(place.machine)));
+}
+
 /// What is known of the machines, the user's word before that of the measurement.
 std::vector<SurveyPlace> equipped(std::vector<SurveyPlace> places, const FleetSettings& settings) {
   std::set<std::string> sites, gpus;
@@ -83,6 +94,7 @@ std::vector<SurveyPlace> equipped(std::vector<SurveyPlace> places, const FleetSe
     sites.insert(place.site);
     gpus.insert(place.gpu);
   }
+  check_apart(places);
   check_sites(settings.gpu_of, sites, "--gpu");
   check_sites(settings.hosts_of, sites, "--count");
   for (const std::string& gpu : gpus) check_gpu(gpu);

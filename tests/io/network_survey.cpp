@@ -112,6 +112,14 @@ TEST_CASE("iperf3: the deviation is of whole intervals that count") {
   CHECK(survey.samples.at({0, 1}).front().spread->value() == Approx(14.1421e6));
 }
 
+TEST_CASE("iperf3: what the server saw counts for the deviation; iperf3 3.12 writes keys twice there") {
+  const std::string server =
+      R"(, "server_output_json": {"start": {"sock_bufsize": 0, "sock_bufsize": 0}, "intervals": [
+ {"sum": {"seconds": 1, "bits_per_second": 99e6}}, {"sum": {"seconds": 1, "bits_per_second": 101e6}}]})";
+  const Survey survey = from_iperf3({{"r.json", iperf3(100e6, 1, 0, server)}}, two_sites());
+  CHECK(survey.samples.at({0, 1}).front().spread->value() == Approx(1.41421e6));  // √(2 · 1²)
+}
+
 TEST_CASE("iperf3: a median of repeated runs, and several flows are the capacity") {
   std::vector<SurveyFile> files;
   for (const double rate : {80e6, 300e6, 100e6}) files.push_back({"r.json", iperf3(rate)});
@@ -227,6 +235,10 @@ TEST_CASE("Measurements: what cannot be used says why") {
   CHECK_THAT(measurement_error(R"({"schema": "other/1"})"),
              contains("expected dtfm-measurement/1; found `other/1`"));
   CHECK_THAT(measurement_error(measurement("a", "a", one)), contains("from a host to itself"));
+  const Survey mixed =
+      from_measurements({{"1", measurement("lab", "lab/x", one)}, {"2", measurement("lab/x", "lab", one)}});
+  CHECK_THAT(error_of([&] { topology_of(mixed, {}); }),
+             contains("site `lab` was measured by itself and by its machine `x`"));
   CHECK_THAT(measurement_error(measurement("a/b/c", "d", one)), contains("`b/c` cannot be the name"));
   CHECK_THAT(measurement_error(measurement("*", "d", one)), contains("cannot be the name"));
   CHECK_THAT(measurement_error(measurement("a", "b", R"("one_flow": )" + iperf3(1e6, 3))),
