@@ -14,7 +14,7 @@ test_packages=("${build_packages[@]}" python3)
 # Tests that need more than the above are skipped, and say so, where these are not there; .ci/run tries to install
 # them: programs that plans are handed to, browsers, emulated networks.
 # shellcheck disable=SC2034 # for those who source this
-extra_test_packages=()
+extra_test_packages=(iperf3 iputils-ping iproute2 openmpi-bin libopenmpi-dev)
 
 missing_packages() { # PACKAGE...
   local package installed
