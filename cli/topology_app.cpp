@@ -144,10 +144,11 @@ void add_hosts(CLI::App& app, TopologyOptions& options) {
 }
 
 void add_numbers(CLI::App& app, TopologyOptions& options) {
-  add_option(app, "--latency", "TIME",
-             "one way, for pairs whose files do not say it; of iperf3 and nccl-tests, instead of theirs",
+  add_option(app, "--latency", "TIME", "one way, in place of what iperf3 or nccl-tests say",
              [&](const std::string& text) {
                options.survey.latency = with_option("--latency", text, parse_seconds);
+               if (*options.survey.latency < Seconds(0))
+                 throw Error("--latency", "must not be negative; found " + in_quotes(text));
              });
   add_option(app, "--latency-unit", "UNIT", "of a matrix: ns, us, ms or s", [&](const std::string& text) {
     options.survey.latency_unit = with_option("--latency-unit", text, time_unit);

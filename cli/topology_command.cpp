@@ -33,19 +33,37 @@ bool begins_as_topology(const std::string& begin) {
   return begin.starts_with("#") || begin.starts_with("version") || begin.starts_with("name");
 }
 
-/// What the user says of the machines; the topology is called like its file.
+/// What the user says of the machines; the topology is called like its file, if that can be a name.
 FleetSettings fleet_of(const TopologyOptions& options, const std::string& output) {
   FleetSettings fleet = options.fleet;
+  const std::string stem = std::filesystem::path(output).stem().string();
   if (options.name)
     fleet.name = *options.name;
-  else if (!is_stdout(output))
-    fleet.name = std::filesystem::path(output).stem().string();
+  else if (!is_stdout(output) && is_topology_name(stem))
+    fleet.name = stem;
   return fleet;
+}
+
+/// An option that says nothing to the chosen format is a mistake.
+void refuse_others(const SurveyFormat& format, const SurveySettings& settings) {
+  const bool is_csv = format.name == "csv", is_nccl = format.name == "nccl-tests",
+             is_iperf3 = format.name == "iperf3";
+  const auto refuse = [](bool is_given, bool is_used, const char* option, const char* formats) {
+    if (is_given && !is_used) throw Error(option, fmt::format("is for --format {}", formats));
+  };
+  refuse(settings.between.has_value(), is_iperf3 || is_nccl, "--between", "iperf3 and nccl-tests");
+  refuse(!settings.collective.empty(), is_nccl, "--collective", "nccl-tests");
+  refuse(settings.is_round_trip, is_csv, "--rtt", "csv");
+  refuse(!settings.latency_unit.name.empty(), is_csv, "--latency-unit", "csv");
+  refuse(!settings.bandwidth_unit.name.empty(), is_csv, "--bandwidth-unit", "csv");
+  refuse(settings.latency.has_value(), is_iperf3 || is_nccl, "--latency", "iperf3 and nccl-tests");
+  refuse(!settings.names.empty(), format.name != "measurements", "--name", "iperf3, nccl-tests and csv");
 }
 
 /// The file first: it must be there even if nobody reads stdout.
 int import_topology(const TopologyOptions& options) {
   const SurveyFormat& format = format_named(options.survey_format);
+  refuse_others(format, options.survey);
   const std::string output = options.output.value_or("-");
   check_outputs(options.files, std::array{output});
   check_kind(output, begins_as_topology, "topology");

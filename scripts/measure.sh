@@ -194,7 +194,7 @@ raw_file() { # FROM TO
 # The round trips in ms, with commas between them.
 ping_times() { # FROM TO
   local text
-  text=$(on "$1" timeout --foreground $((pings + 10)) ping -n -c "$pings" -i 0.2 -W 5 "${addresses[$2]}" 2>&1) || true
+  text=$(on "$1" env LC_ALL=C timeout --foreground $((pings + 10)) ping -n -c "$pings" -i 0.2 -W 5 "${addresses[$2]}" 2>&1) || true
   sed -n 's/.* time=\([0-9]\{1,7\}\(\.[0-9]\{1,6\}\)\{0,1\}\) ms.*/\1/p' <<<"$text" | paste -s -d ,
 }
 
@@ -310,7 +310,9 @@ finish() {
 
 write_topology() {
   local files=() named=() from to
-  [[ " ${import_options[*]} " == *' --topology-name'* ]] || named=(--topology-name "$(basename -- "$(realpath -- "$folder")")")
+  local name
+  name=$(basename -- "$(realpath -- "$folder")")
+  [[ " ${import_options[*]} " == *' --topology-name'* || ! $name =~ $name_form ]] || named=(--topology-name "$name")
   for from in "${!names[@]}"; do
     for to in "${!names[@]}"; do
       [ "$from" = "$to" ] || files+=("$(raw_file "$from" "$to")")
@@ -323,7 +325,7 @@ find_importer() {
   for importer in "${DTFM_TOPOLOGY-}" "$root/build/release/dtfm-topology" "$(command -v dtfm-topology || true)"; do
     [ ! -x "$importer" ] || return 0
   done
-  refuse 'there is no dtfm-topology: build it (scripts/quickstart.sh), or put it into PATH'
+  refuse 'there is no dtfm-topology: cmake --preset release && cmake --build --preset release --target dtfm-topology'
 }
 
 read_arguments "$@"

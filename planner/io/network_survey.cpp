@@ -67,6 +67,16 @@ SurveyLink link_of(const Survey& survey, std::pair<int, int> pair, const std::ve
   return link;
 }
 
+/// Throws Error for a host that is not in the files.
+void check_names(const SurveySettings& settings, const Survey& survey) {
+  for (const auto& [host, site] : settings.names) {
+    const auto is_it = [&](const SurveyPlace& place) { return place.name() == site; };
+    if (std::none_of(survey.places.begin(), survey.places.end(), is_it))
+      throw Error("--name",
+                  fmt::format("no host {} is in the files, or --between names it", in_quotes(host)));
+  }
+}
+
 }  // namespace
 
 int Survey::place(const std::string& name) {
@@ -95,7 +105,9 @@ Survey import_survey(const SurveyFormat& format, std::span<const std::filesystem
     const std::string name = checked_text(path.string(), "the name of a file");
     files.push_back({name, checked_text(read_file(path, format.most_bytes), name)});
   }
-  return format.import(files, settings);
+  const Survey survey = format.import(files, settings);
+  check_names(settings, survey);
+  return survey;
 }
 
 std::map<std::pair<int, int>, SurveyLink> survey_links(const Survey& survey, const SurveySettings& settings) {

@@ -12,6 +12,7 @@
 #include "planner/core/topology.hpp"
 #include "planner/io/gpu_catalogue.hpp"
 #include "planner/io/suggest.hpp"
+#include "planner/io/text_file.hpp"
 #include "planner/io/topology_reader.hpp"
 
 namespace dtfm {
@@ -171,7 +172,20 @@ void check_read_back(const std::string& text, const std::vector<SurveyPlace>& pl
 
 }  // namespace
 
+bool is_topology_name(const std::string& name) {
+  constexpr std::size_t longest = 128;
+  if (name.empty() || name.size() > longest) return false;
+  try {
+    return checked_text(name, "").find_first_of("\t\n\r") == std::string::npos;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::string topology_text(const Survey& survey, const Links& links, const FleetSettings& settings) {
+  if (!is_topology_name(settings.name))
+    throw Error("--topology-name",
+                fmt::format("{} cannot be the name of a topology", in_quotes(settings.name)));
   const std::vector<SurveyPlace> places = equipped(survey.places, settings);
   const std::set<std::string> divided = divided_sites(places);
   bool has_neighbours = false, has_hosts = false;

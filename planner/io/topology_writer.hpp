@@ -25,6 +25,9 @@ struct FleetSettings {
   std::string name = "imported";                        // of the topology
 };
 
+/// 1 to 128 bytes of UTF-8 without control characters.
+bool is_topology_name(const std::string& name);
+
 /// A topology of all places and the links between them, which has been read back and found to be the same.
 /// Throws Error where something is missing (a link within a site or a host that has several devices) or is
 /// unknown (a GPU, a site that was not measured).

@@ -101,11 +101,17 @@ expect_refused '--gpu: unknown GPU `T5`; did you mean `T4`?' "${import[@]}" --gp
 expect_refused '--count: no site `z` was measured; known: `x`, `y`' "${import[@]}" --count z=2 -o new.yaml
 expect_refused '--count: expected a whole number from 1 to 8192; found `9e9`' "${import[@]}" --count 9e9 -o new.yaml
 expect_refused '--within-site: is missing: it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)' "${import[@]}" --count 2 -o new.yaml
+printf '{"start": {}, "error": "the server is busy"}' >busy.json
+expect_refused '--latency: must not be negative; found `-5ms`' import --format iperf3 busy.json --latency=-5ms -o new.yaml
+expect_refused '--collective: is for --format nccl-tests' "${import[@]}" --collective sendrecv -o new.yaml
+expect_refused '--between: is for --format iperf3 and nccl-tests' "${import[@]}" --between a b -o new.yaml
+expect_refused '--name: no host `z` is in the files, or --between names it' "${import[@]}" --name z=a -o new.yaml
+expect_refused '--topology-name: `a\x0ab: c` cannot be the name of a topology' "${import[@]}" --topology-name $'a\nb: c' -o new.yaml
+expect_refused '--within-site: expected LATENCY,BANDWIDTH such as 5us,300Gbps; found `5us`' "${import[@]}" --within-site 5us -o new.yaml
 sed 's/49 ms/49/' net.yaml >bare.yaml
 run check bare.yaml
 expect_status 2 check bare.yaml
 expect_in "$err" 'bare.yaml:9:'
-printf '{"start": {}, "error": "the server is busy"}' >busy.json
 expect_refused 'busy.json: /: iperf3 failed: `the server is busy`' import --format iperf3 busy.json -o new.yaml
 
 finish
