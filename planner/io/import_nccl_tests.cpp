@@ -92,6 +92,7 @@ NcclRun read_run(const SurveyFile& file) {
 
 struct Line {
   double intercept, slope;
+  double farthest = 0;  // relative error of a row
 };
 
 /// Least squares of relative errors, so that small messages say what latency is and large ones what bandwidth
@@ -113,7 +114,11 @@ Line fitted(const std::vector<Row>& rows, const std::string& file) {
   const double intercept = (wy - slope * wx) / w;
   if (!has_two_sizes || !std::isfinite(slope) || !std::isfinite(intercept) || slope <= 0)
     throw Error(file, "expected rows of several sizes, of which the larger take longer");
-  return {std::max(intercept, 0.0), slope};
+  Line line{std::max(intercept, 0.0), slope};
+  for (const Row& row : rows)
+    line.farthest =
+        std::max(line.farthest, std::abs(line.intercept + slope * row.bytes - row.seconds) / row.seconds);
+  return line;
 }
 
 /// Steps of a collective of `ranks`, and the share of its bytes that each of them moves.
@@ -147,7 +152,8 @@ std::vector<std::string> sites_of(const NcclRun& run, const SurveySettings& sett
   return sites;
 }
 
-void import_run(const SurveyFile& file, const SurveySettings& settings, Survey& survey) {
+/// The relative error of the row that is farthest from its fit.
+double import_run(const SurveyFile& file, const SurveySettings& settings, Survey& survey) {
   const NcclRun run = read_run(file);
   if (run.rows.empty())
     throw Error(file.name, "no rows of size and time: is it what sendrecv_perf or all_reduce_perf prints?");
@@ -164,6 +170,7 @@ void import_run(const SurveyFile& file, const SurveySettings& settings, Survey& 
   for (const std::string& from : sites)
     for (const std::string& to : sites)
       if (from != to) survey.samples[{survey.place(from), survey.place(to)}].push_back(sample);
+  return line.farthest;
 }
 
 }  // namespace
@@ -175,7 +182,9 @@ Survey import_nccl_tests(std::span<const SurveyFile> files, const SurveySettings
   survey.how =
       "nccl-tests: latency a and bandwidth b fitted to t = a + S/b (sendrecv) or t = 2 (n-1) (a + S/(n b)) "
       "(all_reduce of n ranks), least squares of relative errors; a has the launch in it";
-  for (const SurveyFile& file : files) import_run(file, settings, survey);
+  double farthest = 0;
+  for (const SurveyFile& file : files) farthest = std::max(farthest, import_run(file, settings, survey));
+  survey.how += fmt::format("; the farthest row is {:.2g} % off", 100 * farthest);
   return survey;
 }
 

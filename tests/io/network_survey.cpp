@@ -301,6 +301,16 @@ TEST_CASE("nccl-tests: what the models say comes back from the fit") {
   CHECK(four.link(0, 2).bandwidth.value() == Approx(1200e6));
 }
 
+TEST_CASE("nccl-tests: a row far from the line is said") {
+  // Weights 1 ⁄ t² draw the line through (1, 2) and (3, 4) with little regard for (2, 6): it is the farthest.
+  const Survey survey =
+      from_nccl(nccl(2, nccl_row(1e6, 2) + nccl_row(2e6, 6) + nccl_row(3e6, 4), "sendrecv_perf"));
+  // Normal equations of Σ (α ⁄ t + β' S ⁄ t − 1)², S in MB, t in µs; the sums are, ⁄ 144, of 1 ⁄ t² 49, of S
+  // ⁄ t² 71, of S² ⁄ t² 133, of 1 ⁄ t 132, of S ⁄ t 228. So β' = (49 · 228 − 71 · 132) ⁄ (49 · 133 − 71²)
+  // = 1.2195 and α = (132 − 71 β') ⁄ 49 = 0.9268; at S = 2 that is 3.3659, 44 % off 6.
+  CHECK_THAT(survey.how, contains("the farthest row is 44 % off"));
+}
+
 TEST_CASE("nccl-tests: what cannot be used says why") {
   const std::string rows = nccl_row(1e6, 50e3) + nccl_row(2e6, 60e3);
   const auto refused = [](const std::string& text) { return error_of([&] { from_nccl(text); }); };
