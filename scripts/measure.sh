@@ -186,6 +186,12 @@ place_json() { # HOST
   printf ', "count": %d}' "${counts[$1]}"
 }
 
+# measurement_head FROM TO TIME ROUND-TRIPS: what comes before the JSON of iperf3 with one flow.
+measurement_head() {
+  printf '{"schema": "dtfm-measurement/1", "from": %s, "to": %s, "time": "%s", "rtt_ms": [%s],\n"one_flow": ' \
+    "$(place_json "$1")" "$(place_json "$2")" "$3" "$4"
+}
+
 raw_file() { # FROM TO
   local file="${names[$1]},${names[$2]}"
   printf '%s/%s.json\n' "$raw" "${file//\//+}"
@@ -202,11 +208,12 @@ ping_times() { # FROM TO
 # it is there. Leaves iperf3's JSON in OUTPUT, or says what is wrong on stdout.
 iperf3_test() {
   local from=$1 to=$2 output=$5 server error attempt limit=$((seconds + omit + 30))
+  local interval=$((seconds > 20 ? seconds / 10 : 1)) # of the rates whose spread is told
   on "$to" timeout --foreground "$limit" iperf3 -s -1 -J -p "$4" >/dev/null 2>&1 &
   server=$!
   for ((attempt = 0; attempt < 50; ++attempt)); do
     sleep 0.2
-    on "$from" timeout --foreground "$limit" iperf3 -c "${addresses[$to]}" -p "$4" -t "$seconds" -O "$omit" -P "$3" -J --get-server-output \
+    on "$from" timeout --foreground "$limit" iperf3 -c "${addresses[$to]}" -p "$4" -t "$seconds" -O "$omit" -P "$3" -J --get-server-output -i "$interval" \
       --connect-timeout 5000 >"$output" 2>"$output.error" || true
     error=$(sed -n 's/^[[:space:]]*"error":[[:space:]]*"\(.*\)"[[:space:]]*$/\1/p' "$output" | head -n 1)
     [[ $error == *"Connection refused"* ]] || break
@@ -234,8 +241,7 @@ measure() {
   [ -n "$problem" ] || [ "$flows" = 1 ] || problem=$(iperf3_test "$from" "$to" "$flows" $(($3 + 1)) "$work.several")
   [ -z "$problem" ] || { complain "$what: iperf3: $problem (are TCP ports $port to $((port + ports - 1)) of ${addresses[$to]} open?)" && return 1; }
   {
-    printf '{"schema": "dtfm-measurement/1", "from": %s, "to": %s, "time": "%s", "rtt_ms": [%s],\n"one_flow": ' \
-      "$(place_json "$from")" "$(place_json "$to")" "$time" "$times"
+    measurement_head "$from" "$to" "$time" "$times"
     cat "$work.one"
     [ "$flows" = 1 ] || printf ',\n"several_flows": '
     [ "$flows" = 1 ] || cat "$work.several"
@@ -308,6 +314,23 @@ finish() {
   exit $status
 }
 
+# Imports made-up numbers: what would be refused at the end, an unknown GPU or a bad option, is refused before the work.
+rehearse() {
+  local from to files=() file
+  for from in "${!names[@]}"; do
+    for ((to = 0; to < from; ++to)); do
+      file=$scratch/rehearsal-$from-$to.json
+      {
+        measurement_head "$from" "$to" 2000-01-01T00:00:00Z 1
+        printf '{"start": {"connected": [{"local_host": "", "remote_host": ""}], "test_start": {"num_streams": 1}}, '
+        printf '"end": {"sum_received": {"bits_per_second": 1000}}}}\n'
+      } >"$file"
+      files+=("$file")
+    done
+  done
+  "$importer" import --format measurements -o /dev/null --symmetric "${import_options[@]}" -- "${files[@]}" >/dev/null || exit 2
+}
+
 write_topology() {
   local files=() named=() from to
   local name
@@ -332,16 +355,13 @@ read_arguments "$@"
 find_importer
 if [ -n "$hosts_file" ]; then read_hosts_file; else read_namespaces; fi
 [ ${#names[@]} -ge 2 ] || refuse "${hosts_file:---netns}: expected at least two machines; found ${#names[@]}"
-for host in "${!names[@]}"; do
-  [ "${counts[$host]}" = 1 ] || [[ " ${import_options[*]} " == *' --within-host'* ]] ||
-    refuse "${names[$host]} has ${counts[$host]} GPUs: add \`-- --within-host LATENCY,BANDWIDTH\`, which is between them and is not measured"
-done
 raw=$folder/raw running=()
-mkdir -p -- "$raw" || refuse "$raw: cannot be made"
 scratch=$(mktemp -d)
 ssh_options=(-n -o BatchMode=yes -o ConnectTimeout=10 -o ControlMaster=auto -o "ControlPath=$scratch/%C" -o ControlPersist=60)
 trap finish EXIT
 trap 'exit 130' INT TERM
+rehearse
+mkdir -p -- "$raw" || refuse "$raw: cannot be made"
 check_hosts
 say "${#names[@]} machines, $((${#names[@]} * (${#names[@]} - 1))) directions of pairs; each takes about $((pings / 5 + (flows > 1 ? 2 : 1) * (seconds + omit + 1))) s"
 measure_all

@@ -13,11 +13,12 @@ namespace dtfm {
 namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
+constexpr std::size_t most_bytes_in_all = 1024 * mebibyte;
 
 constexpr SurveyFormat formats[] = {
-    {"measurements", "what scripts/measure.sh leaves in raw/", 1, most_places* most_places, 4 * mebibyte,
+    {"measurements", "what scripts/measure.sh leaves in raw/", 1, most_places* most_places, 16 * mebibyte,
      import_measurements},
-    {"iperf3", "what iperf3 -J prints, a file each", 1, most_places* most_places, 4 * mebibyte,
+    {"iperf3", "what iperf3 -J prints, a file each", 1, most_places* most_places, 16 * mebibyte,
      import_iperf3},
     {"csv", "a matrix of latencies, then one of bandwidths", 2, 2, 16 * mebibyte, import_matrices},
     {"nccl-tests", "what sendrecv_perf or all_reduce_perf prints, a file each", 1, most_places* most_places,
@@ -101,9 +102,14 @@ Survey import_survey(const SurveyFormat& format, std::span<const std::filesystem
     throw Error("--format",
                 fmt::format("{} reads {}; found {} files", format.name, format.files, paths.size()));
   std::vector<SurveyFile> files;
+  std::size_t bytes = 0;
   for (const auto& path : paths) {
     const std::string name = checked_text(path.string(), "the name of a file");
     files.push_back({name, checked_text(read_file(path, format.most_bytes), name)});
+    bytes += files.back().text.size();
+    if (bytes > most_bytes_in_all)
+      throw Error(name,
+                  fmt::format("the files are larger than {} MiB together", most_bytes_in_all / mebibyte));
   }
   const Survey survey = format.import(files, settings);
   check_names(settings, survey);

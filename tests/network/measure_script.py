@@ -178,7 +178,6 @@ class MeasureScript(unittest.TestCase):
                 (["-o", "out"], "a b c T4 1 2\n", "hosts:1: expected at most 5 words, NAME DESTINATION ADDRESS GPU COUNT; found 6"),
                 (["-o", "out"], "a netns:a\nb\n", "hosts:1: netns:a needs an address"),
                 (["-o", "out"], b"a\0b\n", "hosts:1: expected a name such as oregon or oregon/node-1; found `a?b`"),
-                (["-o", "out"], "a\nb - - T4 8\n", "b has 8 GPUs: add `-- --within-host LATENCY,BANDWIDTH`, which is between them and is not measured"),
                 (["-o", "out"], "\n".join(f"h{i}" for i in range(200)), "hosts:129: more than 128 machines")):
             with self.subTest(arguments=arguments, hosts=hosts):
                 result = self.run_it(*arguments, hosts=hosts)
@@ -186,6 +185,17 @@ class MeasureScript(unittest.TestCase):
                 self.assertEqual(result.stderr.rstrip("\n"), f"measure.sh: {message}")
                 self.assertFalse((self.base / "out").exists())
         self.assertEqual(self.run_it("--hosts", "none", "-o", "out").stderr, "measure.sh: none: cannot be read\n")
+
+    def test_what_the_import_would_refuse_is_refused_before_anything_is_measured(self):
+        for hosts, options, message in (
+                ("a\nb - - T4 8\n", [], "--within-host: is missing: it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)"),
+                ("a\nb - - T5\n", [], "--gpu: unknown GPU `T5`; did you mean `T4`?"),
+                ("a\nb\n", ["--gpu", "c=T4"], "--gpu: no site `c` was measured; known: `a`, `b`")):
+            result = self.run_it("-o", "out", "--", *options, hosts=hosts)
+            self.assertEqual(result.returncode, 2)
+            self.assertEqual(result.stderr, f"dtfm-topology: {message}\n")
+            self.assertFalse(self.log.exists())
+            self.assertFalse((self.base / "out").exists())
 
     def test_help(self):
         text = self.measured("--help").stdout
