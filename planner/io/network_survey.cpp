@@ -1,6 +1,7 @@
 #include "planner/io/network_survey.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -70,12 +71,12 @@ SurveyLink link_of(const Survey& survey, std::pair<int, int> pair, const std::ve
 
 /// Throws Error for a host that is not in the files.
 void check_names(const SurveySettings& settings, const Survey& survey) {
-  for (const auto& [host, site] : settings.names) {
-    const auto is_it = [&](const SurveyPlace& place) { return place.name() == site; };
-    if (std::none_of(survey.places.begin(), survey.places.end(), is_it))
+  std::set<std::string> measured;
+  for (const SurveyPlace& place : survey.places) measured.insert(place.name());
+  for (const auto& [host, site] : settings.names)
+    if (!measured.contains(site))
       throw Error("--name",
                   fmt::format("no host {} is in the files, or --between names it", in_quotes(host)));
-  }
 }
 
 }  // namespace
