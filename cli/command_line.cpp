@@ -14,14 +14,32 @@
 namespace dtfm {
 namespace {
 
-/// The words that CLI11 did not expect, with what the user may have meant.
-std::string unexpected_arguments(const CLI::App& app) {
+/// The subcommand that was asked for, or the program where there is none.
+const CLI::App& asked_for(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen.front();
+}
+
+/// What could have stood in place of a word.
+std::vector<std::string> known_words(const CLI::App& app, bool is_option) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  const std::string word = app.remaining().empty() ? "" : app.remaining().front();
+  if (is_option)
+    for (const CLI::Option* option : app.get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  else
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(command->get_name());
+  return names;
+}
+
+/// The words that CLI11 did not expect, with what the user may have meant.
+std::string unexpected_arguments(const CLI::App& program) {
+  const CLI::App& app = asked_for(program);
+  const std::vector<std::string> words = program.remaining(true);
+  const std::string word = words.empty() ? "" : words.front();
   const std::string text = fmt::format("unexpected argument {}", in_quotes(word));
-  if (!word.starts_with("--")) return text;
+  const std::vector<std::string> names = known_words(app, word.starts_with("--"));
+  if (names.empty()) return text;
   return text + "; " + suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
 }
 
@@ -65,7 +83,9 @@ std::vector<std::string> offered_values(CLI::Option& option) {
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
   const auto complaint = [&](const std::string& what) {
-    return Error("", fmt::format("{} (see {} --help)", what, app.get_name()));
+    const CLI::App& command = asked_for(app);
+    const std::string name = &command == &app ? "" : " " + command.get_name();
+    return Error("", fmt::format("{} (see {}{} --help)", what, app.get_name(), name));
   };
   try {
     app.parse(argc, argv);

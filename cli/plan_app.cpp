@@ -141,7 +141,7 @@ void add_score(CLI::App& app, PlanOptions& options) {
       ->type_name("PLAN PLAN");
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
-  app.add_flag("--advise", "--report", options.advise,
+  app.add_flag("--advise", options.advise,
                "with --score: searches too, and says what the planner would do");
 }
 
@@ -223,7 +223,7 @@ void refuse_options_beside_diff(const CLI::App& app) {
        {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
         "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
         "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
-        "--explain", "--calibration", "--pareto",     "--advise",      "--alike"})
+        "--explain", "--calibration", "--pareto",     "--advise", "--report",      "--alike"})
     if (app.count(name) > 0) throw Error(name, "is of a search or a score, and --diff compares two plans");
 }
 

@@ -53,7 +53,7 @@ double relative_gap(double cost, double bound) {
   return cost > bound ? (cost - bound) / cost : 0;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head) {
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
@@ -61,13 +61,23 @@ std::string table(const std::vector<std::vector<std::string>>& rows, bool has_he
   }
   std::string text;
   for (const auto& row : rows) {
-    std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i];
-      if (i + 1 < row.size()) line += std::string(widths[i] - characters(row[i]) + 2, ' ');
+      text += row[i];
+      if (i + 1 < row.size()) text += std::string(widths[i] - characters(row[i]) + 2, ' ');
     }
-    const std::string cut = shortened(line, line_width);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head) {
+  const std::string lines = aligned(rows);
+  std::string text;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = lines.find('\n', begin);
+    const std::string cut = shortened(std::string_view(lines).substr(begin, end - begin), line_width);
     text += (has_head && text.empty() ? styled(Style::heading, cut) : cut) + "\n";
+    begin = end + 1;
   }
   return text;
 }

@@ -23,8 +23,10 @@ std::string shortened(std::string_view text, std::size_t width);
 /// (cost − bound) ÷ cost, 0 when there is nothing between them.
 double relative_gap(double cost, double bound);
 
-/// Columns as wide as their widest cell, two blanks apart; the first row is the head, if there is one. Lines
-/// are cut at 110 characters.
+/// Columns as wide as their widest cell, two blanks apart.
+std::string aligned(const std::vector<std::vector<std::string>>& rows);
+
+/// The same, its lines cut at 110 characters; the first row is the head, if there is one.
 std::string table(const std::vector<std::vector<std::string>>& rows, bool has_head = true);
 
 /// Those that are not empty, with an empty line between them.

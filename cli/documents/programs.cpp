@@ -4,10 +4,10 @@
 
 #include "cli/calibrate_app.hpp"
 #include "cli/export_app.hpp"
-#include "cli/export_app.hpp"
 #include "cli/plan_app.hpp"
 #include "cli/profile_app.hpp"
 #include "cli/sim_app.hpp"
+#include "cli/topology_app.hpp"
 
 namespace dtfm {
 namespace {
@@ -30,7 +30,7 @@ std::vector<CommandWords> programs() {
       of(add_profile_options),
       of(add_calibrate_options),
       of(add_export_options),
-      of(add_export_options),
+      of(add_topology_options),
   };
 }
 

@@ -59,17 +59,19 @@ struct CountingIterator {
   friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at == b.at; }
 };
 
-/// Refuses what the parser lets through: too deep, too many values, duplicate keys.
+/// Refuses what the parser lets through: too deep, too many values, and repeated keys unless they are
+/// allowed.
 class Guard {
  public:
-  Guard(const std::string& file, std::string_view text, const std::size_t& passed)
-      : file_(file), text_(text), passed_(passed) {}
+  Guard(const std::string& file, std::string_view text, const std::size_t& passed, RepeatedKeys repeated)
+      : file_(file), text_(text), passed_(passed), repeated_(repeated) {}
 
   void see(json::parse_event_t event, const json& parsed) {
     using Event = json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) enter();
     if (event == Event::object_end || event == Event::array_end) keys_.pop_back();
-    if (event == Event::key) see_key(parsed.get_ref<const std::string&>());
+    if (event == Event::key && repeated_ == RepeatedKeys::refused)
+      see_key(parsed.get_ref<const std::string&>());
     if (event == Event::value && ++values_ > most_values)
       fail(passed_, fmt::format("more than {} values", most_values));
   }
@@ -107,6 +109,7 @@ class Guard {
   const std::string& file_;
   std::string_view text_;
   const std::size_t& passed_;
+  RepeatedKeys repeated_;
   std::vector<std::set<std::string>> keys_;  // of each open object
   long long values_ = 0;                     // in memory
 };
@@ -130,9 +133,9 @@ std::string type_in_words(const json& value) {
 
 /// `keep(depth, event, value)`: whether a value stays in the result.
 template <class Keep>
-json parse_guarded(std::string_view text, const std::string& file, const Keep& keep) {
+json parse_guarded(std::string_view text, const std::string& file, RepeatedKeys repeated, const Keep& keep) {
   std::size_t passed = 0;
-  Guard guard(file, text, passed);
+  Guard guard(file, text, passed, repeated);
   try {
     return json::parse(CountingIterator{text.data(), &passed},
                        CountingIterator{text.data() + text.size(), &passed},
@@ -149,8 +152,8 @@ json parse_guarded(std::string_view text, const std::string& file, const Keep& k
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& file) {
-  return parse_guarded(text, file, [](int, json::parse_event_t, const json&) { return true; });
+json parse_json(std::string_view text, const std::string& file, RepeatedKeys repeated) {
+  return parse_guarded(text, file, repeated, [](int, json::parse_event_t, const json&) { return true; });
 }
 
 void read_json_items(std::string_view text, const std::string& file, const char* key,
@@ -167,7 +170,7 @@ void read_json_items(std::string_view text, const std::string& file, const char*
     if (is_inside) see(JsonCursor(parsed, list, std::to_string(index++)));
     return false;
   };
-  const json rest = parse_guarded(text, file, keep);
+  const json rest = parse_guarded(text, file, RepeatedKeys::refused, keep);
   JsonCursor(rest, file).required(key).array_size("events");
 }
 
@@ -251,6 +254,11 @@ bool JsonCursor::is_array() const {
 const std::string& JsonCursor::as_string() const {
   if (!value_->is_string()) fail_type("a text");
   return value_->get_ref<const std::string&>();
+}
+
+bool JsonCursor::as_bool() const {
+  if (!value_->is_boolean()) fail_type("true or false");
+  return value_->get<bool>();
 }
 
 int JsonCursor::as_int(int least, int most) const {

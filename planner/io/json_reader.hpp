@@ -1,5 +1,5 @@
-// JSON from strangers: size, depth and number of values bounded, no duplicate keys, and every error with its
-// place.
+// JSON from strangers: size, depth and number of values bounded, no key twice in an object, and every error
+// with its place.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,12 @@
 
 namespace dtfm {
 
+/// Of a key that an object has twice. Some programs write such files.
+enum class RepeatedKeys { refused, last_counts };
+
 /// Throws Error at file:line:column (in bytes, from 1) for what is not JSON.
-nlohmann::json parse_json(std::string_view text, const std::string& file);
+nlohmann::json parse_json(std::string_view text, const std::string& file,
+                          RepeatedKeys repeated = RepeatedKeys::refused);
 
 /// `text` with blanks for all but the value of `key` in its outermost object, so that the value can be read
 /// by itself and is where it was; nothing when there is no such key. Expects text that parse_json accepts.
@@ -42,6 +46,7 @@ class JsonCursor {
   bool is_string() const;
   bool is_array() const;
   const std::string& as_string() const;
+  bool as_bool() const;
   int as_int(int least, int most) const;
   double as_number(double least, double most) const;
 

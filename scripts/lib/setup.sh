@@ -18,7 +18,7 @@ test_packages=("${build_packages[@]}" python3)
 # shellcheck disable=SC2034 # for those who source this
 extra_test_packages=(
   munge openmpi-bin slurm-client slurmctld slurmd # launchers
-  iproute2                                        # tc, network namespaces
+  iproute2 iperf3 iputils-ping libopenmpi-dev     # networks: emulated, measured, used by MPI
   chromium fonts-dejavu-core                      # the report in a browser
   zsh fish groff-base mandoc                      # completions and manual pages
   python3-jsonschema python3-yaml                 # schemas of the files

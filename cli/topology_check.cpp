@@ -1,0 +1,227 @@
+#include "cli/topology_check.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/suggest.hpp"
+#include "planner/io/units.hpp"
+
+namespace dtfm {
+namespace {
+
+/// One kind of warning: the first pair of devices that deserves it, and how many do.
+class PairWarning {
+ public:
+  template <class Text>
+  void add(const Text& text) {
+    if (count_++ == 0) first_ = text();
+  }
+  void put_into(std::vector<std::string>& warnings) const {
+    if (count_ == 1) warnings.push_back(first_);
+    if (count_ > 1)
+      warnings.push_back(fmt::format("{}; {} such pairs of devices", first_, with_thousands(count_)));
+  }
+
+ private:
+  std::string first_;
+  long long count_ = 0;
+};
+
+/// Calls visit(i, j) for devices of different sites, i < j.
+template <class Visit>
+void for_site_pairs(const Topology& topology, const Visit& visit) {
+  for (int i = 0; i < topology.size(); ++i)
+    for (int j = i + 1; j < topology.size(); ++j)
+      if (topology.devices[at(i)].site != topology.devices[at(j)].site) visit(i, j);
+}
+
+std::string from_to(const Topology& topology, int from, int to) {
+  return fmt::format("from {} to {}", in_quotes(topology.devices[at(from)].id),
+                     in_quotes(topology.devices[at(to)].id));
+}
+
+/// One way the two directions of a route differ by detours, not tenfold; bandwidths do so by a slip of units.
+constexpr double too_unlike = 10;
+/// One way over a geostationary satellite and half the earth's fibre is less.
+constexpr Seconds too_far{0.5};
+
+void warn_of_directions(const Topology& topology, std::vector<std::string>& warnings) {
+  PairWarning latency, bandwidth;
+  const auto is_unlike = [](double a, double b) {
+    return std::max(a, b) >= too_unlike * std::min(a, b) && a != b;
+  };
+  for_site_pairs(topology, [&](int i, int j) {
+    const Link there = topology.link(i, j), back = topology.link(j, i);
+    if (is_unlike(there.latency.value(), back.latency.value()))
+      latency.add([&] {
+        return fmt::format("latency {} is {}, back {}", from_to(topology, i, j),
+                           format_seconds(there.latency), format_seconds(back.latency));
+      });
+    if (is_unlike(there.bandwidth.value(), back.bandwidth.value()))
+      bandwidth.add([&] {
+        return fmt::format("bandwidth {} is {}, back {}", from_to(topology, i, j),
+                           format_rate(there.bandwidth), format_rate(back.bandwidth));
+      });
+  });
+  latency.put_into(warnings);
+  bandwidth.put_into(warnings);
+}
+
+void warn_of_links(const Topology& topology, std::vector<std::string>& warnings) {
+  PairWarning far, near, narrow;
+  const auto look = [&](int from, int to) {
+    const Link link = topology.link(from, to);
+    if (link.latency > too_far)
+      far.add([&] {
+        return fmt::format("latency {} is {}, one way: farther than a satellite; is its unit right?",
+                           from_to(topology, from, to), format_seconds(link.latency));
+      });
+    if (link.latency == Seconds(0))
+      near.add([&] { return fmt::format("latency {} is 0, between sites", from_to(topology, from, to)); });
+    if (link.capacity < link.bandwidth)
+      narrow.add([&] {
+        return fmt::format("one flow {} may have {}, more than the capacity of all flows, {}",
+                           from_to(topology, from, to), format_rate(link.bandwidth),
+                           format_rate(link.capacity));
+      });
+  };
+  for_site_pairs(topology, [&](int i, int j) {
+    look(i, j);
+    look(j, i);
+  });
+  far.put_into(warnings);
+  near.put_into(warnings);
+  narrow.put_into(warnings);
+}
+
+void warn_of_idle_rules(const Topology& topology, std::vector<std::string>& warnings) {
+  const auto* rules = std::get_if<RuleLinks>(&topology.links);
+  if (rules == nullptr) return;
+  std::vector<char> is_used(rules->links.size());
+  for (const Eigen::MatrixXi& table :
+       {std::cref<Eigen::MatrixXi>(rules->table), std::cref<Eigen::MatrixXi>(rules->same_host)})
+    for (const int entry : table.reshaped())
+      if (entry >= 0) is_used[at(entry)] = 1;
+  for (std::size_t i = 0; i < is_used.size(); ++i)
+    if (is_used[i] == 0)
+      warnings.push_back(fmt::format("entry {} of `links` is for no pair of devices", i + 1));
+}
+
+bool has_price(const Topology& topology, const Device& device) {
+  return device.price || (device.gpu >= 0 && topology.gpus[at(device.gpu)].price);
+}
+
+template <class Lacks>
+void warn_of_devices(const Topology& topology, const char* what, const Lacks& lacks,
+                     std::vector<std::string>& warnings) {
+  const auto first = std::find_if(topology.devices.begin(), topology.devices.end(), lacks);
+  const auto count = std::count_if(first, topology.devices.end(), lacks);
+  if (count > 0)
+    warnings.push_back(fmt::format("{}: {} of {}, first {}", what, with_thousands(count),
+                                   counted(topology.size(), "device"), in_quotes(first->id)));
+}
+
+struct Ranges {
+  Seconds least_latency, most_latency;
+  BitsPerSecond least_bandwidth, most_bandwidth;
+  bool is_any = false;
+
+  void add(const Link& link) {
+    least_latency = is_any ? std::min(least_latency, link.latency) : link.latency;
+    least_bandwidth = is_any ? std::min(least_bandwidth, link.bandwidth) : link.bandwidth;
+    most_latency = std::max(most_latency, link.latency);
+    most_bandwidth = std::max(most_bandwidth, link.bandwidth);
+    is_any = true;
+  }
+};
+
+Ranges between_sites(const Topology& topology) {
+  Ranges ranges;
+  for_site_pairs(topology, [&](int i, int j) {
+    ranges.add(topology.link(i, j));
+    ranges.add(topology.link(j, i));
+  });
+  return ranges;
+}
+
+/// By GPU, in the order of the devices.
+std::vector<std::pair<std::string, int>> gpu_counts(const Topology& topology) {
+  std::vector<std::pair<std::string, int>> counts;
+  for (const Device& device : topology.devices) {
+    const std::string name = device.gpu < 0 ? "GPU not given" : topology.gpus[at(device.gpu)].name;
+    const auto known =
+        std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == name; });
+    if (known == counts.end())
+      counts.emplace_back(name, 1);
+    else
+      ++known->second;
+  }
+  return counts;
+}
+
+std::string links_in_words(const Topology& topology) {
+  if (const auto* rules = std::get_if<RuleLinks>(&topology.links))
+    return fmt::format("{} of `links`", counted(static_cast<long long>(rules->links.size()), "rule"));
+  return "measured, device by device";
+}
+
+}  // namespace
+
+std::vector<std::string> warnings_of(const Topology& topology) {
+  std::vector<std::string> warnings;
+  warn_of_directions(topology, warnings);
+  warn_of_links(topology, warnings);
+  warn_of_idle_rules(topology, warnings);
+  warn_of_devices(
+      topology, "without a GPU, which plans by iteration time and by cost need",
+      [](const Device& device) { return device.gpu < 0; }, warnings);
+  const auto is_unpriced = [&](const Device& device) { return !has_price(topology, device); };
+  if (!std::all_of(topology.devices.begin(), topology.devices.end(), is_unpriced))
+    warn_of_devices(topology, "without a price while others have one", is_unpriced, warnings);
+  return warnings;
+}
+
+std::string check_text(const Topology& topology, const std::vector<std::string>& warnings, bool quiet) {
+  std::string text;
+  if (!quiet) {
+    text =
+        fmt::format("{}: {} in {}, fingerprint {}\n", topology.name, counted(topology.size(), "device"),
+                    counted(static_cast<long long>(topology.sites.size()), "site"), topology.fingerprint());
+    std::string gpus;
+    for (const auto& [name, count] : gpu_counts(topology))
+      gpus += fmt::format("{}{} × {}", gpus.empty() ? "" : ", ", count, name);
+    text += fmt::format("GPUs           {}\nlinks          {}\n", gpus, links_in_words(topology));
+    if (const Ranges ranges = between_sites(topology); ranges.is_any)
+      text += fmt::format("between sites  latency {} … {}, bandwidth {} … {}\n",
+                          format_seconds(ranges.least_latency), format_seconds(ranges.most_latency),
+                          format_rate(ranges.least_bandwidth), format_rate(ranges.most_bandwidth));
+  }
+  for (const std::string& warning : warnings) text += fmt::format("warning: {}\n", warning);
+  return text;
+}
+
+nlohmann::ordered_json check_json(const Topology& topology, const std::vector<std::string>& warnings) {
+  nlohmann::ordered_json json = {{"schema", "dtfm-topology-check/1"},
+                                 {"name", topology.name},
+                                 {"fingerprint", topology.fingerprint()},
+                                 {"devices", topology.size()},
+                                 {"sites", topology.sites.size()},
+                                 {"gpus", nlohmann::ordered_json::object()},
+                                 {"links", links_in_words(topology)},
+                                 {"between_sites", nullptr},
+                                 {"warnings", warnings}};
+  for (const auto& [name, count] : gpu_counts(topology)) json["gpus"][name] = count;
+  if (const Ranges ranges = between_sites(topology); ranges.is_any)
+    json["between_sites"] = {
+        {"latency_s", {ranges.least_latency.value(), ranges.most_latency.value()}},
+        {"bandwidth_bps", {ranges.least_bandwidth.value(), ranges.most_bandwidth.value()}}};
+  return json;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# dtfm-topology from outside: what it says of topologies, what it imports, that dtfm-plan takes it, what is refused.
+# shellcheck disable=SC2016 # messages have words in back quotes
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$0")/lib.sh" "$@"
+planner=$(realpath "$2")
+
+run --version
+expect_status 0 --version
+grep -qE '^dtfm-topology [0-9]+\.[0-9]+\.[0-9]+$' "$out" || fail "--version says $(cat "$out")"
+for words in "" import check show; do
+  # shellcheck disable=SC2086 # none, or one
+  run $words --help
+  expect_status 0 $words --help
+  expect_no_stderr $words --help
+  for word in Examples 'Exit codes' dtfm-topology; do expect_in "$out" "$word"; done
+done
+
+# check: twelve devices in three sites, and nothing odd but what they lack.
+run check net.yaml
+expect_status 0 check net.yaml
+expect_no_stderr check net.yaml
+expect_in "$out" 'three-sites: 12 devices in 3 sites, fingerprint '
+expect_in "$out" 'between sites  latency 49 ms … 156 ms, bandwidth 400 Mbps … 1.1 Gbps'
+expect_in "$out" 'warning: without a GPU, which plans by iteration time and by cost need: 12 of 12 devices, first `oregon/0`'
+[[ $(grep -c warning "$out") == 1 ]] || fail "other warnings: $(cat "$out")"
+run check net.yaml --format json
+expect_json "$out"
+expect_in "$out" '"between_sites": {"latency_s": [0.049, 0.156], "bandwidth_bps": [400000000.0, 1100000000.0]}'
+
+# What looks like a mistake, one of each.
+cat >odd.yaml <<'END'
+version: 1
+name: odd
+devices:
+  - {site: a, gpu: T4, price: 1 USD/h}
+  - {site: b, gpu: RTX-8000}
+  - {site: c, gpu: T4}
+links:
+  - {within: "*", latency: 1 ms, bandwidth: 1 Gbps}
+  - {from: a, to: b, latency: 10 ms, bandwidth: 1 Gbps}
+  - {from: b, to: a, latency: 200 ms, bandwidth: 10 Mbps}
+  - {between: [a, c], latency: 700 ms, bandwidth: 1 Gbps, capacity: 500 Mbps}
+  - {between: [b, c], latency: 0 ms, bandwidth: 1 Gbps}
+END
+cat >expected <<'END'
+warning: latency from `a/0` to `b/0` is 10 ms, back 200 ms
+warning: bandwidth from `a/0` to `b/0` is 1 Gbps, back 10 Mbps
+warning: latency from `a/0` to `c/0` is 700 ms, one way: farther than a satellite; is its unit right?; 2 such pairs of devices
+warning: latency from `b/0` to `c/0` is 0, between sites; 2 such pairs of devices
+warning: one flow from `a/0` to `c/0` may have 1 Gbps, more than the capacity of all flows, 500 Mbps; 2 such pairs of devices
+warning: entry 1 of `links` is for no pair of devices
+warning: without a price while others have one: 1 of 3 devices, first `b/0`
+END
+run check odd.yaml --quiet
+expect_status 0 check odd.yaml --quiet
+diff "$out" expected || fail "the warnings are others"
+
+# show
+run show net.yaml --site tokyo --site ohio
+expect_status 0 show net.yaml
+expect_in "$out" 'tokyo/0 … tokyo/3'
+for line in 'latency  tokyo   ohio' 'tokyo    5 ms    156 ms' 'ohio     156 ms  5 ms' \
+  'bandwidth  tokyo     ohio' 'tokyo      2 Gbps    400 Mbps' 'ohio       400 Mbps  2 Gbps'; do
+  grep -qxF -- "$line" "$out" || fail "no line \"$line\": $(cat "$out")"
+done
+run show net.yaml --format json
+expect_json "$out"
+expect_in "$out" '{"from": "ohio", "to": "tokyo", "latency_s": [0.156, 0.156], "bandwidth_bps": [400000000.0, 400000000.0]}'
+
+# import: a matrix that dtfm-plan takes.
+printf ',x,y\nx,0,20\ny,20,0\n' >rtt.csv
+printf 'x,y\n0,800\n400,0\n' >rates.csv
+import=(import --format csv rtt.csv rates.csv --rtt --latency-unit ms --bandwidth-unit Mbps)
+run "${import[@]}" --gpu T4 --count 2 --count y=1 --within-site 0.1ms,10Gbps -o two.yaml
+expect_status 0 import
+expect_no_stderr import
+expect_in "$out" 'two: 3 devices in 2 sites'
+expect_in two.yaml '{from: "y", to: "x", latency: 10 ms, bandwidth: 400 Mbps}'
+expect_in two.yaml '{site: "x", count: 2, gpu: "T4"}'
+run "${import[@]}" --gpu T4 --count 2 --count y=1 --within-site 0.1ms,10Gbps --topology-name two
+diff "$out" two.yaml || fail 'another topology on stdout than in the file'
+run "${import[@]}" --gpu T4 --count 2 --count y=1 --within-site 0.1ms,10Gbps --quiet -o two.yaml
+expect_no_stdout import --quiet
+"$planner" two.yaml --pipeline 3 --data 1 --quiet >plan.txt 2>&1 || fail "dtfm-plan: $(cat plan.txt)"
+
+# What cannot be done is one line, and nothing is written.
+expect_refused 'expected import, check or show (see dtfm-topology --help)'
+expect_refused 'unexpected argument `shw`; did you mean `show`? (see dtfm-topology --help)' shw
+expect_refused 'unexpected argument `--formt`; did you mean `--format`? (see dtfm-topology check --help)' check --formt json
+expect_refused 'expected one TOPOLOGY; found 0 (see dtfm-topology check --help)' check
+expect_refused 'none.yaml: cannot be opened: No such file or directory' show none.yaml
+expect_refused '--site: no site `tokio`; did you mean `tokyo`?' show net.yaml --site tokio
+expect_refused '--format is missing: what the files are (see dtfm-topology import --help)' import rtt.csv
+expect_refused 'FILE is missing: what to import (see dtfm-topology import --help)' import --format csv
+expect_refused '--format: no format `iperf`; did you mean `iperf3`?' import --format iperf rtt.csv -o new.yaml
+expect_refused '--format: csv reads a matrix of latencies, then one of bandwidths; found 1 files' import --format csv rtt.csv -o new.yaml
+expect_refused 'rtt.csv: cannot write: it is an input' "${import[@]}" -o rtt.csv
+expect_refused 'expected: cannot write: it exists and is not a topology' "${import[@]}" -o expected
+expect_refused '--gpu: unknown GPU `T5`; did you mean `T4`?' "${import[@]}" --gpu T5 -o new.yaml
+expect_refused '--count: no site `z` was measured; known: `x`, `y`' "${import[@]}" --count z=2 -o new.yaml
+expect_refused '--count: expected a whole number from 1 to 8192; found `9e9`' "${import[@]}" --count 9e9 -o new.yaml
+expect_refused '--within-site: is missing: it was not measured (LATENCY,BANDWIDTH, such as 5us,300Gbps)' "${import[@]}" --count 2 -o new.yaml
+printf '{"start": {}, "error": "the server is busy"}' >busy.json
+expect_refused '--latency: must not be negative; found `-5ms`' import --format iperf3 busy.json --latency=-5ms -o new.yaml
+expect_refused '--collective: is for --format nccl-tests' "${import[@]}" --collective sendrecv -o new.yaml
+expect_refused '--between: is for --format iperf3 and nccl-tests' "${import[@]}" --between a b -o new.yaml
+expect_refused '--name: no host `z` is in the files, or --between names it' "${import[@]}" --name z=a -o new.yaml
+expect_refused '--topology-name: `a\x0ab: c` cannot be the name of a topology' "${import[@]}" --topology-name $'a\nb: c' -o new.yaml
+expect_refused '--within-site: expected LATENCY,BANDWIDTH such as 5us,300Gbps; found `5us`' "${import[@]}" --within-site 5us -o new.yaml
+sed 's/49 ms/49/' net.yaml >bare.yaml
+run check bare.yaml
+expect_status 2 check bare.yaml
+expect_in "$err" 'bare.yaml:9:'
+expect_refused 'busy.json: /: iperf3 failed: `the server is busy`' import --format iperf3 busy.json -o new.yaml
+
+finish

@@ -1,0 +1,6 @@
+#include "tests/support/fuzz_survey.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  dtfm::fuzz_survey(dtfm::import_measurements, data, size);
+  return 0;
+}

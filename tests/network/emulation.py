@@ -1,0 +1,71 @@
+"""A wide-area network between network namespaces of this machine, by the emulator in ../shared/tools/wan."""
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT.parent / "shared" / "tools" / "wan"
+SKIPPED = 77
+SECONDS = 600  # after which the emulator ends by itself
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(SKIPPED)
+
+
+def need(programs):
+    if not (TOOLS / "wanemu.cpp").exists():
+        skip("there is no ../shared/tools/wan")
+    if os.geteuid() != 0:
+        skip("network namespaces need root")
+    if not os.path.exists("/dev/net/tun"):
+        skip("there is no /dev/net/tun")
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        skip(f"missing: {', '.join(missing)}")
+
+
+class Emulation:
+    """`sites`: names. `links`: (a, b) → (one-way delay in ms, Mbit/s), of which every ordered pair has one."""
+
+    def __init__(self, sites, links, folder):
+        self.addresses = {site: f"10.79.0.{i}" for i, site in enumerate(sites, 1)}
+        self.spaces = {site: f"dtfm{os.getpid()}{chr(ord('a') + i)}" for i, site in enumerate(sites)}
+        self.made = []
+        self.process = None
+        program, spec = folder / "wanemu", folder / "spec.txt"
+        subprocess.run(["g++", "-O2", "-std=c++20", TOOLS / "wanemu.cpp", "-o", program], check=True)
+        lines = [f"ns {self.spaces[site]} {self.addresses[site]}" for site in sites]
+        lines += [f"link {self.spaces[a]} {self.spaces[b]} {delay} {rate} 0" for (a, b), (delay, rate) in links.items()]
+        spec.write_text("\n".join(lines) + "\n", encoding="ascii")
+        try:
+            self.start(program, spec)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self, program, spec):
+        for space in self.spaces.values():
+            added = subprocess.run(["ip", "netns", "add", space], capture_output=True, text=True)
+            if added.returncode != 0:
+                self.stop()
+                skip(f"no network namespace can be made: {added.stderr.strip()}")
+            self.made.append(space)
+            subprocess.run(["ip", "-n", space, "link", "set", "lo", "up"], check=True)
+        self.process = subprocess.Popen([program, str(SECONDS), spec], stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline().strip() != "ready":
+            self.stop()
+            skip("the emulator did not start")
+        time.sleep(0.2)
+
+    def stop(self):
+        if self.process:
+            self.process.terminate()
+            self.process.communicate()
+            self.process = None
+        while self.made:
+            subprocess.run(["ip", "netns", "del", self.made.pop()], check=False)

@@ -1,0 +1,37 @@
+// What the fuzzers of importers of measured networks share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/core/error.hpp"
+#include "planner/io/network_survey.hpp"
+#include "planner/io/text_file.hpp"
+#include "planner/io/topology_writer.hpp"
+
+namespace dtfm {
+
+/// Any bytes as files, which a line of dashes divides, give a topology that reads back as it was (which the
+/// writer asserts), or an Error.
+template <class Import>
+void fuzz_survey(const Import& import, const std::uint8_t* data, std::size_t size) {
+  constexpr std::string_view divider = "\n----\n";
+  SurveySettings settings;
+  settings.is_symmetric = true;
+  settings.latency_unit = time_unit("ms");
+  settings.bandwidth_unit = rate_unit("Mbps");
+  FleetSettings fleet;
+  fleet.within_host = WrittenLink{Seconds(1e-5), BitsPerSecond(1e9)};
+  try {
+    const std::string text = checked_text(std::string(reinterpret_cast<const char*>(data), size), "file");
+    const std::size_t end = text.find(divider);
+    std::vector<SurveyFile> files{{"first", text.substr(0, end)}};
+    files.push_back({"second", end == std::string::npos ? text : text.substr(end + divider.size())});
+    const Survey survey = import(files, settings);
+    topology_text(survey, survey_links(survey, settings), fleet);
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace dtfm
