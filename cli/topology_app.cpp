@@ -169,21 +169,22 @@ void add_numbers(CLI::App& app, TopologyOptions& options) {
 }
 
 void add_import(CLI::App& app, TopologyOptions& options) {
-  CLI::App& import = *app.add_subcommand("import", "makes a topology from others' measurements");
-  import.footer(import_examples);
-  import.callback([&] { options.mode = Mode::import;
-});
-import.add_option("FILE", options.files, "measurements")->type_name("");
-add_option(import, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
-           [&](const std::string& text) { options.survey_format = text; });
-add_hosts(import, options);
-add_numbers(import, options);
-add_option(import, "--topology-name", "NAME", "of the topology; that of the output file when not given",
-           [&](const std::string& text) { options.name = checked_text(text, "--topology-name"); });
-add_option(import, "-o,--output", "FILE",
-           "writes the topology (YAML) and prints a summary; stdout when not given",
-           [&](const std::string& text) { options.output = text; });
-import.add_flag("--quiet", options.quiet, "no notes");
+  CLI::App& command = *app.add_subcommand("import", "makes a topology from others' measurements");
+  command.footer(import_examples);
+  command.callback([&] { options.mode = Mode::import; });
+  command.add_option("FILE", options.files, "measurements")->type_name("");
+  add_option(command, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
+             [&](const std::string& text) { options.survey_format = text; });
+  add_hosts(command, options);
+  add_numbers(command, options);
+  add_option(command, "--topology-name", "NAME", "of the topology; that of the output file when not given",
+             [&](const std::string& text) { options.name = checked_text(text, "--topology-name"); });
+  add_option(command, "-o,--output", "FILE",
+             "writes the topology (YAML) and prints a summary; stdout when not given",
+             [&](const std::string& text) { options.output = text; });
+  add_option(command, "--summary", "text|json", "of what is printed beside -o (text)",
+             [&](const std::string& text) { options.format = output_format("--summary", text); });
+  command.add_flag("--quiet", options.quiet, "nothing but warnings");
 }  // namespace
 
 void add_reading(CLI::App& command, Mode mode, const char* footer, TopologyOptions& options) {
@@ -200,7 +201,7 @@ Error missing(const std::string& what, const char* command) {
   return Error("", fmt::format("{} (see dtfm-topology {} --help)", what, command));
 }
 
-}  // namespace dtfm
+}  // namespace
 
 void add_topology_options(CLI::App& app, TopologyOptions& options) {
   app.description("Makes a topology from others' measurements, validates one, prints it as a table.");
