@@ -12,11 +12,16 @@ namespace dtfm {
 
 enum class OutputFormat { text, json };
 
+/// The value of an option. Throws Error.
+inline OutputFormat output_format(const std::string& option, const std::string& name) {
+  if (name != "text" && name != "json")
+    throw Error(option, fmt::format("expected text or json; found {}", in_quotes(name)));
+  return name == "json" ? OutputFormat::json : OutputFormat::text;
+}
+
 /// The value of --format. Throws Error.
 inline OutputFormat output_format(const std::string& name) {
-  if (name != "text" && name != "json")
-    throw Error("--format", fmt::format("expected text or json; found {}", in_quotes(name)));
-  return name == "json" ? OutputFormat::json : OutputFormat::text;
+  return output_format("--format", name);
 }
 
 }  // namespace dtfm

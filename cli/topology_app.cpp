@@ -186,8 +186,10 @@ void add_import(CLI::App& app, TopologyOptions& options) {
   add_option(command, "-o,--output", "FILE",
              "writes the topology (YAML) and prints a summary; stdout when not given",
              [&](const std::string& text) { options.output = text; });
+  add_option(command, "--summary", "text|json", "of what is printed beside -o (text)",
+             [&](const std::string& text) { options.format = output_format("--summary", text); });
   add_color_option(command, options.color);
-  command.add_flag("--quiet", options.quiet, "no notes");
+  command.add_flag("--quiet", options.quiet, "nothing but warnings");
 }
 
 void add_reading(CLI::App& command, Mode mode, const char* footer, TopologyOptions& options) {

@@ -60,6 +60,13 @@ void refuse_others(const SurveyFormat& format, const SurveySettings& settings) {
   refuse(!settings.names.empty(), format.name != "measurements", "--name", "iperf3, nccl-tests and csv");
 }
 
+void print_summary(const Topology& topology, const TopologyOptions& options) {
+  const std::vector<std::string> warnings = warnings_of(topology);
+  print_result(options.format == OutputFormat::json ? json_text(check_json(topology, warnings))
+                                                    : check_text(topology, warnings, options.quiet),
+               options.color);
+}
+
 /// The file first: it must be there even if nobody reads stdout.
 int import_topology(const TopologyOptions& options) {
   const SurveyFormat& format = format_named(options.survey_format);
@@ -73,17 +80,12 @@ int import_topology(const TopologyOptions& options) {
       topology_text(survey, survey_links(survey, options.survey), fleet_of(options, output));
   put_into(output, text);
   if (is_stdout(output)) return exit_code::done;
-  const Topology topology = parse_topology(text, output, {});
-  print_result(check_text(topology, warnings_of(topology), options.quiet), options.color);
+  print_summary(parse_topology(text, output, {}), options);
   return exit_code::done;
 }
 
 int check_topology(const TopologyOptions& options) {
-  const Topology topology = read_topology(options.files.front());
-  const std::vector<std::string> warnings = warnings_of(topology);
-  print_result(options.format == OutputFormat::json ? json_text(check_json(topology, warnings))
-                                                    : check_text(topology, warnings, options.quiet),
-               options.color);
+  print_summary(read_topology(options.files.front()), options);
   return exit_code::done;
 }
 

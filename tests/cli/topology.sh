@@ -82,6 +82,9 @@ run "${import[@]}" --gpu T4 --count 2 --count y=1 --within-site 0.1ms,10Gbps --t
 diff "$out" two.yaml || fail 'another topology on stdout than in the file'
 run "${import[@]}" --gpu T4 --count 2 --count y=1 --within-site 0.1ms,10Gbps --quiet -o two.yaml
 expect_no_stdout import --quiet
+run "${import[@]}" --gpu T4 --summary json -o json.yaml
+expect_json "$out"
+expect_in "$out" '"gpus": {"T4": 2}'
 "$planner" two.yaml --pipeline 3 --data 1 --quiet >plan.txt 2>&1 || fail "dtfm-plan: $(cat plan.txt)"
 
 # What cannot be done is one line, and nothing is written.
