@@ -1,9 +1,10 @@
 #include "cli/documents/programs.hpp"
 
+#include <stdexcept>
+
 #include <CLI/CLI.hpp>
 
 #include "cli/calibrate_app.hpp"
-#include "cli/export_app.hpp"
 #include "cli/export_app.hpp"
 #include "cli/plan_app.hpp"
 #include "cli/profile_app.hpp"
@@ -18,6 +19,7 @@ CommandWords of(void (*add)(CLI::App&, Options&)) {
   CLI::App app;
   Options options;
   add(app, options);
+  if (app.get_name().empty()) throw std::logic_error("a program's table of options must give its name");
   return words_of(app);
 }
 
@@ -25,12 +27,8 @@ CommandWords of(void (*add)(CLI::App&, Options&)) {
 
 std::vector<CommandWords> programs() {
   return {
-      of(add_plan_options),
-      of(add_sim_options),
-      of(add_profile_options),
-      of(add_calibrate_options),
-      of(add_export_options),
-      of(add_export_options),
+      of(add_plan_options),      of(add_sim_options),    of(add_profile_options),
+      of(add_calibrate_options), of(add_export_options),
   };
 }
 
