@@ -120,6 +120,8 @@ class Documents(unittest.TestCase):
             for option in long_options(program):
                 self.assertRegex(text, rf"(?m)^ +(-\w, )?{option}( |$)")
             self.assertRegex(text, rf"(?m)^EXAMPLES\n +.*\b{name} ")
+            others = sorted(text.split("SEE ALSO\n")[1].split("\n\n")[0].replace("(1)", "").replace(",", "").split())
+            self.assertEqual(others, sorted(set(PROGRAMS) - {name}))
 
     @needs("groff")
     def test_words_stay_words(self):
