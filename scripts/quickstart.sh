@@ -4,7 +4,8 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   exit
 fi
 # From a bare Debian 12 or Ubuntu 24.04 to a plan: installs what is missing, builds, and plans the 64 devices of
-# topologies/worldwide.yaml into build/worldwide-plan.json. Arguments go on to dtfm-plan:
+# topologies/worldwide.yaml into build/worldwide-plan.json, with a page of charts beside it, build/worldwide.html.
+# Arguments go on to dtfm-plan:
 #   scripts/quickstart.sh --seed 3
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
@@ -12,4 +13,11 @@ fi
 install_missing "${build_packages[@]}"
 build release dtfm-plan
 [[ " $* " == *" -o "* ]] || set -- -o "$root/build/worldwide-plan.json" "$@"
-exec "$root/build/release/dtfm-plan" "$root/topologies/worldwide.yaml" "$@"
+page=$root/build/worldwide.html
+# Without npm there is no page to fill, and some options go without it.
+if [ -s "$root/build/release/cli/report_page.html" ] && ! [[ " $* " =~ " --"(report|pareto|diff|help|version|list)[^\ ]*" " ]]; then
+  "$root/build/release/dtfm-plan" "$root/topologies/worldwide.yaml" --report "$page" "$@"
+  echo "Open $page in a browser." >&2
+else
+  exec "$root/build/release/dtfm-plan" "$root/topologies/worldwide.yaml" "$@"
+fi
