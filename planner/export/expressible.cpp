@@ -77,6 +77,22 @@ void require_no_tensor(const Handover& handover, std::string_view target) {
                                    s, pipeline.stages[s].devices.size(), target));
 }
 
+void require_whole_batch(const Handover& handover, std::string_view target) {
+  const Training& training = handover.job.training;
+  long long all = 0;
+  for (const Pipeline& pipeline : handover.plan.pipelines) {
+    if (pipeline.micro_batches == 0)
+      refuse(target,
+             fmt::format("a pipeline has no micro-batches; {} gives each some; plan with a larger --batch",
+                         target));
+    all += pipeline.micro_batches;
+  }
+  if (all * training.micro_batch != training.global_batch)
+    refuse(target,
+           fmt::format("{} micro-batches of {} are not the job's global batch {}; plan again for this job",
+                       all, training.micro_batch, training.global_batch));
+}
+
 void require_equal_micro_batches(const Handover& handover, std::string_view target) {
   const int count = first_of(handover).micro_batches;
   for_others(handover, [&](std::size_t p, const Pipeline& pipeline) {
@@ -93,11 +109,7 @@ void require_equal_micro_batches(const Handover& handover, std::string_view targ
            fmt::format("global batch {} is not a multiple of micro-batch {} x dp {}; plan with another "
                        "--batch or --data",
                        training.global_batch, training.micro_batch, replicas));
-  if (count * replicas * training.micro_batch != training.global_batch)
-    refuse(target,
-           fmt::format("{} pipelines of {} micro-batches of {} are not the job's global batch {}; score the "
-                       "plan with dtfm-plan --score",
-                       replicas, count, training.micro_batch, training.global_batch));
+  require_whole_batch(handover, target);
 }
 
 void require_layers_everywhere(const Handover& handover, std::string_view target) {

@@ -25,7 +25,9 @@ void require_common_split(const Handover& handover, std::string_view target);
 void require_one_degree(const Handover& handover, std::string_view target);
 /// One device a stage.
 void require_no_tensor(const Handover& handover, std::string_view target);
-/// As many micro-batches in every pipeline, together the global batch.
+/// Some micro-batches in every pipeline, together the global batch.
+void require_whole_batch(const Handover& handover, std::string_view target);
+/// As many in every pipeline too.
 void require_equal_micro_batches(const Handover& handover, std::string_view target);
 /// A layer at least in every stage.
 void require_layers_everywhere(const Handover& handover, std::string_view target);

@@ -23,16 +23,12 @@ void check(const Handover& handover) {
   require_no_chunks(handover, self);
   const auto* model = std::get_if<Transformer>(&handover.job.model);
   if (!model) refuse(self, "the model is a chain of unlike layers; FlashFlex trains Llama");
-  for (const Pipeline& pipeline : handover.plan.pipelines) {
-    if (pipeline.micro_batches == 0)
-      refuse(self,
-             "a pipeline has no micro-batches; FlashFlex needs one at least in each; plan with a larger "
-             "--batch");
+  require_whole_batch(handover, self);
+  for (const Pipeline& pipeline : handover.plan.pipelines)
     for (const Stage& stage : pipeline.stages)
       if (model->heads % static_cast<int>(stage.devices.size()) != 0)
         refuse(self, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor",
                                  model->heads, stage.devices.size()));
-  }
 }
 
 /// `[[1,1,1],[1,1,1]]`, a number for each stage of each pipeline.
