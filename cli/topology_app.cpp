@@ -213,6 +213,7 @@ void add_topology_options(CLI::App& app, TopologyOptions& options) {
   app.name("dtfm-topology");
   app.description("Makes a topology from others' measurements, validates one, prints it as a table.");
   app.footer(examples);
+  add_color_option(app, options.color);
   app.set_version_flag("--version", "dtfm-topology " DTFM_VERSION);
   add_import(app, options);
   add_reading(*app.add_subcommand("check", "validates a topology and says what it holds"), Mode::check,

@@ -94,7 +94,7 @@ std::vector<int> numbers_of(const std::vector<std::string>& lines, std::string_v
     for (std::size_t i = 1; i < words.size(); ++i) numbers.push_back(number_in_word(words[i]));
     return numbers;
   }
-  DTFM_ASSERT(!"a flag is missing");
+  DTFM_ASSERT(false && "a flag is missing");
   return {};
 }
 

@@ -41,7 +41,7 @@ std::vector<std::string> table_lines(const std::string& script, std::string_view
     }
     is_in = is_in || line.starts_with(begin);
   }
-  DTFM_ASSERT(!"a table in a script has no end");
+  DTFM_ASSERT(false && "a table in a script has no end");
   return lines;
 }
 

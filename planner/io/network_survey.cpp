@@ -1,4 +1,5 @@
 #include "planner/io/network_survey.hpp"
+#include "planner/io/control_characters.hpp"
 
 #include <algorithm>
 #include <set>
@@ -140,9 +141,7 @@ std::map<std::pair<int, int>, SurveyLink> survey_links(const Survey& survey, con
 
 void check_place_name(const std::string& name, const std::string& where) {
   constexpr std::size_t longest = 128;
-  const bool has_control =
-      std::any_of(name.begin(), name.end(), [](char c) { return (c >= 0 && c < ' ') || c == 127; });
-  if (name.empty() || name.size() > longest || has_control || name == "*" || name == "host" ||
+  if (name.empty() || name.size() > longest || has_control_character(name) || name == "*" || name == "host" ||
       name.find_first_of("/:") != std::string::npos)
     throw Error(where, fmt::format("{} cannot be the name of a site (no `/`, `:`, `*` or `host`, at most {} "
                                    "bytes); --name HOST=SITE gives it another",
