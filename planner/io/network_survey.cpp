@@ -8,6 +8,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/io/control_characters.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/text_file.hpp"
 
