@@ -55,6 +55,10 @@ IterationSearchOptions search_options(const PlanOptions& options, const Problem&
                            : options.data_auto ? std::nullopt
                                                : job.parallelism.data;
   result.objective = *objective_named(options.objective);
+  if (job.parallelism.alike && options.warm_start)
+    throw Error(
+        "--warm-start",
+        "goes on from one plan to one near it, and cannot keep pipelines alike (--alike, or the job)");
   result.warm = warm_start_of(options, problem);
   if (options.finalists) result.finalists = *options.finalists;
   result.keeps_front = options.pareto.has_value();

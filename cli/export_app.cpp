@@ -76,7 +76,8 @@ void add_what(CLI::App& app, ExportOptions& options) {
   offer_values(*to, target_names());
   add_option(app, "-o,--output", "DIR", "where the files go; made if it is not there",
              [&](const std::string& text) { options.folder = text; });
-  app.add_flag("--force", options.force, "over the files of another plan in DIR");
+  app.add_flag("--force", options.force,
+               "writes into a DIR that holds other files, over those of the same names");
   app.add_flag("--list-targets", options.list_targets, "names the targets and exits");
   add_option(app, "--job", "FILE", "what is trained (YAML), in place of the job in the plan",
              [&](const std::string& text) { options.job = text; });
@@ -128,6 +129,7 @@ void check_export_options(const ExportOptions& options) {
   if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-export --help)");
   if (options.targets.empty())
     throw Error("--to", "is missing: which trainer or launcher? (see dtfm-export --list-targets)");
+  if (options.folder == "-") throw Error("--output", "is a folder, and - is none");
   if (options.folder.empty()) throw Error("--output", "is missing: which folder do the files go to?");
 }
 

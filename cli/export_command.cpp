@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/export_options.hpp"
@@ -43,6 +44,15 @@ void check_image(const std::string& image) {
     throw Error("--image", fmt::format("{} is no name of a container image", in_quotes(image)));
 }
 
+/// Ranks of an agent for a machine are torchrun's alone.
+void check_agents(const ExportOptions& options, const std::vector<const Exporter*>& targets) {
+  if (options.agents == Agents::gpu) return;
+  for (const Exporter* target : targets)
+    if (!target->is_trainer && target->name != "torchrun")
+      throw Error("--agents",
+                  fmt::format("host is of torchrun, and {} starts one process for each GPU", target->name));
+}
+
 HandoverChoices choices_of(const ExportOptions& options, RankOrder order) {
   check_image(options.image);
   HandoverChoices choices;
@@ -67,17 +77,25 @@ Handover handover_of(const ExportOptions& options, RankOrder order) {
   return read_handover(plan, job, choices_of(options, order));
 }
 
-/// Two plans in one folder would be told apart by nobody.
+/// What is in the folder must be what would be written there: files of another hand-over would be mistaken
+/// for this one's, and others' files are not overwritten.
 void check_folder(const ExportOptions& options, const ExportFiles& files) {
   const fs::path folder = options.folder;
   std::error_code ignored;
-  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored))
-    throw Error(options.folder, "is no folder");
-  const fs::path table = folder / rank_table_file;
-  if (options.force || !fs::exists(table, ignored)) return;
-  if (read_file(table, most_bytes) != text_of(files, rank_table_file))
-    throw Error(options.folder,
-                "holds the files of another plan or order of ranks; name another folder, or use --force");
+  if (!fs::exists(folder, ignored)) return;
+  if (!fs::is_directory(folder, ignored)) throw Error(options.folder, "is no folder");
+  if (options.force) return;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const auto ours =
+        std::find_if(files.begin(), files.end(), [&](const ExportFile& file) { return file.name == name; });
+    if (ours == files.end() || !entry.is_regular_file() || entry.file_size() != ours->text.size() ||
+        read_file(entry.path(), ours->text.size()) != ours->text)
+      throw Error(options.folder,
+                  fmt::format("holds {}, which is not of this hand-over; name a new folder, or use --force "
+                              "to write beside and over what is there",
+                              in_quotes(name)));
+  }
 }
 
 /// What is on the disk must be what was meant.
@@ -119,6 +137,20 @@ std::string summary_json(const ExportOptions& options, const Handover& handover,
                     {"notes", notes}});
 }
 
+/// What --force left there.
+std::vector<std::string> left_notes(const ExportOptions& options, const ExportFiles& files) {
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(options.folder)) {
+    const std::string name = entry.path().filename().string();
+    if (std::none_of(files.begin(), files.end(), [&](const ExportFile& file) { return file.name == name; }))
+      left.push_back(in_quotes(name));
+  }
+  std::sort(left.begin(), left.end());
+  if (left.empty()) return {};
+  return {fmt::format("{} also holds {}, which {} not of this hand-over", options.folder,
+                      fmt::join(left, ", "), left.size() == 1 ? "is" : "are")};
+}
+
 }  // namespace
 
 int run_export_command(const ExportOptions& options) {
@@ -128,11 +160,13 @@ int run_export_command(const ExportOptions& options) {
   }
   std::vector<const Exporter*> targets;
   for (const std::string& name : options.targets) targets.push_back(&exporter_named(name));
+  check_agents(options, targets);
   const Handover handover = handover_of(options, common_order(targets, options.order));
   const ExportFiles files = exported(handover, targets);
   check_folder(options, files);
   write_files(options.folder, files);
-  const auto notes = export_notes(handover, targets);
+  std::vector<std::string> notes = export_notes(handover, targets);
+  for (std::string& note : left_notes(options, files)) notes.push_back(std::move(note));
   if (options.format == OutputFormat::json)
     print_result(summary_json(options, handover, files, notes));
   else if (!options.quiet)

@@ -263,8 +263,6 @@ void check_plan_options(const CLI::App& app, const PlanOptions& options) {
     throw Error("--pareto", "is of a search, and --score has one plan alone");
   if (options.pareto && options.warm_start)
     throw Error("--pareto", "is of plans that begin anew, and --warm-start goes on from one");
-  if (options.alike && options.warm_start)
-    throw Error("--alike", "is of plans that begin anew, and --warm-start goes on from one");
   if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
 }
 

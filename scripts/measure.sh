@@ -208,7 +208,7 @@ ping_times() { # FROM TO
 # it is there. Leaves iperf3's JSON in OUTPUT, or says what is wrong on stdout.
 iperf3_test() {
   local from=$1 to=$2 output=$5 server error attempt limit=$((seconds + omit + 30))
-  local interval=$((seconds > 20 ? seconds / 10 : 1)) # of the rates whose spread is told
+  local interval=$((seconds > 600 ? 60 : seconds > 20 ? seconds / 10 : 1)) # of the rates whose spread is told; iperf3 has 60 at most
   on "$to" timeout --foreground "$limit" iperf3 -s -1 -J -p "$4" >/dev/null 2>&1 &
   server=$!
   for ((attempt = 0; attempt < 50; ++attempt)); do

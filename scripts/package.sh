@@ -10,6 +10,7 @@ fi
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
 install_missing "${build_packages[@]}" dpkg-dev file
+install_npm
 build release packed
 cpack --config "$root/build/release/CPackConfig.cmake" -B "$root/build/packages" "$@" >&2
 rm -rf "$root/build/packages/_CPack_Packages"

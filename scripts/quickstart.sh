@@ -11,6 +11,7 @@ fi
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
 install_missing "${build_packages[@]}"
+install_npm
 build release dtfm-plan
 [[ " $* " == *" -o "* ]] || set -- -o "$root/build/worldwide-plan.json" "$@"
 page=$root/build/worldwide.html

@@ -9,6 +9,7 @@ fi
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
 install_missing "${test_packages[@]}" clang libomp-dev
+install_npm
 # The sanitizers' runtime comes in a package named for the compiler's version.
 install_missing "libclang-rt-$(clang++ -dumpversion | cut -d. -f1)-dev"
 

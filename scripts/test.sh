@@ -9,5 +9,6 @@ fi
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 
 install_missing "${test_packages[@]}"
+install_npm
 build release all
 run_tests release "$@"

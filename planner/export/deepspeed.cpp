@@ -132,10 +132,7 @@ ReadBack read_python(const ExportFiles& files, const Handover&) {
 }
 
 std::vector<std::string> notes(const Handover& handover) {
-  std::vector<std::string> notes;
-  if (handover.job.parallelism.schedule == "gpipe" && stages_of(handover) > 1)
-    notes.emplace_back(
-        "it runs schedule 1f1b, and the plan's times are those of gpipe: plan with schedule 1f1b");
+  std::vector<std::string> notes = schedule_notes(handover, "1f1b");
   if (const std::string& precision = handover.job.training.precision;
       precision == "fp16" || precision == "bf16")
     notes.push_back(fmt::format(

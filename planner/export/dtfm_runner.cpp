@@ -25,6 +25,7 @@ int round_of(const Handover& handover) {
 }
 
 void check(const Handover& handover) {
+  require_transformer(handover, self);
   if (stages_of(handover) == 1)
     refuse(self, "one-stage pipelines are not runnable; plan with --pipeline 2 or more");
   require_no_tensor(handover, self);
@@ -128,9 +129,9 @@ std::vector<std::string> notes(const Handover& handover) {
       "as published it does not import: delete the lines of pipeline_parallel/dist_pp_utils.py that import "
       "dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, files that are not there",
       "it measures throughput: every replica trains on the same data"};
-  if (handover.job.parallelism.schedule != "gpipe")
-    notes.emplace_back(
-        "it runs schedule gpipe, and the plan's times are those of 1f1b: plan with schedule gpipe");
+  if (const std::string& planned = handover.job.parallelism.schedule; planned != "gpipe")
+    notes.push_back(fmt::format(
+        "it runs schedule gpipe, and the plan's times are those of {}: plan with schedule gpipe", planned));
   if (dp_mode(handover.job.parallelism.gradient_sync) == "allreduce")
     notes.push_back(
         fmt::format("--dp-mode allreduce leaves to NCCL how gradients are exchanged; the plan counts on {}",

@@ -31,6 +31,40 @@ Exporter netem_exporter();
 
 namespace {
 
+/// Trainers and launchers that people ask for and that no plan can be handed over to, and why; and other
+/// names of those that can.
+struct OtherName {
+  std::string_view name, why;
+};
+constexpr OtherName other_names[] = {
+    {"k8s", "is called kubernetes here"},
+    {"mpi", "is called openmpi here"},
+    {"hexiscale", "is called flashflex here"},
+    {"dt-fm", "is called dtfm here"},
+    {"nanotron",
+     "nanotron cuts layers by a cost of its own and has no way to say others, and asserts that a machine's "
+     "ranks "
+     "follow each other; use --to megatron or torchtitan"},
+    {"swarm",
+     "only 4 stages (head, body1, body2, tail) exist in swarm, and peers choose each other: there are no "
+     "pipelines; "
+     "use --to petals for stages of blocks"},
+    {"hivemind",
+     "hivemind forms its groups at run time, and no peer can be put into one; use --to petals or torchrun"},
+    {"opendiloco",
+     "pipeline parallel plans are not representable in opendiloco, where every GPU holds the whole model; "
+     "use "
+     "--to megatron"},
+    {"accelerate", "accelerate has no pipelines, and equal GPUs on every machine; use --to torchtitan"},
+    {"colossalai",
+     "colossalai is told its stages in Python; use --to torchrun with --order pipeline-major, and "
+     "num_layers_per_stage from rank_table.json"},
+    {"galvatron",
+     "galvatron is not among the targets; its ranks are stage-major: use --to torchrun, and pp_division from "
+     "rank_table.json"},
+    {"sailor", "sailor is not among the targets; use --to torchrun, and layers from rank_table.json"},
+};
+
 std::string_view order_name(RankOrder order) {
   return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
 }
@@ -109,6 +143,8 @@ const Exporter& exporter_named(std::string_view name) {
     if (exporter.name == name) return exporter;
     names.push_back(exporter.name);
   }
+  for (const OtherName& other : other_names)
+    if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.why));
   throw Error("--to", fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, names)));
 }
 

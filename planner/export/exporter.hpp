@@ -32,7 +32,8 @@ struct Exporter {
   /// Throws Error (expressible.hpp) for a plan that it cannot express.
   void (*check)(const Handover&);
   ExportFiles (*files)(const Handover&);
-  /// From `files` and rank_table.json, and from nothing else of the plan but what its devices are called.
+  /// From `files`, rank_table.json among them, by the target's own rules; of `handover` what these do not
+  /// say: names of devices, the job's model, where rank 0 listens.
   ReadBack (*read_back)(const ExportFiles& files, const Handover& handover);
   std::string_view start;  // how its files are used, for the folder's README.md
   /// What a user should know of this plan there.

@@ -1,6 +1,6 @@
 #include "planner/export/expressible.hpp"
 
-#include <numeric>
+#include <algorithm>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,6 +30,24 @@ void for_others(const Handover& handover, const See& see) {
 
 void refuse(std::string_view target, const std::string& what) {
   throw Error("", fmt::format("{}: {}", target, what));
+}
+
+std::vector<std::string> schedule_notes(const Handover& handover, std::string_view own) {
+  const auto& pipelines = handover.plan.pipelines;
+  const Parallelism& planned = handover.job.parallelism;
+  const bool has_hops = std::any_of(pipelines.begin(), pipelines.end(),
+                                    [](const Pipeline& it) { return it.stages.size() > 1; });
+  std::vector<std::string> notes;
+  if (has_hops && planned.schedule != own)
+    notes.push_back(
+        fmt::format("it runs schedule {0}, and the plan's times are those of {1}: plan with schedule {0}",
+                    own, planned.schedule));
+  if (planned.flush && *planned.flush < pipelines.front().micro_batches)
+    notes.push_back(
+        fmt::format("it does not drain pipelines after every {} micro-batches, as the plan does so that "
+                    "activations fit: plan with schedule 1f1b",
+                    *planned.flush));
+  return notes;
 }
 
 std::string split_text(const Pipeline& pipeline) {
@@ -128,6 +146,17 @@ void require_no_chunks(const Handover& handover, std::string_view target) {
            fmt::format("schedule interleaved with {} chunks a device; {} has one stage a device; plan with "
                        "schedule 1f1b",
                        chunks, target));
+}
+
+const Transformer& require_transformer(const Handover& handover, std::string_view target) {
+  const auto* transformer = std::get_if<Transformer>(&handover.job.model);
+  if (!transformer)
+    refuse(target,
+           fmt::format(
+               "the model is a chain of unlike layers, and {} trains transformers; use --to torchrun and "
+               "rank_table.json with a trainer of your own",
+               target));
+  return *transformer;
 }
 
 void require_alike(const Handover& handover, std::string_view target) {

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/export/handover.hpp"
 
@@ -33,8 +34,13 @@ void require_equal_micro_batches(const Handover& handover, std::string_view targ
 void require_layers_everywhere(const Handover& handover, std::string_view target);
 /// No virtual stages.
 void require_no_chunks(const Handover& handover, std::string_view target);
+/// A transformer.
+const Transformer& require_transformer(const Handover& handover, std::string_view target);
 /// All but those about tensor degree and virtual stages: what most trainers want.
 void require_alike(const Handover& handover, std::string_view target);
+
+/// That the trainer runs schedule `own` without drains between, where the plan counts on something else.
+std::vector<std::string> schedule_notes(const Handover& handover, std::string_view own);
 
 /// Layers of each stage of a pipeline, as `3/2/2`.
 std::string split_text(const Pipeline& pipeline);

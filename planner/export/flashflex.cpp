@@ -21,14 +21,13 @@ constexpr const char* script_file = "flashflex.sh";
 void check(const Handover& handover) {
   require_layers_everywhere(handover, self);
   require_no_chunks(handover, self);
-  const auto* model = std::get_if<Transformer>(&handover.job.model);
-  if (!model) refuse(self, "the model is a chain of unlike layers; FlashFlex trains Llama");
+  const Transformer& model = require_transformer(handover, self);
   require_whole_batch(handover, self);
   for (const Pipeline& pipeline : handover.plan.pipelines)
     for (const Stage& stage : pipeline.stages)
-      if (model->heads % static_cast<int>(stage.devices.size()) != 0)
-        refuse(self, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor",
-                                 model->heads, stage.devices.size()));
+      if (model.heads % static_cast<int>(stage.devices.size()) != 0)
+        refuse(self, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor", model.heads,
+                                 stage.devices.size()));
 }
 
 /// `[[1,1,1],[1,1,1]]`, a number for each stage of each pipeline.
@@ -125,10 +124,11 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
 }
 
 std::vector<std::string> notes(const Handover& handover) {
-  std::vector<std::string> notes = {
+  std::vector<std::string> notes = schedule_notes(handover, "1f1b");
+  notes.emplace_back(
       "start it with one GPU visible to each rank (--to torchrun, slurm or openmpi): its own script numbers "
       "GPUs "
-      "otherwise"};
+      "otherwise");
   const auto& model = std::get<Transformer>(handover.job.model);
   if (model.sequence != 4096)
     notes.push_back(

@@ -30,6 +30,13 @@ bool is_address(std::string_view text) {
 
 using Addresses = std::map<std::string, std::string, std::less<>>;
 
+/// Where it begins: at a # that no word goes before, for names may have one.
+std::size_t comment_of(const std::string& line) {
+  for (std::size_t i = 0; i < line.size(); ++i)
+    if (line[i] == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) return i;
+  return line.npos;
+}
+
 class HostsFile {
  public:
   HostsFile(const NamedFile& file, const std::vector<std::string>& ids) : file_(file) {
@@ -39,7 +46,7 @@ class HostsFile {
   Addresses read() {
     std::istringstream text(file_.text);
     std::size_t number = 0;
-    for (std::string line; std::getline(text, line);) read(++number, line.substr(0, line.find('#')));
+    for (std::string line; std::getline(text, line);) read(++number, line.substr(0, comment_of(line)));
     return std::move(addresses_);
   }
 

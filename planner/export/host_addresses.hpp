@@ -11,8 +11,8 @@
 namespace dtfm {
 
 /// The places of the devices called `ids`: `ga:1` is GPU 1 of machine ga, `gb` the only one of gb. Addresses
-/// are those in `hosts`, a line `MACHINE ADDRESS` each, what follows # being a comment; without it the machines' names
-/// with - in place of /. `used`: how many ids, from the first on, must have one.
+/// are those in `hosts`, a line `MACHINE ADDRESS` each, what follows # being a comment; without it the
+/// machines' names with - in place of /. `used`: how many ids, from the first on, must have one.
 ///
 /// An address is made of letters, digits and . _ - and begins with a letter or digit: it goes into scripts.
 /// Throws Error for one that is none, for two machines of one address, for two ids of one GPU; at

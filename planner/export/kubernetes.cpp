@@ -23,6 +23,12 @@ constexpr const char* group = "dtfm";  // names of the pods begin with it
 
 /// The device plugin of a node chooses which of its GPUs a pod gets.
 void check(const Handover& handover) {
+  constexpr std::size_t longest_label = 63;
+  for (int rank = 0; rank < handover.world(); ++rank)
+    if (handover.place(rank).address.size() > longest_label)
+      refuse(self, fmt::format(
+                       "{} is longer than a label of Kubernetes, {} characters; give addresses with --hosts",
+                       handover.place(rank).address, longest_label));
   if (handover.any_gpu) return;
   std::map<std::string, std::set<int>> gpus;  // also those that the plan leaves out
   for (const GpuPlace& place : handover.places) gpus[place.host].insert(place.gpu);

@@ -33,15 +33,10 @@ void check_interleaving(const Handover& handover) {
 }
 
 void check_model(const Handover& handover) {
-  const auto* transformer = std::get_if<Transformer>(&handover.job.model);
-  if (!transformer)
-    refuse(
-        self,
-        "the model is a chain of unlike layers; Megatron trains transformers; use --to torchtitan-py as an "
-        "example for a trainer of your own");
-  if (transformer->heads % degree_of(handover) != 0)
+  const Transformer& transformer = require_transformer(handover, self);
+  if (transformer.heads % degree_of(handover) != 0)
     refuse(self, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor",
-                             transformer->heads, degree_of(handover)));
+                             transformer.heads, degree_of(handover)));
 }
 
 void check(const Handover& handover) {
@@ -152,10 +147,8 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
 }
 
 std::vector<std::string> notes(const Handover& handover) {
-  std::vector<std::string> notes;
-  if (handover.job.parallelism.schedule == "gpipe" && stages_of(handover) > 1)
-    notes.emplace_back(
-        "it runs schedule 1f1b, and the plan's times are those of gpipe: plan with schedule 1f1b");
+  std::vector<std::string> notes =
+      schedule_notes(handover, chunks_of(handover.job) > 1 ? "interleaved" : "1f1b");
   if (const auto& model = std::get<Transformer>(handover.job.model); model.tied && stages_of(handover) > 1)
     notes.emplace_back(
         "first and last stage exchange the gradient of the tied embedding every step, which the plan "

@@ -25,6 +25,7 @@ constexpr std::string_view self = "netem";
 constexpr int most_classes = 0xfffe;           // of a qdisc: 16 bits, 1:1 is all of them
 constexpr double unshaped_kbit = 100'000'000;  // in place of a rate that nothing limits
 constexpr double packet_bits = 8 * 1500;       // of Ethernet's usual frames
+constexpr double longest_delay_s = 1000;       // what tc takes ends at some 4,000
 constexpr double least_queue = 1000;           // packets: netem's own
 
 /// A device of each machine, by its address: links are between these.
@@ -42,6 +43,12 @@ void check(const Handover& handover) {
     refuse(self, "rates and delays of links are in the topology, not in a plan; give it with --topology");
   const auto devices = devices_by_address(handover);
   if (devices.size() < 2) refuse(self, "the plan is of one machine, which sends nothing to others");
+  for (const auto& [from, sender] : devices)
+    for (const auto& [to, receiver] : devices)
+      if (from != to && handover.topology->link(sender, receiver).latency.value() > longest_delay_s)
+        refuse(self,
+               fmt::format("from {} to {} takes more than {} s, and tc delays by less; change the topology",
+                           from, to, longest_delay_s));
   if (devices.size() > most_classes)
     refuse(self, fmt::format("{} machines; tc has {} classes at most", devices.size(), most_classes));
 }
@@ -53,7 +60,6 @@ long long kbit_of(double bits_per_second) {
 /// What one direction looks like to tc.
 struct Shape {
   long long kbit = 0, delay_us = 0;
-  friend auto operator<=>(const Shape&, const Shape&) = default;
 };
 
 Shape shape_of(const Link& link) {

@@ -21,6 +21,7 @@ constexpr const char* script_file = "petals.sh";
 constexpr const char* pipelines_file = "petals-pipelines.json";
 
 void check(const Handover& handover) {
+  require_transformer(handover, self);
   require_layers_everywhere(handover, self);
   require_no_chunks(handover, self);
   for (const Pipeline& pipeline : handover.plan.pipelines)

@@ -26,6 +26,7 @@ int round_of(const Handover& handover) {
 }
 
 void check_as(const Handover& handover, std::string_view self) {
+  require_transformer(handover, self);
   require_alike(handover, self);
   require_one_degree(handover, self);
   require_layers_everywhere(handover, self);
@@ -168,9 +169,13 @@ ReadBack read_python(const ExportFiles& files, const Handover&) {
 
 std::vector<std::string> notes(const Handover& handover) {
   std::vector<std::string> notes;
-  const auto* model = std::get_if<Transformer>(&handover.job.model);
-  if (!model || !model->rms_norm || !model->gated || model->learned_positions)
+  const auto& model = std::get<Transformer>(handover.job.model);
+  if (!model.rms_norm || !model.gated || model.learned_positions)
     notes.emplace_back("the names of the modules are those of its Llama; the job's model is no such one");
+  if (replicas_of(handover) > 1)
+    notes.emplace_back(
+        "where it says that DDP goes with no other parallelism, make data_parallel_shard_degree what "
+        "data_parallel_replicate_degree is, and that 1: ranks stay who they are");
   notes.push_back(fmt::format("nothing there checks that the flavor has the {} layers that the parts list",
                               layer_count(handover.job.model)));
   return notes;

@@ -23,11 +23,9 @@ void check(const Handover& handover) {
   const std::vector<int> layers = layer_counts(handover);
   for (const int count : layers)
     if (count != layers.front())
-      refuse(self,
-             fmt::format(
-                 "stages have {} layers; Varuna cuts a model into equal stages; use --to megatron, or plan "
-                 "with a --pipeline that divides the {} layers",
-                 split_text(handover.plan.pipelines.front()), layer_count(handover.job.model)));
+      refuse(self, fmt::format("stages have {} layers; Varuna cuts a model into equal stages; plan with a "
+                               "--pipeline that divides the {} layers",
+                               split_text(handover.plan.pipelines.front()), layer_count(handover.job.model)));
 }
 
 /// `0,3;1,4;2,5;`: the ranks of each stage, by pipeline; the last ; is needed (varuna/utils.py).
@@ -43,15 +41,14 @@ std::string stage_map(const Handover& handover) {
 ExportFiles files(const Handover& handover) {
   const Training& training = handover.job.training;
   return {
-      {file_name, fmt::format("# shellcheck shell=bash disable=SC2034\n"
-                              "# For Varuna (microsoft/varuna at a2145cc). Source this; its ranks are {}.\n"
-                              "VARUNA_ARGS=(\n  --stage_to_rank_map \"{}\"\n)\n"
-                              "BATCH_SIZE={} # of all replicas, for Varuna(batch_size=...)\n"
-                              "CHUNK_SIZE={} # a micro-batch, for Varuna(chunk_size=...)\n"
-                              "CUT_POINTS={} # one after every {} layers\n",
-                              handover.order == RankOrder::pipeline_major ? "pipeline-major" : "stage-major",
-                              stage_map(handover), training.global_batch, training.micro_batch,
-                              stages_of(handover) - 1, layer_counts(handover).front())}};
+      {file_name,
+       fmt::format("# shellcheck shell=bash disable=SC2034\n# For Varuna (microsoft/varuna at a2145cc). "
+                   "Source this; its ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
+                   "\"{}\"\n)\nBATCH_SIZE={} # of all replicas, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
+                   "a micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
+                   handover.order == RankOrder::pipeline_major ? "pipeline-major" : "stage-major",
+                   stage_map(handover), training.global_batch, training.micro_batch, stages_of(handover) - 1,
+                   layer_counts(handover).front())}};
 }
 
 int number_of(const std::string& text, std::string_view key) {
@@ -92,10 +89,12 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   return {std::move(rows), std::vector<int>(at(replica), micro_batches)};
 }
 
-std::vector<std::string> notes(const Handover&) {
-  return {
+std::vector<std::string> notes(const Handover& handover) {
+  std::vector<std::string> notes = schedule_notes(handover, "1f1b");
+  notes.emplace_back(
       "do not use its launcher, which makes a map of its own: start it with one that sets RANK and "
-      "WORLD_SIZE"};
+      "WORLD_SIZE");
+  return notes;
 }
 
 }  // namespace

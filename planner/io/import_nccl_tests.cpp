@@ -6,6 +6,7 @@
 // in it. One rank a host: of more than two hosts the slowest hop is what shows, and stands for every pair.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -43,6 +44,15 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
+/// "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time …": where the first time stands.
+/// Versions differ in the columns before it.
+std::optional<std::size_t> time_column_of(const std::vector<std::string_view>& words) {
+  if (words.size() < 3 || words[0] != "#" || words[1] != "size") return std::nullopt;
+  const auto time = std::find(words.begin(), words.end(), "time");
+  if (time == words.end()) return std::nullopt;
+  return static_cast<std::size_t>(time - words.begin()) - 1;
+}
+
 /// "#  Rank  0 Group  0 Pid  1234 on  HOST device  0 …" and "# Collective test starting: sendrecv_perf".
 void read_comment(const std::vector<std::string_view>& words, NcclRun& run) {
   const auto after = [&](std::string_view word) {
@@ -53,13 +63,15 @@ void read_comment(const std::vector<std::string_view>& words, NcclRun& run) {
   if (words.size() > 1 && words[1] == "Collective") run.collective = after("starting:");
 }
 
-/// size, count, type, redop, root, then out of place: time, algbw, busbw, #wrong; then the same in place.
-Row row_of(const std::vector<std::string_view>& words, const std::string& where) {
-  constexpr std::size_t fewest = 9, time_column = 5;
-  if (words.size() < fewest)
+/// The size first, and where the header says it the time out of place.
+Row row_of(const std::vector<std::string_view>& words, const std::optional<std::size_t>& time_column,
+           const std::string& where) {
+  if (!time_column)
     throw Error(where,
-                fmt::format("expected a row of at least {} columns, size first, or a comment (#); found {}",
-                            fewest, words.size()));
+                "a row before the header (`# size count type … time …`), which says where the time stands");
+  if (words.size() <= *time_column)
+    throw Error(where, fmt::format("expected the time in column {}; found {} columns", *time_column + 1,
+                                   words.size()));
   const auto number = [&](std::string_view word, const Unit& unit) {
     try {
       return parse_in_unit(word, unit);
@@ -67,13 +79,14 @@ Row row_of(const std::vector<std::string_view>& words, const std::string& where)
       throw Error(where, complaint.what());
     }
   };
-  const Row row{number(words[0], size_unit("B")), number(words[time_column], time_unit("us"))};
+  const Row row{number(words[0], size_unit("B")), number(words[*time_column], time_unit("us"))};
   if (row.bytes < 0 || row.seconds <= 0) throw Error(where, "expected a size and a time above zero");
   return row;
 }
 
 NcclRun read_run(const SurveyFile& file) {
   NcclRun run;
+  std::optional<std::size_t> time_column;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < file.text.size();) {
     const std::size_t end = std::min(file.text.find('\n', begin), file.text.size());
@@ -82,10 +95,11 @@ NcclRun read_run(const SurveyFile& file) {
     begin = end + 1;
     if (words.empty()) continue;
     const bool is_row = words[0].find_first_not_of("0123456789") == std::string_view::npos;
+    if (const auto column = time_column_of(words)) time_column = column;
     if (words[0].starts_with('#'))
       read_comment(words, run);
     else if (is_row)
-      run.rows.push_back(row_of(words, position(file.name, number, 1)));
+      run.rows.push_back(row_of(words, time_column, position(file.name, number, 1)));
   }
   return run;
 }
@@ -110,11 +124,15 @@ Line fitted(const std::vector<Row>& rows, const std::string& file) {
   const double determinant = w * wxx - wx * wx;
   const bool has_two_sizes =
       std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return row.bytes != rows[0].bytes; });
-  const double slope = has_two_sizes ? (w * wxy - wx * wy) / determinant : 0;
-  const double intercept = (wy - slope * wx) / w;
+  double slope = has_two_sizes ? (w * wxy - wx * wy) / determinant : 0;
+  double intercept = (wy - slope * wx) / w;
+  if (has_two_sizes && intercept < 0) {  // no message takes less than no time: the best line through 0
+    intercept = 0;
+    slope = wxy / wxx;
+  }
   if (!has_two_sizes || !std::isfinite(slope) || !std::isfinite(intercept) || slope <= 0)
     throw Error(file, "expected rows of several sizes, of which the larger take longer");
-  Line line{std::max(intercept, 0.0), slope};
+  Line line{intercept, slope};
   for (const Row& row : rows)
     line.farthest =
         std::max(line.farthest, std::abs(line.intercept + slope * row.bytes - row.seconds) / row.seconds);

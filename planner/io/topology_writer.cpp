@@ -122,11 +122,11 @@ std::string within_line(const char* within, const std::optional<WrittenLink>& li
                      latency_text(link->latency), rate_text(link->bandwidth));
 }
 
-/// Sites that have several places. What the flows between two machines share is not what their sites share.
+/// Sites that have several machines. What the flows between two machines share is not what their sites share.
 std::set<std::string> divided_sites(const std::vector<SurveyPlace>& places) {
   std::set<std::string> seen, divided;
   for (const SurveyPlace& place : places)
-    if (!seen.insert(place.site).second) divided.insert(place.site);
+    if (!seen.insert(place.site).second || place.hosts > 1) divided.insert(place.site);
   return divided;
 }
 

@@ -65,11 +65,12 @@ bool are_alike(const Plan& plan, const DecidedJob& job) {
 }  // namespace
 
 int fitting_drain(const DecidedJob& job, IterationTimer& timer) {
-  int flush = timer.fitting_flush();
+  const int rarest = timer.fitting_flush();
   const int micro_batches = timer.plan().pipelines.front().micro_batches;
-  if (!are_pipelines_alike(job) || flush >= micro_batches) return flush;
-  while (flush > 1 && micro_batches % flush != 0) --flush;
-  return flush;
+  if (!are_pipelines_alike(job) || rarest >= micro_batches) return rarest;
+  for (int flush = rarest; 2 * flush >= rarest && flush > 0; --flush)
+    if (micro_batches % flush == 0) return flush;
+  return rarest;
 }
 
 namespace {

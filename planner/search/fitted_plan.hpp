@@ -9,9 +9,9 @@
 
 namespace dtfm {
 
-/// As rare drains as memory allows (IterationTimer::fitting_flush): after so many micro-batches; where
-/// pipelines must be alike, a number that divides those of a pipeline, for trainers accumulate gradients over
-/// equal rounds.
+/// As rare drains as memory allows (IterationTimer::fitting_flush): after so many micro-batches. Where
+/// pipelines must be alike, a number that divides those of a pipeline, for some trainers accumulate gradients
+/// over equal rounds, if there is one that is not below half of it.
 int fitting_drain(const DecidedJob& job, IterationTimer& timer);
 
 /// `plan` under `job`: with as many layers a stage and micro-batches a pipeline as make it fastest, and,

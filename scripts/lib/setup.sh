@@ -8,8 +8,6 @@ export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$CMAKE_BUILD_PARALLEL_LEVEL
 
 # Names of Debian 12 and Ubuntu 24.04 alike. ccache is used where it is there.
 build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev catch2)
-# The page of --report is made with npm: that of the distribution, unless there is one already.
-command -v npm >/dev/null || build_packages+=(npm)
 # shellcheck disable=SC2034 # for those who source this
 test_packages=("${build_packages[@]}" python3)
 
@@ -23,6 +21,7 @@ extra_test_packages=(
   zsh fish groff-base mandoc                      # completions and manual pages
   python3-jsonschema python3-yaml                 # schemas of the files
   dpkg-dev file debootstrap                       # packages, and a clean system to install them on
+  shellcheck                                      # scripts
 )
 
 missing_packages() { # PACKAGE...
@@ -56,9 +55,18 @@ install_missing() { # PACKAGE...
     cannot_install "apt-get install failed" "${missing[@]}"
 }
 
-# The same, but goes on without what cannot be installed.
+# The same, but goes on without what cannot be installed: where they cannot be all together, one by one.
 install_if_possible() { # PACKAGE...
-  (install_missing "$@") || echo "Going on without some of: $*" >&2
+  local package
+  (install_missing "$@" 2>/dev/null) && return
+  for package in "$@"; do
+    (install_missing "$package" >/dev/null 2>&1) || echo "Going on without $package, which cannot be installed." >&2
+  done
+}
+
+# The page of --report is made with npm: that of the distribution, unless there is one already.
+install_npm() {
+  command -v npm >/dev/null || install_if_possible npm
 }
 
 # Warnings stop a build only where that is asked for: a compiler newer than ours must keep nobody from building.

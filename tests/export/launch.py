@@ -265,6 +265,12 @@ class Trainers(Launch):
             "0 -m petals.cli.run_server big/model --block_indices 3:5 --identity_path pipeline-0-stage-1.id",
             "1 -m petals.cli.run_server big/model --block_indices 5:7 --identity_path pipeline-1-stage-2.id"])
 
+    def test_where_a_server_of_petals_fails_the_others_end(self):
+        self.export(STAGES, "--to", "petals")
+        self.program("python", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 9\nsleep 300\n")
+        done = subprocess.run([self.folder / "out" / "petals.sh", "gc", "big/model"], env=self.environment, timeout=60)
+        self.assertEqual(done.returncode, 9)
+
     def test_arguments_of_trainers_are_words_of_a_shell(self):
         for target, script, name, expected in (
                 ("megatron", "megatron.sh", "MEGATRON_ARGS", "--pipeline-model-parallel-layout\nEttt|tt|ttL\n"),
@@ -294,7 +300,7 @@ class Trainers(Launch):
 class Netem(Launch):
     TOPOLOGY = """version: 1
 name: three
-devices: [{name: x, site: a, gpu: A100-40GB, uplink: 3 Gbps}, {name: y, site: b, gpu: A100-40GB}, {name: z, site: b, gpu: A100-40GB}, {name: w, site: c, gpu: A100-40GB}]
+devices: [{name: x, site: a, gpu: A100-40GB, uplink: 1 Gbps}, {name: y, site: b, gpu: A100-40GB}, {name: z, site: b, gpu: A100-40GB}, {name: w, site: c, gpu: A100-40GB}]
 links:
   - {within: "*", latency: 1 ms, bandwidth: 10 Gbps}
   - {from: a, to: b, latency: 40 ms, bandwidth: 1.5 Gbps, shared: sender}
@@ -321,15 +327,16 @@ links:
         done, lines = self.run_script("up")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         # y and z share the sender's 1.5 Gbps; w has a class of its own. Queue: 1.5 x rate x delay / 12,000 bits, or 1000:
+        # A class may always send at its rate: 1 Gbps ÷ 2 classes at most, so that both together keep to the uplink.
         # 1.5 x 1.5e9 x 0.04 / 12000 = 7500; 1.5 x 2e8 x 0.1 / 12000 = 2500.
         self.assertEqual(lines, [
             "qdisc del dev eth7 root",
             "qdisc add dev eth7 root handle 1: htb",
-            "class add dev eth7 parent 1: classid 1:1 htb rate 3000000kbit quantum 60000",
-            "class add dev eth7 parent 1:1 classid 1:2 htb rate 200000kbit quantum 60000",
+            "class add dev eth7 parent 1: classid 1:1 htb rate 1000000kbit quantum 60000",
+            "class add dev eth7 parent 1:1 classid 1:2 htb rate 200000kbit ceil 200000kbit quantum 60000",
             "qdisc add dev eth7 parent 1:2 handle 2: netem delay 100000us limit 2500",
             "filter add dev eth7 parent 1: protocol ip prio 1 u32 match ip dst 10.0.0.119/32 flowid 1:2",
-            "class add dev eth7 parent 1:1 classid 1:3 htb rate 1500000kbit quantum 60000",
+            "class add dev eth7 parent 1:1 classid 1:3 htb rate 500000kbit ceil 1500000kbit quantum 60000",
             "qdisc add dev eth7 parent 1:3 handle 3: netem delay 40000us limit 7500",
             "filter add dev eth7 parent 1: protocol ip prio 1 u32 match ip dst 10.0.0.121/32 flowid 1:3",
             "filter add dev eth7 parent 1: protocol ip prio 1 u32 match ip dst 10.0.0.122/32 flowid 1:3"])
@@ -363,7 +370,7 @@ links:
         done = subprocess.run(["unshare", "--net", "sh", "-c", f'ip() {{ :; }}; "$0" up lo && {tc} class show dev lo && {tc} filter show dev lo',
                                self.out / "netem-x.sh"], env=self.environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
-        for part in ("class htb 1:1 root rate 3Gbit", "rate 1500Mbit", "rate 200Mbit", "match 0a000079/ffffffff"):
+        for part in ("class htb 1:1 root rate 1Gbit", "rate 500Mbit ceil 1500Mbit", "rate 200Mbit ceil 200Mbit", "match 0a000079/ffffffff"):
             self.assertIn(part, done.stdout)
 
 

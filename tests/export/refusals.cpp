@@ -145,7 +145,7 @@ TEST_CASE("Models that are no transformers") {
   LayerChain chain;
   chain.layers.resize(2);
   handover.job.model = chain;
-  for (const char* name : {"megatron", "flashflex"})
+  for (const char* name : {"megatron", "flashflex", "torchtitan", "torchtitan-py", "dtfm", "petals"})
     CHECK_THAT(refusal(name, handover), contains("chain of unlike layers"));
 }
 
@@ -168,7 +168,31 @@ TEST_CASE("Two trainers, an order that a trainer has not, a target that is not t
   CHECK_THAT(error_of([] { handed_over(worked_example, {"torchtitan"}, {}, RankOrder::pipeline_major); }),
              contains("torchtitan: ranks are stage-major there"));
   CHECK_THAT(error_of([] { exporter_named("megatorn"); }), contains("did you mean `megatron`?"));
+  CHECK_THAT(error_of([] { exporter_named("nanotron"); }),
+             contains("nanotron cuts layers by a cost of its own"));
+  CHECK_THAT(error_of([] { exporter_named("swarm"); }),
+             contains("only 4 stages (head, body1, body2, tail) exist"));
+  CHECK_THAT(error_of([] { exporter_named("opendiloco"); }), contains("not representable"));
+  CHECK_THAT(error_of([] { exporter_named("k8s"); }), contains("is called kubernetes here"));
   CHECK_THAT(error_of([] { handed_over(worked_example, {"netem"}); }), contains("give it with --topology"));
+}
+
+TEST_CASE("A trainer's schedule that is not the plan's, and drains, are told") {
+  Handover handover = two_pipelines({3, 4}, {3, 4});
+  handover.job.parallelism.schedule = "gpipe";
+  handover.job.parallelism.flush = 3;
+  seat(handover);
+  for (const char* name : {"megatron", "deepspeed-py", "flashflex"}) {
+    const auto notes = exporter_named(name).notes(handover);
+    REQUIRE(notes.size() > 1);
+    CHECK(notes[0] ==
+          "it runs schedule 1f1b, and the plan's times are those of gpipe: plan with schedule 1f1b");
+    CHECK_THAT(notes[1], contains("does not drain pipelines after every 3 micro-batches"));
+  }
+  handover.job.parallelism = {};
+  handover.job.parallelism.schedule = "1f1b";
+  for (const std::string& note : exporter_named("deepspeed-py").notes(handover))
+    CHECK(note.find("runs schedule") == note.npos);
 }
 
 TEST_CASE("Rank 0 comes to the master, where a pipeline begins there") {
@@ -206,6 +230,8 @@ TEST_CASE("Names of machines that go into scripts") {
   };
   CHECK(hosts("ga 10.0.0.1\ngc c.example.org # the third\n  my $(desk)\t10.0.0.2 \n") == "no error");
   CHECK(hosts("ga 10.0.0.1\ngc c.example.org\n") == "hosts: lacks machine `my $(desk)`");
+  CHECK(hosts("# all three\nga 10.0.0.1\t# one\ngc c.example.org\nmy $(desk) 10.0.0.2 #\n") == "no error");
+  CHECK_THAT(hosts("ga#1 10.0.0.1\n"), contains("the plan has no machine `ga#1`"));
   CHECK_THAT(hosts("ga $(id)\n"), contains("hosts:1:4: `$(id)` is no address"));
   CHECK_THAT(hosts("ga 10.0.0.1\nga 10.0.0.2\n"), contains("hosts:2:1: machine `ga` is there twice"));
   CHECK_THAT(hosts("gx 10.0.0.1\n"), contains("the plan has no machine `gx`"));

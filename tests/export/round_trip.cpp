@@ -47,6 +47,66 @@ TEST_CASE("Any plan comes back from the files of every target as it was") {
   }
 }
 
+/// One machine for each pipeline, so that the ranks of each are one block.
+Handover in_blocks(Rng& rng) {
+  Handover handover = any_handover(rng, {true, false, 2}, RankOrder::pipeline_major);
+  for (const Pipeline& pipeline : handover.plan.pipelines) {
+    int gpu = 0;
+    const std::string host = fmt::format("machine {}", &pipeline - handover.plan.pipelines.data());
+    std::vector<int> gpus;
+    for (const Stage& stage : pipeline.stages)
+      for (std::size_t i = 0; i < stage.devices.size(); ++i) gpus.push_back(gpu++);
+    rng.shuffle(std::span<int>(gpus));
+    for (const Stage& stage : pipeline.stages)
+      for (const int device : stage.devices) {
+        handover.places[at(device)] = {host, fmt::format("10.0.0.{}", host.back()), gpus.back()};
+        gpus.pop_back();
+      }
+  }
+  handover.agents = Agents::host;
+  return handover;
+}
+
+TEST_CASE("One agent a machine, and addresses that are not the machines' names") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 2);
+    const Handover handover = in_blocks(rng);
+    const Exporter* target = &exporter_named("torchrun");
+    const ExportFiles files = exported(handover, {&target, 1});
+    const auto rows = parse_rank_table(text_of(files, rank_table_file), "table");
+    CHECK(rows == rank_rows(handover));
+    CHECK(rows.back().node_rank + 1 == static_cast<int>(handover.plan.pipelines.size()));
+    CHECK(rows.back().address == handover.place(handover.world() - 1).address);
+  }
+}
+
+TEST_CASE("Any plan with virtual stages, and with stages without layers, comes back from Megatron's flags") {
+  const Exporter* target = &exporter_named("megatron");
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 3);
+    Handover handover = any_handover(rng, {true, false, 2}, RankOrder(rng.below(2)));
+    const int stages = static_cast<int>(handover.plan.pipelines.front().stages.size());
+    const int chunks = stages < 3 ? 1 : 1 + static_cast<int>(rng.below(3));
+    // The first and the last virtual stage hold embedding and loss, and a layer at least for those.
+    const auto split = random_split(rng, 24, stages, chunks > 1 ? chunks : 0);
+    for (Pipeline& pipeline : handover.plan.pipelines) {
+      pipeline.micro_batches = 2 * stages;
+      for (int s = 0; s < stages; ++s) pipeline.stages[at(s)].layers = split[at(s)];
+    }
+    handover.job.training.global_batch =
+        2 * stages * handover.job.training.micro_batch * static_cast<int>(handover.plan.pipelines.size());
+    if (chunks > 1) {
+      handover.job.parallelism.schedule = "interleaved";
+      handover.job.parallelism.chunks = chunks;
+    }
+    handover.seats = seats_of(handover.plan, handover.job, handover.order);
+    const ExportFiles files = exported(handover, {&target, 1});
+    CHECK(target->read_back(files, handover).rows == rank_rows(handover));
+  }
+}
+
 TEST_CASE("The rule of each order is the one that trainers have") {
   // Written out once more: rank = t + T (d + D p) and t + T (p + P d).
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

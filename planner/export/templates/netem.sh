@@ -17,10 +17,11 @@ fail() {
 }
 
 command=${1-} interface=${2-}
+[[ $command =~ ^(up|down|show)$ ]] || fail "expected up, down or show, and an interface or none"
 if [ -z "$interface" ]; then
   read -r _ _ _ first _ <<<"${links[0]}"
   ip=$(address_of "$first" || true)
-  [ -n "$ip" ] || fail "nobody knows the address of machine '$first'"
+  [ -n "$ip" ] || fail "nobody knows the address of machine '$first'; name the interface"
   interface=$(ip -o route get "$ip" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 fi
 
@@ -28,15 +29,19 @@ undo() { tc qdisc del dev "$interface" root 2>/dev/null || true; }
 
 up() {
   undo
+  trap 'undo; exit 130' INT TERM
   trap 'undo; echo "netem-@machine@.sh: tc failed (root? sch_htb, sch_netem in the kernel?); all is undone" >&2' ERR
   tc qdisc add dev "$interface" root handle 1: htb # what has no class is not shaped
   tc class add dev "$interface" parent 1: classid 1:1 htb rate "${uplink}kbit" quantum 60000
-  local number=1 link rate delay queue machines machine ip class
+  local number=1 share link rate delay queue machines machine ip class
   for link in "${links[@]}"; do
     read -r rate delay queue machines <<<"$link"
     ((number += 1))
     class=$(printf '%x' "$number")
-    tc class add dev "$interface" parent 1:1 classid "1:$class" htb rate "${rate}kbit" quantum 60000
+    # A class may always send at its rate, and borrow up to its ceil: the rates of all together must not exceed uplink.
+    share=$((uplink / ${#links[@]} > 0 ? uplink / ${#links[@]} : 1))
+    tc class add dev "$interface" parent 1:1 classid "1:$class" htb rate "$((rate < share ? rate : share))kbit" \
+      ceil "${rate}kbit" quantum 60000
     tc qdisc add dev "$interface" parent "1:$class" handle "$class:" netem delay "${delay}us" limit "$queue"
     for machine in $machines; do
       ip=$(address_of "$machine" || true)
@@ -48,10 +53,9 @@ up() {
 
 case $command in
   up) up ;;
-  down) undo ;;
+  down) tc qdisc del dev "$interface" root ;;
   show)
     tc -s class show dev "$interface"
     tc qdisc show dev "$interface"
     ;;
-  *) fail "expected up, down or show" ;;
 esac

@@ -20,5 +20,5 @@ for agent in "${agents[@]}"; do
   pids+=($!)
 done
 [ ${#pids[@]} -gt 0 ] || { echo "torchrun.sh: the plan has no machine '$machine'" >&2; exit 2; }
-trap 'kill "${pids[@]}" 2>/dev/null || true' EXIT # where one fails, the others would wait for ever
+trap 'kill "${pids[@]}" 2>/dev/null || true; wait' EXIT # where one fails, the others would wait for ever
 for _ in "${pids[@]}"; do wait -n; done
