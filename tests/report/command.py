@@ -131,6 +131,7 @@ class Reports(unittest.TestCase):
         result = json.loads(Path("run.json").read_text(encoding="utf-8"))
         shown = document("run.html")
         self.assertEqual(shown["simulation"], result)
+        self.assertEqual(shown["critical_path"]["steps"], len(result["critical_path"]))
         self.assertEqual(shown["timeline"]["title"], "iteration 3")
         self.assertNotIn("search", shown["plan"])
         self.assertNotIn("estimate", shown["plan"])
