@@ -274,6 +274,12 @@ const tests = {
     assert.equal(await tile(page, "Iteration, simulated"), "never");
     assert.equal(await moreOf(page, "Iteration, simulated"), "no iteration is completed");
     await close();
+    const own = await altered("own.html", "plan.html", ({ plan, simulation }) => {
+      plan.finalists = []; // as by --objective comm-cost, where nothing is simulated but for the page
+      simulation.iteration_time_s.mean = 7;
+    });
+    assert.equal(await tile(own.page, "Iteration, simulated"), "7 s");
+    await own.close();
   },
 
   async "the critical path is that of the whole iteration, however few of its steps the page holds"() {

@@ -68,7 +68,8 @@ class Report {
    */
   simulatedSeconds() {
     const { simulation, plan } = this.document;
-    if (plan?.finalists) return plan.finalists[0]?.simulated?.nominal?.mean_s;
+    const [judged] = plan?.finalists ?? [];
+    if (judged) return judged.simulated.nominal?.mean_s;
     const times = simulation?.samples?.iteration_time_s ?? simulation?.iteration_time_s;
     return times?.mean ?? undefined;
   }
