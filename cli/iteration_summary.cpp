@@ -11,7 +11,6 @@
 #include "cli/explanation.hpp"
 #include "cli/plan_decisions.hpp"
 #include "cli/plan_words.hpp"
-#include "cli/put_out.hpp"
 #include "cli/report/put_report.hpp"
 #include "cli/search_end.hpp"
 #include "cli/style.hpp"
@@ -218,9 +217,7 @@ std::string summary_text(const IterationSummary& summary) {
 void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
                         const std::function<bool()>& stop, const std::string& front) {
   const auto& [problem, plan, record] = summary;
-  if (options.report) put_plan_report(*options.report, problem, plan, record, stop);
-  put_out(options.output, options.format, plan_json(problem.topology, problem.job, plan, record),
-          joined_blocks({summary_text(summary), front}), options.color);
+  put_plan(options, problem, plan, record, joined_blocks({summary_text(summary), front}), stop);
 }
 
 }  // namespace dtfm

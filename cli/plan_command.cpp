@@ -15,7 +15,6 @@
 #include "cli/plan_options.hpp"
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
-#include "cli/put_out.hpp"
 #include "cli/report/put_report.hpp"
 #include "cli/report/report_html.hpp"
 #include "cli/search_end.hpp"
@@ -140,13 +139,8 @@ void check_output(const PlanOptions& options) {
 }
 
 void put_out(const PlanOptions& options, const PlanSummary& summary, const InterruptWatch& watch) {
-  if (options.report)
-    put_plan_report(*options.report,
-                    {summary.topology, summary.job, built_in_calibration(), built_in_roofline()},
-                    summary.plan, summary.record, watch.stop());
-  put_out(options.output, options.format,
-          plan_json(summary.topology, summary.job, summary.plan, summary.record), summary_text(summary),
-          options.color);
+  put_plan(options, {summary.topology, summary.job, built_in_calibration(), built_in_roofline()},
+           summary.plan, summary.record, summary_text(summary), watch.stop());
 }
 
 PlanRecord::CommCostEstimate estimate_of(const CommCost& cost) {

@@ -220,9 +220,9 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
                          outcome.fairness,       notes_of(options, input, outcome),
                          DTFM_VERSION,           interval_of(input, outcome.report)};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
-  if (options.report)
-    put_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
   if (options.output) put_into(*options.output, json);
+  if (options.report)  // after the result, which must be there even if this fails
+    put_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && is_stdout(*output)) return;
   print_result(options.format == OutputFormat::json

@@ -12,6 +12,9 @@ fi
 install_missing "${build_packages[@]}" dpkg-dev file
 install_npm
 build release packed
+rm -f "$root"/build/packages/*.deb # of older builds, and perhaps of other versions
 cpack --config "$root/build/release/CPackConfig.cmake" -B "$root/build/packages" "$@" >&2
 rm -rf "$root/build/packages/_CPack_Packages"
 ls "$root"/build/packages/*.deb
+[ -s "$root/build/release/cli/report_page.html" ] ||
+  echo "warning: the programs in these packages refuse --report: they were built without its page, which takes npm and d3" >&2

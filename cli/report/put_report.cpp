@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "cli/print_result.hpp"
 #include "cli/put_out.hpp"
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
+#include "planner/io/atomic_file.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm {
@@ -41,8 +43,6 @@ std::string simulate_into(ReportContent& content, const Problem& problem, const 
   return "";
 }
 
-}  // namespace
-
 void put_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
                      const PlanRecord& record, const std::function<bool()>& stop) {
   ReportContent content{problem.topology, "dtfm-plan " DTFM_VERSION, {}, {}, {}};
@@ -51,6 +51,17 @@ void put_plan_report(const std::string& file, const Problem& problem, const Plan
   if (!why_not.empty()) noted.warnings.push_back(why_not);
   content.plan = plan_document(problem.topology, problem.job, plan, noted);
   put(file, problem.job.name, std::move(content));
+}
+
+}  // namespace
+
+void put_plan(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record,
+              const std::string& text, const std::function<bool()>& stop) {
+  const std::string json = plan_json(problem.topology, problem.job, plan, record);
+  if (options.output) put_into(*options.output, json);
+  if (options.report) put_plan_report(*options.report, problem, plan, record, stop);
+  if (options.output && is_stdout(*options.output)) return;
+  print_result(options.format == OutputFormat::json ? json : text, options.color);
 }
 
 void put_sim_report(const std::string& file, const Problem& problem, const Plan& plan,

@@ -23,9 +23,10 @@ struct ReportContent {
 /// At most so many spans, so that a page opens in seconds whatever the run.
 inline constexpr long long most_spans = 120'000;
 
-/// Keys `schema`, `program`, `plan`, `simulation`, `topology` (sites, devices, and the links between sites),
-/// `timeline`. Long lists are cut; `left_out` says how much of each. The job is without its layers and their
-/// times. Ranks and groups, which say again what the pipelines say, are not in it.
+/// Keys `schema`, `program`, `plan`, `critical_path` (all steps of that of the simulation, summed by what
+/// they do), `simulation`, `topology` (sites, devices, and the links between sites), `timeline`. Long lists
+/// are cut; `left_out` says how much of each. The job is without its layers and their times. Ranks and
+/// groups, which say again what the pipelines say, are not in it.
 nlohmann::ordered_json report_document(ReportContent content);
 
 }  // namespace dtfm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -54,34 +55,6 @@ std::string title_of(const Stretch& stretch) {
 
 using Lane = TimelineRow::Lane;
 
-/// A row for each lane of each device, empty or not.
-std::vector<TimelineRow> rows_of(const Stretch& stretch, int devices) {
-  std::vector<TimelineRow> rows;
-  for (int i = 0; i < devices * lanes; ++i) rows.push_back({i / lanes, static_cast<Lane>(i % lanes), {}});
-  const auto add = [&](int device, Lane lane, const TimelineSpan& span) {
-    rows[at(device * lanes + static_cast<int>(lane))].spans.push_back(span);
-  };
-  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
-    const Task& task = stretch.graph.graph.tasks[i];
-    const TaskRecord& record = stretch.replay.tasks[i];
-    const bool is_sent = is_message(task);
-    if (!has_started(record) || (task.kind != TaskKind::compute && !is_sent)) continue;
-    const Interval time = busy(record, stretch);
-    if (time.end <= time.begin) continue;
-    const TaskLabel& label = stretch.graph.labels[i];
-    TimelineSpan span{time.begin, time.end, kind_of(label.activity), 1, label.micro_batch, no_index};
-    if (!is_sent) {
-      add(task.host, Lane::compute, span);
-      continue;
-    }
-    span.peer = task.destination;
-    add(task.host, Lane::send, span);
-    span.peer = task.host;
-    add(task.destination, Lane::receive, span);
-  }
-  return rows;
-}
-
 /// Whether the reader loses nothing that he could see if `next` becomes a part of `last`.
 bool may_join(const TimelineSpan& last, const TimelineSpan& next, double nearer_than, bool unlike) {
   if (!unlike && last.kind != next.kind) return false;
@@ -125,14 +98,46 @@ void TimelineRecorder::see(const Stretch& stretch) {
   const bool is_iteration = stretch.kind == Stretch::Kind::iteration;
   if (has_iteration_ && !is_iteration) return;
   has_iteration_ = is_iteration;
-  timeline_ = {title_of(stretch), stretch.start, stretch.end, 0, 0, false, rows_of(stretch, devices_)};
-  std::erase_if(timeline_.rows, [](const TimelineRow& row) { return row.spans.empty(); });
-  for (TimelineRow& row : timeline_.rows) {
+  title_ = title_of(stretch);
+  start_s_ = stretch.start;
+  end_s_ = stretch.end;
+  noted_.clear();
+  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
+    const Task& task = stretch.graph.graph.tasks[i];
+    const TaskRecord& record = stretch.replay.tasks[i];
+    const bool is_sent = is_message(task);
+    if (!has_started(record) || (task.kind != TaskKind::compute && !is_sent)) continue;
+    const Interval time = busy(record, stretch);
+    if (time.end <= time.begin) continue;
+    const TaskLabel& label = stretch.graph.labels[i];
+    const int peer = is_sent ? task.destination : no_index;
+    noted_.push_back(
+        {task.host, is_sent, {time.begin, time.end, kind_of(label.activity), 1, label.micro_batch, peer}});
+  }
+}
+
+Timeline TimelineRecorder::timeline() const {
+  std::vector<TimelineRow> rows;  // for each lane of each device, empty or not
+  for (int i = 0; i < devices_ * lanes; ++i) rows.push_back({i / lanes, static_cast<Lane>(i % lanes), {}});
+  const auto add = [&](int device, Lane lane, const TimelineSpan& span) {
+    rows[at(device * lanes + static_cast<int>(lane))].spans.push_back(span);
+  };
+  for (const Noted& it : noted_) {
+    add(it.device, it.is_sent ? Lane::send : Lane::compute, it.span);
+    if (!it.is_sent) continue;
+    TimelineSpan received = it.span;
+    received.peer = it.device;
+    add(it.span.peer, Lane::receive, received);
+  }
+  std::erase_if(rows, [](const TimelineRow& row) { return row.spans.empty(); });
+  Timeline timeline{title_, start_s_, end_s_, 0, 0, false, std::move(rows)};
+  for (TimelineRow& row : timeline.rows) {
     const auto by_start = [](const TimelineSpan& span) { return std::tie(span.start, span.end); };
     std::stable_sort(row.spans.begin(), row.spans.end(),
                      [&](const TimelineSpan& a, const TimelineSpan& b) { return by_start(a) < by_start(b); });
-    timeline_.tasks += static_cast<long long>(row.spans.size());
+    timeline.tasks += static_cast<long long>(row.spans.size());
   }
+  return timeline;
 }
 
 Timeline merged(Timeline timeline, long long most) {

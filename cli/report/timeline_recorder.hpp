@@ -49,18 +49,28 @@ struct Timeline {
   std::vector<TimelineRow> rows;  // that hold something, by device and lane
 };
 
-/// Keeps the last whole iteration of a run; where there is none, the last stretch of it.
+/// Keeps the last whole iteration of a run; where there is none, the last stretch of it. Of each stretch,
+/// only the dates of its tasks are noted, over those of the one before: rows are made of the last one alone.
 class TimelineRecorder : public RunObserver {
  public:
   explicit TimelineRecorder(int devices) : devices_(devices) {}
   void see(const Stretch& stretch) override;
   /// Without rows if there was no stretch.
-  const Timeline& timeline() const { return timeline_; }
+  Timeline timeline() const;
 
  private:
+  /// A computation of `device`, or a message from it to the span's peer.
+  struct Noted {
+    int device = 0;
+    bool is_sent = false;
+    TimelineSpan span;
+  };
+
   int devices_;
   bool has_iteration_ = false;
-  Timeline timeline_;
+  std::string title_;
+  double start_s_ = 0, end_s_ = 0;
+  std::vector<Noted> noted_;
 };
 
 /// The same with at most `most` spans, or one a row where there are more rows: neighbours in a row that are

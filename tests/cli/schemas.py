@@ -38,6 +38,7 @@ BEYOND_A_SCHEMA = {
     "sizes fit each other": r"do not divide|does not divide|are too few for|of which it is a part",
     "files that are named are there, below the folder, and hold what they should": r"cannot be opened|outside|\.csv:",
     "quantities have limits": r"out of range",
+    "a text has so many bytes, whatever its characters": r"is longer than \d+ bytes",
     "events make sense in their order": r"but it is (there|gone) already|in two recordings|comes and goes",
     "a covariance is one": r"not symmetric|beyond their standard deviations|variance below zero",
 }
@@ -105,7 +106,7 @@ def paths_of(document, path=()):
 
 
 REPLACEMENTS = [None, 7, 0, -1, 1.5, "words", "", "12", "12 parsec", "3 ms", "0 Gbps", "-4 GB", True, [], {}, {"words": 1},
-                "x" * 200, "bell\a"]
+                "x" * 200, "é" * 100, "bell\a", "a\u202e"]
 
 
 def mutations(document, part):

@@ -18,7 +18,8 @@ for program in debootstrap dpkg-deb dpkg-shlibdeps file; do
   command -v "$program" >/dev/null || skip "$program is not installed"
 done
 # shellcheck disable=SC2016 # apt's own variables
-mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' | awk -v release="$VERSION_CODENAME" '$2 == release && $3 == "main" {print $1; exit}')
+mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' |
+  awk -v release="$VERSION_CODENAME" '$2 == release && $3 == "main" && !seen++ {print $1}') # reads on: no broken pipe
 [[ -n $mirror ]] || skip "apt knows no mirror of $VERSION_CODENAME"
 
 scratch=$(mktemp -d)
@@ -37,7 +38,7 @@ fail() {
 needs() { dpkg-deb -f "$1" Depends | tr ',' '\n' | sed 's/^ *//; s/[ (|].*//' | paste -sd,; }
 dpkg-deb -f "$package" Depends | grep -q libyaml-cpp || fail "does not depend on the libraries it is linked with"
 dpkg-deb -f "$development" Depends | grep -q libeigen3-dev || fail "libdtfm-dev does not depend on the headers it includes"
-debootstrap --variant=minbase --include="$(needs "$package")" "$VERSION_CODENAME" "$clean" "$mirror" >"$scratch/log" 2>&1 ||
+timeout 300 debootstrap --variant=minbase --include="$(needs "$package")" "$VERSION_CODENAME" "$clean" "$mirror" >"$scratch/log" 2>&1 ||
   skip "debootstrap: $(tail -1 "$scratch/log")"
 find "$clean" -xdev | sort >"$scratch/before"
 

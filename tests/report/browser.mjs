@@ -2,7 +2,7 @@
 //
 // usage: browser.mjs PACKAGES CHROMIUM FOLDER
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -33,6 +33,16 @@ async function opened(name, { width = 1240, colorScheme = "light" } = {}) {
   return { page, faults, close: async () => { assert.deepEqual(faults, [], name); await context.close(); } };
 }
 
+/** A page as `name`, of the document of another after `change` (document) has changed it. */
+function altered(name, other, change) {
+  const page = readFileSync(join(folder, other), "utf8");
+  const [, before, data, after] = page.match(/^(.*<script type="application\/json" id="data">)(.*?)(<\/script>.*)$/s);
+  const document = JSON.parse(data);
+  change(document);
+  writeFileSync(join(folder, name), before + JSON.stringify(document).replaceAll("<", "\\u003c") + after);
+  return opened(name);
+}
+
 /** Charts are drawn when their boxes have a size: two frames later all are. */
 const settled = (page) => page.evaluate(() => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(done)); }));
 
@@ -48,6 +58,8 @@ const countOf = (page, selector) => page.locator(selector).count();
 const textOf = (page, selector) => page.locator(selector).textContent();
 const tile = (page, name) => page.$$eval(".tile", (tiles, wanted) =>
   tiles.find((it) => it.querySelector("dt").textContent === wanted)?.querySelector(".value").textContent, name);
+const moreOf = (page, name) => page.$$eval(".tile", (tiles, wanted) =>
+  tiles.find((it) => it.querySelector("dt").textContent === wanted)?.querySelector(".more").textContent, name);
 const viewOf = (page) => page.$eval(".timeline", ({ dataset }) => Object.fromEntries(Object.entries(dataset).map(([key, value]) => [key, Number(value)])));
 
 /** "17.225 s" is within half of its last digit of `value` seconds; five digits are shown. */
@@ -89,6 +101,8 @@ const tests = {
     assertSeconds(await tile(page, "Iteration, estimated"), plan.estimate.iteration_time_s);
     assertSeconds(await tile(page, "Iteration, simulated"), plan.finalists[0].simulated.nominal.mean_s);
     assert.equal(await tile(page, "Tokens per second"), Math.round(plan.estimate.tokens_per_s).toLocaleString("en-US"));
+    assert.match(await moreOf(page, "Tokens per second"), /^estimated: .* model [TG]FLOP\/s$/);
+    assert.equal(await moreOf(page, "A million tokens"), "estimated");
     assert.equal(await tile(page, "Gap to the lower bound"), `${(100 * plan.lower_bound.gap).toFixed(1)} %`);
     const cells = await page.$$eval("#layers td.cell", (nodes) => nodes.map((node) =>
       [node.querySelector(".layers").textContent, node.querySelector(".devices").textContent]));
@@ -222,13 +236,73 @@ const tests = {
     assert.equal(await countOf(page, "#iterations .run"), result.iterations.length);
     assert.equal(await countOf(page, "#iterations .chart tbody tr"), result.events.length);
     assertSeconds(await tile(page, "Iteration, simulated"), result.iteration_time_s.mean);
+    assert.match(await textOf(page, "#iterations .note"), /^6 iterations .*The first, .* is drawn, but not in the mean\.$/);
     await close();
+    const lost = await altered("lost.html", "run.html", ({ simulation }) => { simulation.lost_work_s = 12; });
+    assert.match(await textOf(lost.page, "#summary .facts"), /Lost work12 s of computing, summed over devices/);
+    await lost.close();
   },
 
   async "many runs have a distribution, and no timeline"() {
     const { page, close } = await opened("samples.html");
     assert.equal(await countOf(page, "#samples .run"), 5);
     assert.ok(!(await sections(page)).includes("timeline"));
+    await close();
+  },
+
+  async "tiles of many runs are of all of them, or say of which"() {
+    const { page, close } = await opened("samples.html");
+    const { samples, tokens_per_s, iteration_time_interval_s } = json("samples.json");
+    assert.ok(iteration_time_interval_s, "of the first run, which the page must not show below the mean of all");
+    assertSeconds(await tile(page, "Iteration, simulated"), samples.iteration_time_s.mean);
+    assert.match(await moreOf(page, "Iteration, simulated"), /^p95 /);
+    assert.notEqual(Math.round(samples.tokens_per_s.mean), Math.round(tokens_per_s));
+    assert.equal(await tile(page, "Tokens per second"), Math.round(samples.tokens_per_s.mean).toLocaleString("en-US"));
+    assert.equal(await moreOf(page, "Tokens per second"), "mean of 5 runs");
+    assert.equal(await moreOf(page, "Not computing"), "of the devices' time in the first of the runs");
+    await close();
+  },
+
+  async "a plan that does not fit has no simulated time, and one that is never done says so"() {
+    const tiny = await opened("tiny.html");
+    assert.equal(await tile(tiny.page, "Iteration, simulated"), undefined);
+    assert.notEqual(await tile(tiny.page, "Iteration, estimated"), undefined);
+    await tiny.close();
+    const { page, close } = await altered("never.html", "plan.html", ({ plan }) => {
+      plan.finalists[0].simulated.nominal = { mean_s: null, p95_s: null, max_s: null };
+    });
+    assert.equal(await tile(page, "Iteration, simulated"), "never");
+    assert.equal(await moreOf(page, "Iteration, simulated"), "no iteration is completed");
+    await close();
+    const own = await altered("own.html", "plan.html", ({ plan, simulation }) => {
+      plan.finalists = []; // as by --objective comm-cost, where nothing is simulated but for the page
+      simulation.iteration_time_s.mean = 7;
+    });
+    assert.equal(await tile(own.page, "Iteration, simulated"), "7 s");
+    await own.close();
+  },
+
+  async "the critical path is that of the whole iteration, however few of its steps the page holds"() {
+    const steps = json("run.json").critical_path;
+    const { page, close } = await altered("cut.html", "run.html", ({ simulation }) => { simulation.critical_path.length = 2; });
+    const rows = await page.$$eval("#path tbody tr", (nodes) => nodes.map((row) => [...row.cells].slice(0, 4).map((cell) => cell.textContent)));
+    assert.equal(rows.length, Math.min(12, new Set(steps.map(({ text }) => text)).size));
+    const whole = steps.at(-1).end_s - steps[0].start_s;
+    for (const [text, , time, share] of rows) {
+      const sum = steps.filter((step) => step.text === text).reduce((total, step) => total + step.end_s - step.start_s, 0);
+      assertSeconds(time, sum);
+      assert.ok(Math.abs(Number.parseFloat(share) - 100 * sum / whole) < 0.051, `${share} of ${text}`);
+    }
+    assert.ok((await textOf(page, "#path .note")).includes(`${steps.length} steps`));
+    await close();
+  },
+
+  async "near is said to be quick only where the latencies are known"() {
+    const known = await opened("plan.html");
+    assert.match(await textOf(known.page, "#sites .note"), /^The nearer two sites, the shorter the latency/);
+    await known.close();
+    const { page, close } = await altered("unknown.html", "plan.html", ({ topology }) => { delete topology.links; });
+    assert.match(await textOf(page, "#sites .note"), /^Lines are what the simulated run sent/);
     await close();
   },
 

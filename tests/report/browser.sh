@@ -18,7 +18,7 @@ network() { # NAME SITE
   cat <<END
 version: 1
 name: '$1'
-gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s, memory_bandwidth: 500 GB/s}]
+gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s, memory_bandwidth: 500 GB/s, price: 1 USD/h}]
 devices:
   - {site: '$2', hosts: 1, gpus_per_host: 2, gpu: card}
   - {site: ohio, count: 2, gpu: card}
@@ -63,7 +63,11 @@ END
 
 scenario departure 'events: [{at: 0.5 s, device: ohio/0, speed: 0.5}]' >events.yaml
 "$sim" net.yaml uneven-plan.json --job job.yaml --scenario events.yaml --iterations 6 --quiet -o run.json --report run.html >log
-"$sim" net.yaml plan.json --scenario jitter.yaml --samples 5 --quiet --report samples.html >log
+"$sim" net.yaml plan.json --scenario jitter.yaml --samples 5 --calibration "$here/../fuzz/corpus/calibration/fitted.json" --quiet \
+  -o samples.json --report samples.html >log
+
+sed 's/memory: 16 GB/memory: 100 MB/' net.yaml >tiny.yaml
+"$plan" tiny.yaml --job job.yaml --evaluations 3000 --quiet --report tiny.html >log || [[ $? == 3 ]] # nothing fits
 
 sed 's/, gpu: card//' net.yaml >bare.yaml
 "$plan" bare.yaml --job job.yaml --objective comm-cost --pipeline 3 --quiet -o comm.json --report comm.html >log

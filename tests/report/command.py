@@ -131,6 +131,7 @@ class Reports(unittest.TestCase):
         result = json.loads(Path("run.json").read_text(encoding="utf-8"))
         shown = document("run.html")
         self.assertEqual(shown["simulation"], result)
+        self.assertEqual(shown["critical_path"]["steps"], len(result["critical_path"]))
         self.assertEqual(shown["timeline"]["title"], "iteration 3")
         self.assertNotIn("search", shown["plan"])
         self.assertNotIn("estimate", shown["plan"])
@@ -165,6 +166,24 @@ class Reports(unittest.TestCase):
         shown = document("samples.html")
         self.assertEqual(len(shown["simulation"]["samples"]["mean_iteration_time_s"]), 5)
         self.assertNotIn("timeline", shown)
+
+    def failing_report(self, output, program, *arguments):
+        """Files may be of 100 KiB, which the result is not and the page alone is beyond."""
+        limited = f"ulimit -f 100; exec '{program}' \"$@\""
+        done = subprocess.run(["bash", "-c", limited, "limited", *arguments, "-o", output, "--report", "beyond.html"],
+                              capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("beyond.html", done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertFalse(Path("beyond.html").exists())
+
+    def test_a_report_that_fails_takes_no_result_with_it(self):
+        self.failing_report("kept.json", PLAN, *MACHINES, *SHORT)
+        self.assertEqual(Path("kept.json").read_bytes(), Path("plan.json").read_bytes())
+        self.failing_report("kept-comm.json", PLAN, *MACHINES, "--objective", "comm-cost", "--pipeline", "3")
+        self.assertIn("pipelines", json.loads(Path("kept-comm.json").read_text(encoding="utf-8")))
+        self.failing_report("kept-run.json", SIM, "net.yaml", "plan.json", "--iterations", "2")
+        self.assertEqual(len(json.loads(Path("kept-run.json").read_text(encoding="utf-8"))["iterations"]), 2)
 
     def refused(self, words, program, *arguments):
         before = sorted(Path(".").iterdir())

@@ -131,6 +131,28 @@ TEST_CASE("long lists are cut, and the document says by how much") {
   CHECK(times[1999] == 3999.0);
 }
 
+TEST_CASE("the critical path is summed before it is cut") {
+  const Topology topology = TwoStages().topology;
+  SimReport report;
+  // 3000 steps from 10 s on, each 2 s after the one before: 2999 of 1 s and 2 tasks that compute, the last,
+  // of 4 s, sends.
+  for (int i = 0; i < 2999; ++i) report.critical_path.push_back({"compute", 2, 10.0 + 2 * i, 11.0 + 2 * i});
+  report.critical_path.push_back({"send", 1, 6008, 6012});
+  const ordered_json document =
+      report_document({topology, "dtfm-test 1", {}, sim_document(topology, report, {}), {}});
+  CHECK(document["simulation"]["critical_path"].size() == 2000);
+  CHECK(text(document["simulation"]["left_out"]) == R"({"critical_path":1000})");
+  const ordered_json& path = document["critical_path"];
+  CHECK(path["steps"] == 3000);
+  CHECK(path["seconds"] == 6002.0);  // from 10 to 6012
+  REQUIRE(path["kinds"].size() == 2);
+  CHECK(text(path["kinds"][0]["text"]) == R"("compute")");
+  CHECK(path["kinds"][0]["tasks"] == 5998);
+  CHECK(path["kinds"][0]["seconds"] == 2999.0);
+  CHECK(path["kinds"][0]["share"] == 2999.0 / 6002);  // most of the rest are gaps, which are nobody's
+  CHECK(path["kinds"][1]["seconds"] == 4.0);
+}
+
 TEST_CASE("JSON for a script element can neither end it nor open another") {
   CHECK(script_json("</script>") == R"("\u003c/script\u003e")");
   CHECK(script_json("a&b<!--\u2028\u2029") == R"("a\u0026b\u003c!--\u2028\u2029")");

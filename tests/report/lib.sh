@@ -9,14 +9,15 @@ skip() {
   exit 77
 }
 
-# The packages of package-lock.json beside this, in FOLDER/node_modules; one at a time.
+# The packages of package-lock.json beside this, in FOLDER/node_modules; one at a time. Who waits long for another, and
+# then may have to wait for npm himself, would not be done before ctest ends him: he skips.
 need_packages() { # FOLDER
   local folder=$1 stamp
   command -v node >/dev/null || skip 'there is no node'
   command -v npm >/dev/null || skip 'there is no npm'
   mkdir -p "$folder"
   exec 9>"$folder/lock"
-  flock 9
+  flock -w 60 9 || skip 'another test is still getting the packages'
   stamp=$folder/$(sha256sum <"$here/package-lock.json" | cut -c1-64)
   if [[ ! -e $stamp ]]; then
     cp "$here/package.json" "$here/package-lock.json" "$folder"

@@ -92,6 +92,22 @@ TEST_CASE("the last whole iteration is kept, whatever follows it") {
   CHECK(recorder.timeline().title == "iteration 4");
 }
 
+TEST_CASE("of one iteration nothing is left in the picture of the next") {
+  const TwoStages whole;
+  TwoStages started;
+  started.cut_at(1);
+  TimelineRecorder recorder(2);
+  recorder.see(whole.iteration());
+  recorder.see({Stretch::Kind::iteration, 1, 0, 1, started.labelled, started.result});
+  const Timeline timeline = recorder.timeline();
+  CHECK(timeline.title == "iteration 1");
+  CHECK(timeline.end_s == 1);
+  // F0 of a/0, from 0 to 1; what starts at 1 has no length.
+  CHECK(timeline.tasks == 1);
+  REQUIRE(timeline.rows.size() == 1);
+  CHECK(kinds_of(timeline.rows[0]) == "F");
+}
+
 TEST_CASE("what is few enough is not merged") {
   const Timeline timeline = merged(alternating(4, "FB"), 8);
   CHECK(timeline.merged_below_s == 0);

@@ -62,11 +62,16 @@ class Report {
     return places;
   }
 
-  /** Seconds of an iteration as simulated when nothing happens, or over the run that is shown; undefined: not known. */
+  /**
+   * Seconds of an iteration: of a plan that was judged what its file says, for when nothing happens; else over the run
+   * that is shown, or all runs. Null: none is ever completed. Undefined: not known, as of a plan that does not fit.
+   */
   simulatedSeconds() {
     const { simulation, plan } = this.document;
+    const [judged] = plan?.finalists ?? [];
+    if (judged) return judged.simulated.nominal?.mean_s;
     const times = simulation?.samples?.iteration_time_s ?? simulation?.iteration_time_s;
-    return plan?.finalists?.[0]?.simulated?.nominal?.mean_s ?? times?.mean ?? undefined;
+    return times?.mean ?? undefined;
   }
 
   /** What the devices' times, links and the critical path are of. */

@@ -43,7 +43,8 @@ function showRuns(report) {
   if (!simulation || (simulation.iterations.length < 2 && !simulation.events.length)) return;
   const left = simulation.left_out?.iterations;
   const section = addSection("iterations", `Iterations of ${report.runInWords()}`, "Iterations",
-    `${plural(simulation.iterations.length + (left ?? 0), "iteration")} in ${seconds(simulation.length_s)} of simulated time${left ? `; the last ${count(left)} are not drawn` : ""}.`);
+    `${plural(simulation.iterations.length + (left ?? 0), "iteration")} in ${seconds(simulation.length_s)} of simulated time${left ? `; the last ${count(left)} are not drawn` : ""}.` +
+    (simulation.iterations.length > 1 ? " The first, in which the pipelines warm up, is drawn, but not in the mean." : ""));
   const durations = simulation.iterations.map((it) => it.duration_s);
   if (durations.length) {
     const box = section.append("div").attr("class", "chart");

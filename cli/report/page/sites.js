@@ -109,8 +109,10 @@ function addBusyLegend(section, report) {
 
 function showSites(report) {
   const isSimulated = report.links.some((link) => link.bytes !== undefined);
-  const section = addSection("sites", "Sites and links", "Sites", "The nearer two sites, the shorter the latency between them." +
-    (isSimulated ? ` Lines are what ${report.runInWords()} sent, one for each direction.` : ""));
+  const isByLatency = report.links.some((link) => link.from !== link.to && link.latency !== undefined);
+  const notes = [isByLatency ? "The nearer two sites, the shorter the latency between them." : "",
+    isSimulated ? `Lines are what ${report.runInWords()} sent, one for each direction.` : ""];
+  const section = addSection("sites", "Sites and links", "Sites", notes.join(" ").trim());
   if (report.sites.length <= graphSizes.mostSites) addGraph(section, report, isSimulated);
   else section.append("p").attr("class", "note").text(`${count(report.sites.length)} sites are too many to be drawn.`);
   addLinkTable(section, report, isSimulated);

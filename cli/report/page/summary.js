@@ -31,22 +31,35 @@ function summaryTiles(report) {
   if (estimate.comm_cost)
     add("Communication", seconds(estimate.comm_cost.total_s),
       `data-parallel ${seconds(estimate.comm_cost.data_parallel_s)}, pipeline ${seconds(estimate.comm_cost.pipeline_parallel_s)}`);
-  const speed = estimate.tokens_per_s ?? simulation?.tokens_per_s;
-  const flops = estimate.model_flops_per_s ?? simulation?.model_flops_per_s;
-  if (speed) add("Tokens per second", count(Math.round(speed)), flops ? flopsPerSecond(flops).replace(" ", " model ") : "");
+  const speed = speedOf(report);
+  if (speed) add("Tokens per second", count(Math.round(speed.tokens)), speed.words);
   if (typeof estimate.cost_per_million_tokens === "number")
-    add("A million tokens", dollars(estimate.cost_per_million_tokens), costInWords(estimate.cost_parts));
+    add("A million tokens", dollars(estimate.cost_per_million_tokens), `estimated${costInWords(estimate.cost_parts)}`);
   if (plan?.lower_bound)
     add("Gap to the lower bound", percent(plan.lower_bound.gap), `no plan is below ${boundInWords(plan.lower_bound)}`);
   if (simulation?.bubble !== undefined && simulation.iterations.length)
-    add("Not computing", percent(simulation.bubble), "of the devices' time");
+    add("Not computing", percent(simulation.bubble), `of the devices' time${simulation.samples ? " in the first of the runs" : ""}`);
   return tiles;
+}
+
+/** {tokens, words}: of the estimate, of the mean of all runs, or of the one; undefined: not known. */
+function speedOf({ document: { plan, simulation } }) {
+  const inWords = ({ model_flops_per_s }) => (model_flops_per_s ? flopsPerSecond(model_flops_per_s).replace(" ", " model ") : "");
+  if (plan?.estimate?.tokens_per_s) {
+    const flops = inWords(plan.estimate);
+    return { tokens: plan.estimate.tokens_per_s, words: flops ? `estimated: ${flops}` : "estimated" };
+  }
+  if (simulation?.samples) {
+    const tokens = simulation.samples.tokens_per_s?.mean;
+    return tokens ? { tokens, words: `mean of ${plural(simulation.samples.runs, "run")}` } : undefined;
+  }
+  return simulation?.tokens_per_s ? { tokens: simulation.tokens_per_s, words: inWords(simulation) } : undefined;
 }
 
 const boundInWords = ({ value, unit }) => (unit === "s" ? seconds(value) : `${significant(value, 4)} ${unit}`);
 
 const costInWords = (parts) =>
-  (parts?.egress > 0 ? `devices ${dollars(parts.devices)}, what is sent ${dollars(parts.egress)}` : "");
+  (parts?.egress > 0 ? `: devices ${dollars(parts.devices)}, what is sent ${dollars(parts.egress)}` : "");
 
 function breakdownInWords(breakdown) {
   const parts = Object.entries(breakdown).filter(([, value]) => value > 0);
@@ -55,7 +68,9 @@ function breakdownInWords(breakdown) {
 
 function spreadInWords(report) {
   const { simulation, plan } = report.document;
-  const interval = simulation?.iteration_time_interval_s ?? plan?.estimate?.iteration_time_interval_s;
+  if (report.simulatedSeconds() === null) return "no iteration is completed";
+  // Of many runs, the simulation's interval is that of the first alone.
+  const interval = simulation?.samples ? undefined : simulation?.iteration_time_interval_s ?? plan?.estimate?.iteration_time_interval_s;
   if (interval) return `${seconds(interval.low)} to ${seconds(interval.high)} at ${percent(interval.level)}`;
   const times = simulation?.samples?.iteration_time_s ?? simulation?.iteration_time_s;
   if (!times || times.min === times.max) return "";
@@ -101,7 +116,7 @@ function addFacts(section, { document }) {
   }
   if (plan?.warm_start) rows.push(["Goes on from", warmStartInWords(plan.warm_start)]);
   if (plan?.advice) rows.push(["The planner would", adviceInWords(plan.advice)]);
-  if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of one device's computing`]);
+  if (simulation?.lost_work_s > 0) rows.push(["Lost work", `${seconds(simulation.lost_work_s)} of computing, summed over devices${simulation.samples ? ", in the first of the runs" : ""}`]);
   if (!rows.length) return;
   const list = section.append("dl").attr("class", "facts chart").selectAll("div").data(rows).join("div");
   list.append("dt").text(([name]) => name);
