@@ -131,6 +131,11 @@ TEST_CASE("iperf3: a median of repeated runs, and several flows are the capacity
   CHECK(topology.link(0, 1).capacity.value() == Approx(250e6));
   // Four flows got 10 Mbps more than one, less than its deviation of 14: they share what one gets.
   CHECK(topology.link(1, 0).capacity.value() == Approx(100e6));
+  // Of one machine at each end: where there are eight, nobody knows what their sites share.
+  FleetSettings eight;
+  eight.hosts_of["a"] = 8;
+  eight.within_site = WrittenLink{Seconds(1e-3), BitsPerSecond(1e9)};
+  CHECK(topology_of(from_iperf3(files, two_sites()), two_sites(), eight).link(0, 8).capacity == unlimited);
 }
 
 TEST_CASE("A direction without measurement is an error, or said to be like the other one") {
@@ -301,6 +306,26 @@ TEST_CASE("nccl-tests: what the models say comes back from the fit") {
   CHECK(four.link(0, 2).bandwidth.value() == Approx(1200e6));
 }
 
+TEST_CASE("nccl-tests: the header says where the time stands") {
+  // Versions before `root` was there have a column less.
+  std::string text =
+      nccl(2, "1000000 1 float sum 50000 0.1 0.1 0\n4000000 1 float sum 80000 0.1 0.1 0\n", "sendrecv_perf");
+  text.replace(text.find("  root"), 6, "");
+  CHECK(topology_of(from_nccl(text), {}).link(1, 0).bandwidth.value() == Approx(800e6));
+  text.replace(text.find("#       size"), 12, "# ");
+  CHECK_THAT(error_of([&] { from_nccl(text); }), contains("n.txt:5:1: a row before the header"));
+}
+
+TEST_CASE("nccl-tests: where the best line would begin before zero, the best one through zero") {
+  // S ⁄ t of 1 MB in 900 µs, 10 MB in 11 ms, 100 MB in 130 ms: 1111.1, 909.1 and 769.2 B/µs. Least squares of
+  // relative errors through 0: β' = Σ S ⁄ t ÷ Σ (S ⁄ t)² = 2789.4 ÷ 2652730 µs/B, 951.0 MB/s.
+  const Topology topology = topology_of(
+      from_nccl(nccl(2, nccl_row(1e6, 900) + nccl_row(1e7, 11e3) + nccl_row(1e8, 130e3), "sendrecv_perf")),
+      {});
+  CHECK(topology.link(0, 1).latency.value() == 0);
+  CHECK(topology.link(0, 1).bandwidth.value() == Approx(8 * 951.0e6).epsilon(1e-3));
+}
+
 TEST_CASE("nccl-tests: a row far from the line is said") {
   // Weights 1 ⁄ t² draw the line through (1, 2) and (3, 4) with little regard for (2, 6): it is the farthest.
   const Survey survey =
@@ -321,6 +346,7 @@ TEST_CASE("nccl-tests: what cannot be used says why") {
   CHECK_THAT(refused(nccl(2, nccl_row(1e6, 50e3), "sendrecv_perf")), contains("rows of several sizes"));
   CHECK_THAT(refused(nccl(2, nccl_row(1e6, 50e3) + nccl_row(2e6, 20e3), "sendrecv_perf")),
              contains("the larger take longer"));
-  CHECK_THAT(refused(nccl(2, "1000 nonsense\n", "sendrecv_perf")), contains("n.txt:5:1: expected a row"));
+  CHECK_THAT(refused(nccl(2, "1000 nonsense\n", "sendrecv_perf")),
+             contains("n.txt:5:1: expected the time in column 6; found 2 columns"));
   CHECK_THAT(refused("Segmentation fault\n"), contains("no rows of size and time"));
 }
