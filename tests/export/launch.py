@@ -127,7 +127,7 @@ class Torchrun(Launch):
         self.assertEqual((done.returncode, done.stderr), (2, "torchrun.sh: the plan has no machine 'gd'\n"))
 
     def test_where_one_fails_the_others_end(self):
-        self.program("torchrun", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 7\nsleep 300\n")
+        self.program("torchrun", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 7\nexec sleep 300\n")
         out = self.export(STAGES, "--to", "torchrun")
         done = subprocess.run([out / "torchrun.sh", "gc", "true"], env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 7)
@@ -267,7 +267,7 @@ class Trainers(Launch):
 
     def test_where_a_server_of_petals_fails_the_others_end(self):
         self.export(STAGES, "--to", "petals")
-        self.program("python", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 9\nsleep 300\n")
+        self.program("python", "#!/bin/sh\n[ $CUDA_VISIBLE_DEVICES = 1 ] && exit 9\nexec sleep 300\n")
         done = subprocess.run([self.folder / "out" / "petals.sh", "gc", "big/model"], env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 9)
 
