@@ -11,6 +11,7 @@
 #include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/cost/plan_explanation.hpp"
 
 namespace dtfm {
@@ -124,8 +125,9 @@ class Words {
   }
 
   std::string stage(int pipeline, std::size_t stage) const {
-    const Stage& it = planned_.plan.pipelines[at(pipeline)].stages[stage];
-    return fmt::format("stage {} ({}, layers {})", stage, ids(it.devices), layers_in_words(it.layers));
+    const Pipeline& it = planned_.plan.pipelines[at(pipeline)];
+    return fmt::format("stage {} ({}, layers {})", stage, ids(it.stages[stage].devices),
+                       layers_in_words(layers_of_stages(it, stage_chunks(planned_.problem.job))[stage]));
   }
 
   std::string place(const Station& station) const {

@@ -17,6 +17,7 @@
 #include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/io/units.hpp"
 
 namespace dtfm {
@@ -179,9 +180,10 @@ class Writer {
 
   /// Of the first pipeline, and whether others differ.
   std::string layers(int stage) const {
-    std::set<std::pair<int, int>> all;
+    std::set<std::vector<std::pair<int, int>>> all;
     for (const Pipeline& pipeline : s_.plan.pipelines)
-      if (at(stage) < pipeline.stages.size()) all.insert(pipeline.stages[at(stage)].layers);
+      if (at(stage) < pipeline.stages.size())
+        all.insert(layers_of_stages(pipeline, stage_chunks(s_.problem.job))[at(stage)]);
     return layers_in_words(*all.begin()) +
            (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
   }

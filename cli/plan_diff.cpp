@@ -18,6 +18,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/json_text.hpp"
@@ -33,8 +34,8 @@ using nlohmann::ordered_json;
 /// What a device does in a plan; pipelines have no names but their devices.
 struct Role {
   int stage = 0, rank = 0, degree = 1, micro_batches = 0;
-  std::pair<int, int> layers;
-  std::vector<std::string> before, after;  // of the stages next to it, those whose shards overlap its own
+  std::vector<std::pair<int, int>> layers;  // of its virtual stages
+  std::vector<std::string> before, after;   // of the stages next to it, those whose shards overlap its own
 
   bool is_other_work(const Role& other) const {
     return stage != other.stage || rank != other.rank || degree != other.degree || layers != other.layers;
@@ -60,10 +61,12 @@ struct PlanDiff {
   bool is_same() const { return decisions.empty() && enter.empty() && leave.empty() && changes.empty(); }
 };
 
-std::map<std::string, Role> roles(const NamedPlan& named) {
+std::map<std::string, Role> roles(const RunningPlan& running) {
+  const NamedPlan& named = running.named;
   std::map<std::string, Role> result;
   for (const Pipeline& pipeline : named.plan.pipelines) {
     const auto& stages = pipeline.stages;
+    const auto layers = layers_of_stages(pipeline, stage_chunks(running.job));
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const std::size_t degree = stages[s].devices.size();
       // All stages have equal shards: of another degree, those between the ends of this one.
@@ -77,9 +80,12 @@ std::map<std::string, Role> roles(const NamedPlan& named) {
       };
       for (std::size_t rank = 0; rank < degree; ++rank)
         result[named.ids[at(stages[s].devices[rank])]] = {
-            static_cast<int>(s),      static_cast<int>(rank),
-            static_cast<int>(degree), pipeline.micro_batches,
-            stages[s].layers,         s == 0 ? std::vector<std::string>{} : beside(rank, s - 1),
+            static_cast<int>(s),
+            static_cast<int>(rank),
+            static_cast<int>(degree),
+            pipeline.micro_batches,
+            layers[s],
+            s == 0 ? std::vector<std::string>{} : beside(rank, s - 1),
             beside(rank, s + 1)};
     }
   }
@@ -166,7 +172,7 @@ PlanDiff diff_of(const RunningPlan& first, const RunningPlan& second,
                  const std::optional<Topology>& topology) {
   PlanDiff diff;
   diff.decisions = decisions(first, second);
-  const auto before = roles(first.named), after = roles(second.named);
+  const auto before = roles(first), after = roles(second);
   for (const auto& [id, role] : before)
     if (!after.contains(id)) diff.leave.push_back(id);
   for (const auto& [id, role] : after) {
@@ -190,7 +196,7 @@ ordered_json role_json(const Role& role) {
   return {{"stage", role.stage},
           {"rank", role.rank},
           {"tensor", role.degree},
-          {"layers", {role.layers.first, role.layers.second}},
+          {"layers", role.layers},
           {"micro_batches", role.micro_batches},
           {"before", role.before},
           {"after", role.after}};

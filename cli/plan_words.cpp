@@ -40,6 +40,12 @@ std::string layers_in_words(std::pair<int, int> layers) {
   return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}–{}", begin, end - 1);
 }
 
+std::string layers_in_words(const std::vector<std::pair<int, int>>& parts) {
+  std::string text;
+  for (const auto& layers : parts) text += (text.empty() ? "" : ", ") + layers_in_words(layers);
+  return text;
+}
+
 std::string decisions_in_words(const Job& job, const Plan& plan) {
   std::string text =
       fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,

@@ -23,6 +23,8 @@ std::string short_table(const Rows& rows, std::size_t all, std::string_view noun
 std::string short_seconds(double seconds);
 /// "3–5", "3", "none"
 std::string layers_in_words(std::pair<int, int> layers);
+/// Of virtual stages: "0–2, 12–14"
+std::string layers_in_words(const std::vector<std::pair<int, int>>& parts);
 /// What the planner decides besides who computes what: "1f1b, sharded-ps, micro-batch 2, recompute none".
 std::string decisions_in_words(const Job& job, const Plan& plan);
 /// Of what is minimised: "s", "USD a million tokens", "device-seconds".

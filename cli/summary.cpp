@@ -13,6 +13,7 @@
 #include "cli/search_end.hpp"
 #include "cli/style.hpp"
 #include "cli/words.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/io/units.hpp"
 
 namespace dtfm {
@@ -120,7 +121,8 @@ class Writer {
   }
 
   std::string layers(int stage) const {
-    return layers_in_words(s_.plan.pipelines.front().stages[static_cast<std::size_t>(stage)].layers);
+    return layers_in_words(
+        layers_of_stages(s_.plan.pipelines.front(), stage_chunks(s_.job))[static_cast<std::size_t>(stage)]);
   }
 
   double hop_cost(int stage, int replica) const {

@@ -12,6 +12,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/io/foreign_plan.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/units.hpp"
@@ -74,6 +75,11 @@ RunningPlan read_running_plan(const std::string& file, const Job& fallback) {
     throw Error(file, "is no plan of dtfm-plan; expected JSON as dtfm-plan -o writes it");
   Job job = job_of(source).value_or(fallback);
   NamedPlan named = parse_named_plan(source.file.text, file, job);
+  try {
+    for (const Pipeline& pipeline : named.plan.pipelines) layers_of_stages(pipeline, stage_chunks(job));
+  } catch (const Error& error) {
+    throw Error(file, error.what());
+  }
   return {file, std::move(named), std::move(job)};
 }
 
@@ -95,12 +101,6 @@ WarmStart warm_start(const RunningPlan& running, const Problem& problem, double 
     throw Error(running.file, fmt::format("trains another model than job {}: it has {}, so nothing of it "
                                           "could go on (--job FILE says what is trained)",
                                           in_quotes(problem.job.name), other));
-  try {
-    for (const Pipeline& pipeline : running.named.plan.pipelines)
-      layers_of_stages(pipeline, stage_chunks(running.job));
-  } catch (const Error& error) {
-    throw Error(running.file, error.what());
-  }
   std::map<std::string, int> device_of;
   for (int device = 0; device < problem.topology.size(); ++device)
     device_of[problem.topology.devices[at(device)].id] = device;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
 
 namespace dtfm {
 namespace {
@@ -249,6 +250,20 @@ void shorten_job(ordered_json& job) {
   job["model"] = std::move(model);
 }
 
+/// `computes` beside the `layers` of stages of several virtual stages, whose range says how many they are
+/// alone.
+void add_virtual_stages(ordered_json& plan) {
+  const ordered_json& parallelism = plan.at("job").at("parallelism");
+  const int chunks = parallelism.at("schedule") == "interleaved" ? parallelism.value("chunks", 1) : 1;
+  if (chunks == 1) return;
+  for (ordered_json& pipeline : plan.at("pipelines")) {
+    Pipeline its;
+    for (const ordered_json& stage : pipeline.at("stages")) its.stages.push_back({stage.at("layers"), {}});
+    const auto layers = layers_of_stages(its, chunks);
+    for (std::size_t s = 0; s < layers.size(); ++s) pipeline["stages"][s]["computes"] = layers[s];
+  }
+}
+
 }  // namespace
 
 ordered_json report_document(ReportContent content) {
@@ -256,6 +271,7 @@ ordered_json report_document(ReportContent content) {
   if (!content.plan.is_null()) {
     content.plan.erase("ranks");
     content.plan.erase("groups");
+    add_virtual_stages(content.plan);
     shorten_job(content.plan["job"]);
     json["plan"] = std::move(content.plan);
   }

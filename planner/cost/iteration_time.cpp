@@ -10,6 +10,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
 
 namespace dtfm {
 namespace {
@@ -29,29 +30,6 @@ std::vector<std::size_t> numbers_of(const std::vector<int>& tensors) {
 }
 
 }  // namespace
-
-int stage_chunks(const Job& job) {
-  return pipeline_schedule(job.parallelism.schedule) == PipelineSchedule::interleaved
-             ? job.parallelism.chunks.value_or(1)
-             : 1;
-}
-
-std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks) {
-  std::vector<std::pair<int, int>> computed;
-  int next = pipeline.stages.front().layers.first;
-  for (int chunk = 0; chunk < chunks; ++chunk)
-    for (const Stage& stage : pipeline.stages) {
-      const auto [begin, end] = stage.layers;
-      if (chunks > 1 && end - begin < chunks)
-        throw Error("",
-                    fmt::format("schedule interleaved: {} layers of a device cannot be cut into {} chunks",
-                                end - begin, chunks));
-      const auto part = even_split(end - begin, chunks, chunk);
-      computed.emplace_back(next, next + part.second - part.first);
-      next = computed.back().second;
-    }
-  return computed;
-}
 
 IterationModel::IterationModel(const Problem& of, int tensor)
     : IterationModel(of, std::vector{tensor},

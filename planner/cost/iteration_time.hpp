@@ -67,13 +67,6 @@ struct DeviceMemory {
   double needed = 0, capacity = 0;  // bytes
 };
 
-/// Stages of a device under the job's schedule.
-int stage_chunks(const Job& job);
-
-/// Of a pipeline, in the order in which micro-batches pass: with chunks, the parts of each stage in turn.
-/// Throws Error where a stage has too few layers for them.
-std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks);
-
 /// One plan and its estimate, brought up to date after changes where they are felt.
 ///
 /// Every pipeline by `pipeline_time`, all of them in step: where messages share a capacity, a message takes,

@@ -6,16 +6,9 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/model_state.hpp"
-#include "planner/cost/iteration_time.hpp"
+#include "planner/core/virtual_stages.hpp"
 
 namespace dtfm {
-std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& pipeline, int chunks) {
-  const auto computed = computed_layers(pipeline, chunks);
-  std::vector<std::vector<std::pair<int, int>>> result(pipeline.stages.size());
-  for (std::size_t i = 0; i < computed.size(); ++i)
-    if (computed[i].first < computed[i].second) result[i % result.size()].push_back(computed[i]);
-  return result;
-}
 
 MovingCost::MovingCost(const Problem& problem, std::shared_ptr<const NetworkCost> network, const Plan& before,
                        int chunks)

@@ -39,9 +39,6 @@ struct Moving {
   double seconds = 0, usd = 0;   // spent
 };
 
-/// Of each stage: the layers that its devices compute, in as many pieces as they have chunks.
-std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& pipeline, int chunks);
-
 /// The state that the devices hold when the plan `before` stops: what a trainer needs to go on with the same
 /// weights.
 ///

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
 
 namespace dtfm {
 namespace {

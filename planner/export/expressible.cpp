@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/virtual_stages.hpp"
 
 namespace dtfm {
 namespace {
@@ -141,7 +142,7 @@ void require_layers_everywhere(const Handover& handover, std::string_view target
 }
 
 void require_no_chunks(const Handover& handover, std::string_view target) {
-  if (const int chunks = chunks_of(handover.job); chunks > 1)
+  if (const int chunks = stage_chunks(handover.job); chunks > 1)
     refuse(target,
            fmt::format("schedule interleaved with {} chunks a device; {} has one stage a device; plan with "
                        "schedule 1f1b",
@@ -175,6 +176,10 @@ int replicas_of(const Handover& handover) {
 
 std::vector<int> layer_counts(const Handover& handover) {
   return counts_of(first_of(handover));
+}
+
+std::vector<std::pair<int, int>> virtual_stages(const Handover& handover) {
+  return computed_layers(first_of(handover), stage_chunks(handover.job));
 }
 
 int micro_batches_of(const Handover& handover) {

@@ -50,6 +50,8 @@ int stages_of(const Handover& handover);
 int replicas_of(const Handover& handover);
 /// Layers of each stage.
 std::vector<int> layer_counts(const Handover& handover);
+/// Layers [first, last) of each virtual stage, in the order of the model.
+std::vector<std::pair<int, int>> virtual_stages(const Handover& handover);
 int micro_batches_of(const Handover& handover);
 
 }  // namespace dtfm

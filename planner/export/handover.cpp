@@ -2,37 +2,14 @@
 
 #include <algorithm>
 
-#include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
 
 namespace dtfm {
-namespace {
-
-/// Layers of every virtual stage of a pipeline, [stage][chunk]: chunk 0 of each stage, then chunk 1, …, as
-/// layers follow each other in the model. The planner gives a stage so many layers; which ones they are
-/// follows from their order.
-std::vector<std::vector<std::pair<int, int>>> virtual_stages(const Pipeline& pipeline, int chunks) {
-  std::vector<std::vector<std::pair<int, int>>> layers(pipeline.stages.size());
-  int begin = 0;
-  for (int chunk = 0; chunk < chunks; ++chunk)
-    for (std::size_t stage = 0; stage < layers.size(); ++stage) {
-      const auto [first, last] = pipeline.stages[stage].layers;
-      const auto [from, to] = even_split(last - first, chunks, chunk);
-      layers[stage].emplace_back(begin, begin + to - from);
-      begin = layers[stage].back().second;
-    }
-  return layers;
-}
-
-}  // namespace
-
-int chunks_of(const Job& job) {
-  return job.parallelism.schedule == "interleaved" ? job.parallelism.chunks.value_or(1) : 1;
-}
 
 std::vector<Seat> seats_of(const Plan& plan, const Job& job, RankOrder order) {
   std::vector<Seat> seats;
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
-    const auto layers = virtual_stages(plan.pipelines[p], chunks_of(job));
+    const auto layers = layers_of_stages(plan.pipelines[p], stage_chunks(job));
     for (std::size_t s = 0; s < layers.size(); ++s) {
       const std::vector<int>& devices = plan.pipelines[p].stages[s].devices;
       for (std::size_t t = 0; t < devices.size(); ++t)

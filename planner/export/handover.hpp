@@ -64,9 +64,6 @@ struct Handover {
 /// The worker of each rank.
 std::vector<Seat> seats_of(const Plan& plan, const Job& job, RankOrder order);
 
-/// Virtual stages of a device.
-int chunks_of(const Job& job);
-
 /// The ranks on each machine, by address, in ascending order.
 std::map<std::string, std::vector<int>> ranks_by_address(const Handover& handover);
 

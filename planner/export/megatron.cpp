@@ -3,6 +3,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/export/closed_form.hpp"
 #include "planner/export/expressible.hpp"
 #include "planner/io/megatron_plan.hpp"
@@ -19,7 +20,7 @@ int degree_of(const Handover& handover) {
 
 /// Megatron-LM asserts it (megatron/training/arguments.py).
 void check_interleaving(const Handover& handover) {
-  if (chunks_of(handover.job) < 2) return;
+  if (stage_chunks(handover.job) < 2) return;
   if (stages_of(handover) < 3)
     refuse(self,
            fmt::format(
@@ -49,13 +50,12 @@ void check(const Handover& handover) {
 /// Ettt|tt|ttL: with virtual stages, chunk 0 of each stage, then chunk 1, …
 std::string layout_of(const Handover& handover) {
   std::string layout = "E";
-  const std::vector<int> layers = layer_counts(handover);
-  for (int chunk = 0; chunk < chunks_of(handover.job); ++chunk)
-    for (std::size_t stage = 0; stage < layers.size(); ++stage) {
-      if (chunk > 0 || stage > 0) layout += '|';
-      const auto [begin, end] = even_split(layers[stage], chunks_of(handover.job), chunk);
-      layout.append(at(end - begin), 't');
-    }
+  const char* separator = "";
+  for (const auto& [begin, end] : virtual_stages(handover)) {
+    layout += separator;
+    layout.append(at(end - begin), 't');
+    separator = "|";
+  }
   return layout + "L";
 }
 
@@ -148,7 +148,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
 
 std::vector<std::string> notes(const Handover& handover) {
   std::vector<std::string> notes =
-      schedule_notes(handover, chunks_of(handover.job) > 1 ? "interleaved" : "1f1b");
+      schedule_notes(handover, stage_chunks(handover.job) > 1 ? "interleaved" : "1f1b");
   if (const auto& model = std::get<Transformer>(handover.job.model); model.tied && stages_of(handover) > 1)
     notes.emplace_back(
         "first and last stage exchange the gradient of the tied embedding every step, which the plan "

@@ -46,15 +46,11 @@ std::string schedule_of(const Handover& handover) {
 /// does not check it.
 std::vector<std::vector<std::string>> modules_of(const Handover& handover, const char* head) {
   std::vector<std::vector<std::string>> parts;
-  const std::vector<int> layers = layer_counts(handover);
-  int layer = 0;
-  for (int chunk = 0; chunk < chunks_of(handover.job); ++chunk)
-    for (const int count : layers) {
-      const auto [begin, end] = even_split(count, chunks_of(handover.job), chunk);
-      auto& part = parts.emplace_back();
-      if (parts.size() == 1) part.emplace_back("tok_embeddings");
-      for (int i = begin; i < end; ++i) part.push_back(fmt::format("layers.{}", layer++));
-    }
+  for (const auto& [begin, end] : virtual_stages(handover)) {
+    auto& part = parts.emplace_back();
+    if (parts.size() == 1) part.emplace_back("tok_embeddings");
+    for (int layer = begin; layer < end; ++layer) part.push_back(fmt::format("layers.{}", layer));
+  }
   parts.back().insert(parts.back().end(), {"norm", head});
   return parts;
 }

@@ -12,6 +12,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/search/plan_anneal.hpp"
 #include "planner/search/plan_pool.hpp"

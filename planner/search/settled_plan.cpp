@@ -1,5 +1,6 @@
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/search/unit_seats.hpp"
 #include "planner/search/warm_start.hpp"
 

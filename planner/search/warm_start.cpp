@@ -6,6 +6,7 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
 #include "planner/search/unit_seats.hpp"
 
 namespace dtfm {

@@ -57,6 +57,23 @@ std::optional<std::string> page_of(std::string_view title, const ordered_json& d
 
 }  // namespace
 
+TEST_CASE("a document names the layers of each virtual stage") {
+  Job job;
+  job.parallelism.schedule = "interleaved";
+  job.parallelism.chunks = 2;
+  Plan plan = plan_of_two();
+  plan.pipelines[0].stages[0].layers = {0, 4};
+  plan.pipelines[0].stages[1].layers = {4, 7};
+  const Topology topology = TwoStages().topology;
+  const ordered_json stages = report_document({topology,
+                                               "dtfm-test 1",
+                                               plan_document(topology, job, plan, {}),
+                                               {},
+                                               {}})["plan"]["pipelines"][0]["stages"];
+  CHECK(text(stages[0]["computes"]) == "[[0,2],[3,5]]");
+  CHECK(text(stages[1]["computes"]) == "[[2,3],[5,7]]");
+}
+
 TEST_CASE("a document has the plan, the simulation, the topology and the timeline") {
   const ordered_json document = document_of(TwoStages().topology);
   CHECK(document["schema"] == "dtfm-report/1");

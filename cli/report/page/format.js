@@ -36,3 +36,5 @@ const range = ([low, high], format) => (low === high ? format(low) : `${format(l
 /** Layers first … last of [first, end). */
 const layerRange = ([first, end]) =>
   end <= first ? "no layers" : end === first + 1 ? String(first) : `${first}–${end - 1}`;
+/** Of a stage; of all its virtual stages, where it has several. */
+const layersOf = ({ layers, computes = [layers] }) => computes.map(layerRange).join(", ");

@@ -4,7 +4,7 @@ const wideStages = 6; // of more, layers and devices stand below each other
 const denseStages = 12; // of more, devices are told by the tooltip alone
 
 function cellTip(report, stage) {
-  const rows = [["layers", layerRange(stage.layers)]];
+  const rows = [["layers", layersOf(stage)]];
   for (const id of stage.devices) {
     const device = report.deviceIndex.get(id);
     rows.push([id, `${report.sites[report.siteOf(device)].name}${report.gpuOf(device) ? `, ${report.gpuOf(device)}` : ""}`]);
@@ -33,7 +33,7 @@ function addMatrix(section, report, { pipelines, parallelism }) {
     .attr("class", (stage) => (siteRound(report.sitesOf(stage.devices)[0]) > 0 ? "cell striped" : "cell"))
     .style("background", (stage) => stageBackground(report.sitesOf(stage.devices)))
     .style("color", (stage) => inkOn(siteHue(report.sitesOf(stage.devices)[0])));
-  cells.append("span").attr("class", "layers").text((stage) => layerRange(stage.layers));
+  cells.append("span").attr("class", "layers").text((stage) => layersOf(stage));
   cells.append("span").attr("class", "devices").text((stage) => shortened(devicesInWords(stage.devices), 28));
   addTooltip(cells, (stage) => stage.devices.join(" "), (stage) => cellTip(report, stage));
 }

@@ -57,8 +57,9 @@ class Report {
   places() {
     const places = new Map();
     (this.document.plan?.pipelines ?? []).forEach(({ stages }, pipeline) =>
-      stages.forEach(({ layers, devices }, stage) =>
-        devices.forEach((id) => places.set(this.deviceIndex.get(id), { pipeline, stage, layers, order: places.size }))));
+      stages.forEach((its, stage) =>
+        its.devices.forEach((id) =>
+          places.set(this.deviceIndex.get(id), { pipeline, stage, layers: layersOf(its), order: places.size }))));
     return places;
   }
 

@@ -139,7 +139,7 @@ class TimelineView {
   }
 
   placeTip({ place }) {
-    return place ? [["place", `pipeline ${place.pipeline}, stage ${place.stage}, layers ${layerRange(place.layers)}`]] : [];
+    return place ? [["place", `pipeline ${place.pipeline}, stage ${place.stage}, layers ${place.layers}`]] : [];
   }
 
   spanTip(row, i) {

@@ -1,0 +1,26 @@
+// Which layers a device computes where it has several virtual stages. A plan gives every stage a number of
+// layers [a, b); with schedule `interleaved` its devices compute that many in `chunks` parts, which parts of
+// the other stages lie between (Narayanan et al., arXiv 2104.04473, section 2.2). Which layers those are
+// follows from the order of the stages.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "planner/core/job.hpp"
+#include "planner/core/plan.hpp"
+
+namespace dtfm {
+
+/// Virtual stages of a device under the job's schedule: 1, but for `interleaved`.
+int stage_chunks(const Job& job);
+
+/// Layers of each virtual stage of a pipeline in the order in which micro-batches pass them: of `stages`
+/// stages, number i is part i / stages of stage i % stages. Throws Error where a stage has fewer layers than
+/// chunks.
+std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks);
+
+/// The same by stage: as many ranges as chunks, one after the other; an empty stage has an empty one.
+std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& pipeline, int chunks);
+
+}  // namespace dtfm
