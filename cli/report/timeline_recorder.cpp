@@ -31,6 +31,7 @@ SpanKind kind_of(Activity activity) {
     case Activity::all_reduce:
       return SpanKind::all_reduce;
     case Activity::exchange:
+    case Activity::gather:
       return SpanKind::exchange;
     case Activity::fetch:
       return SpanKind::fetch;

@@ -23,6 +23,8 @@ std::string_view letter_of(Activity activity) {
       return "AR";
     case Activity::exchange:
       return "X";
+    case Activity::gather:
+      return "G";
     case Activity::compress:
       return "C";
     case Activity::update:

@@ -15,6 +15,7 @@ enum class Activity : std::uint8_t {
   send_gradients,  // of activations, to the stage before
   all_reduce,      // of activations or their gradients, between the devices of a stage
   exchange,        // of the gradients of parameters, between the replicas of a stage
+  gather,          // of parameters that replicas hold parts of
   compress,        // or expand
   update,          // of the weights of a device: the optimizer's step
   wait,            // joins and delays that no device is busy with

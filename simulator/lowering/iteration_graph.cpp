@@ -10,6 +10,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/lowering/pipeline_graph.hpp"
+#include "simulator/lowering/zero_graph.hpp"
 #include "simulator/sync/sync.hpp"
 
 namespace dtfm {
@@ -231,6 +232,7 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan) {
   if (plan.pipelines.empty()) throw Error("", "the plan has no pipeline");
   check_size(plan);
   check_tensor_degrees(plan);
+  if (zero_stage(plan.gradient_sync)) return zero_graph(problem, plan);
   const Plan computed = computed_stages(problem.job, plan);
   return IterationGraph(problem, computed).build();
 }

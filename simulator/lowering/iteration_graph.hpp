@@ -29,6 +29,8 @@ namespace dtfm {
 ///
 /// The two copies of tied embeddings, at the ends of a pipeline, are not exchanged with each other.
 ///
+/// Plans whose gradient_sync names a ZeroStage are those of zero_graph.hpp.
+///
 /// Throws Error for what cannot be run.
 LabelledGraph iteration_graph(const Problem& problem, const Plan& plan);
 

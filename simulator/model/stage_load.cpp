@@ -10,6 +10,8 @@
 namespace dtfm {
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
+      zero_(zero_stage(plan.gradient_sync)),
+      replicas_(static_cast<double>(plan.pipelines.size())),
       scale_(problem.constants.compute_scale),
       overhead_(problem.constants.micro_batch_overhead_s),
       times_(problem.job, problem.topology, problem.roofline, tensor_degrees(plan)),
@@ -28,6 +30,10 @@ LayerTime LoadModel::time_of(const Stage& stage, int layer) const {
   return slowest;
 }
 
+double LoadModel::forward_s(const Stage& stage, int layer) const {
+  return time_of(stage, layer).forward_s;
+}
+
 double LoadModel::backward_s(const Stage& stage, int layer) const {
   return time_of(stage, layer).backward_s;
 }
@@ -35,6 +41,31 @@ double LoadModel::backward_s(const Stage& stage, int layer) const {
 double LoadModel::gradient_bytes(int layer, bool tied) const {
   const double parameters = chain_[at(layer)].parameters - (tied ? chain_[at(layer)].tied_parameters : 0);
   return parameters * parameter_bytes(job_.training).exchanged * job_.compression.gradients;
+}
+
+double LoadModel::parameter_bytes_of(int layer) const {
+  return (chain_[at(layer)].parameters - chain_[at(layer)].tied_parameters) * bytes_per_number(job_.training);
+}
+
+/// Bytes of a parameter, all the time.
+double LoadModel::held_bytes() const {
+  const double held = parameter_bytes(job_.training).held;
+  if (!zero_) return held;
+  const double whole = *zero_ == ZeroStage::gradients ? bytes_per_number(job_.training) : 0;
+  return whole + (held - whole) / replicas_;
+}
+
+/// What is there of layers while they are computed, though a device holds a part alone.
+double LoadModel::gathered_bytes(const Stage& stage) const {
+  if (!zero_) return 0;
+  double most = 0;
+  for (int layer = stage.layers.first; layer < stage.layers.second; ++layer) {
+    double bytes = gradient_bytes(layer, true);
+    if (*zero_ == ZeroStage::parameters)
+      bytes += parameter_bytes_of(layer) + (layer > 0 ? parameter_bytes_of(layer - 1) : 0);
+    most = std::max(most, bytes);
+  }
+  return most;
 }
 
 /// Of one sequence. What comes into the first layer is taken to be as large as what goes out.
@@ -85,9 +116,10 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const double parameters = parameters_of(chain_, stage.layers) / tensor;
   load.output_bytes = input_bytes(end) * share * job_.compression.activations;
   load.weight_bytes = parameters * bytes.saved;
-  load.state_bytes = parameters * bytes.held;
+  load.state_bytes = parameters * held_bytes();
   load.activation_bytes = kept_bytes(stage) * share;
   if (recompute == "full" || recompute == "selective") load.working_bytes = working * share;
+  load.working_bytes += gathered_bytes(stage);
   return load;
 }
 

@@ -2,11 +2,13 @@
 // which shares none with planner/cost.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planner/core/layer_times.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "simulator/model/zero.hpp"
 
 namespace dtfm {
 
@@ -37,6 +39,10 @@ struct StageLoad {
 /// bytes of a sequence); and the output, until its gradient is back. With schedule gpipe also buffers for the
 /// gradients of input and output, which its trainers allocate for all micro-batches at once (measured: 8 MB
 /// each, in and out, activations and gradients).
+///
+/// With a ZeroStage each replica holds its part of gradients and optimizer states, or of all state; then
+/// also, while computing, the parameters of two layers, the one at hand and the next (DeepSpeed's
+/// prefetching), and the gradients of the one at hand.
 class LoadModel {
  public:
   /// For stages with the tensor degrees of `plan`. `problem` must outlive this. Throws Error for a profile of
@@ -45,10 +51,15 @@ class LoadModel {
 
   /// Throws Error where the time on a device cannot be known (LayerTimes).
   StageLoad of(const Stage& stage) const;
+  /// Of the forward of a stage, what its layer takes.
+  double forward_s(const Stage& stage, int layer) const;
   /// Of the backward of a stage, what its layer takes.
   double backward_s(const Stage& stage, int layer) const;
   /// That a replica exchanges of one layer's gradients; `tied` with the first layer's copy, if it has one.
   double gradient_bytes(int layer, bool tied) const;
+  /// Of one layer's parameters, in the precision of the training; without a copy that is tied to the first
+  /// layer.
+  double parameter_bytes_of(int layer) const;
   int layers() const { return static_cast<int>(chain_.size()); }
 
  private:
@@ -56,7 +67,12 @@ class LoadModel {
   double input_bytes(int layer) const;
   double kept_bytes(const Stage& stage) const;
 
+  double held_bytes() const;
+  double gathered_bytes(const Stage& stage) const;
+
   const Job& job_;
+  std::optional<ZeroStage> zero_;
+  double replicas_;
   double scale_, overhead_;  // s
   LayerTimes times_;
   std::vector<Layer> chain_;

@@ -124,6 +124,8 @@ std::string text_of(const TaskLabel& label, const Topology& topology) {
       return message("all-reduce inside a stage");
     case Activity::exchange:
       return message("exchange gradients");
+    case Activity::gather:
+      return message("gather parameters");
     case Activity::compress:
       return fmt::format("compress on {}", id(label.device));
     case Activity::update:

@@ -1,0 +1,128 @@
+#include "simulator/lowering/zero_graph.hpp"
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "planner/core/model_state.hpp"
+#include "simulator/model/stage_load.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+constexpr double parameters = 5e7;  // of a layer: 1e8 bytes
+
+/// Devices that compute all layers, over links of so many bytes per second and no latency.
+Problem zero_problem(int devices, int layers, double bytes_per_s, const std::string& sync) {
+  Problem problem{flat_topology({devices}, link_of(0, bytes_per_s), link_of(0, bytes_per_s)),
+                  chain_job(layers, parameters, 1e6), Calibration{1, 0, 1, 0}};
+  problem.job.parallelism.gradient_sync = sync;
+  return problem;
+}
+
+double seconds(const Problem& problem, int micro_batches) {
+  const int devices = problem.topology.size();
+  return makespan_of(iteration_graph(problem, plan_of(problem.job, 1, devices, micro_batches)));
+}
+
+std::map<int, double> sent_bytes(const Problem& problem, const Plan& plan) {
+  const LabelledGraph lowered = iteration_graph(problem, plan);
+  std::map<int, double> bytes;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i)
+    if (lowered.graph.tasks[i].kind == TaskKind::flow)
+      bytes[lowered.labels[i].device] += lowered.graph.tasks[i].amount;
+  return bytes;
+}
+
+}  // namespace
+
+// arXiv 1910.02054, section 7: 2 Ψ for gradients and optimizer states in parts, 3 Ψ for parameters too; a
+// ring of G sends (G − 1) / G of each.
+TEST_CASE("every device sends what ZeRO says") {
+  for (const int devices : {2, 3, 8}) {
+    const double psi = 4 * 2 * parameters, part = psi * (devices - 1) / devices;
+    for (const auto& [sync, once, again] : {std::tuple("zero2", 2, 1), std::tuple("zero3", 3, 3)})
+      for (const int micro_batches : {1, 3}) {
+        CAPTURE(devices, sync, micro_batches);
+        const Problem problem = zero_problem(devices, 4, 1e9, sync);
+        const auto sent = sent_bytes(problem, plan_of(problem.job, 1, devices, micro_batches));
+        REQUIRE(sent.size() == at(devices));
+        for (const auto& [device, bytes] : sent)
+          CHECK(bytes == Approx((once + again * (micro_batches - 1)) * part).epsilon(1e-12));
+      }
+  }
+}
+
+// Two devices, two layers of 1 s forward and 2 s backward. A collective of a layer is one step of 5e7 bytes:
+// g.
+//   g = 0.5 s: gathers 0–0.5, 0.5–1; F0 0.5–1.5, F1 1.5–2.5; gathers 1.5–2 (layer 1), 2.5–3 (layer 0); B1
+//   2.5–4.5, B0 4.5–6.5; the last gradients 6.5–7.
+//   g = 3 s: gathers 0–3, 3–6, 6–9, 9–12; F0 3–4, F1 6–7, B1 9–11, B0 12–14; gradients 11–14, 14–17.
+TEST_CASE("parameters of the next layer come while one is computed") {
+  CHECK(seconds(zero_problem(2, 2, 1e8, "zero3"), 1) == Approx(7));
+  CHECK(seconds(zero_problem(2, 2, 5e7 / 3, "zero3"), 1) == Approx(17));
+}
+
+// F 0–2, B1 2–4, B0 4–6; gradients of layer 0 6–6.5; both layers' parameters 6.5–7.5.
+TEST_CASE("with gradients in parts, parameters are gathered once, at the end") {
+  CHECK(seconds(zero_problem(2, 2, 1e8, "zero2"), 1) == Approx(7.5));
+  // A micro-batch more: 6 s of computations, which hide the exchange of the first one's gradients.
+  CHECK(seconds(zero_problem(2, 2, 1e8, "zero2"), 2) == Approx(13.5));
+}
+
+// G = 3 devices, one layer of no work: 2 steps of a third each, each 1e8 / 3 bytes and 0.1 s of latency.
+TEST_CASE("a collective takes G − 1 steps around the ring") {
+  Problem problem = zero_problem(3, 1, 1e8, "zero2");
+  problem.topology = flat_topology({3}, link_of(0.1, 1e8), link_of(0.1, 1e8));
+  CHECK(seconds(problem, 1) == Approx(3 + 2 * 2 * (1.0 / 3 + 0.1)));
+}
+
+TEST_CASE("a device holds its part of the state, and while it computes what it has gathered") {
+  const double held = parameter_bytes(zero_problem(1, 1, 1, "zero3").job.training).held;
+  REQUIRE(held == 16);
+  for (const auto& [sync, whole, gathered] : {std::tuple("zero2", 2.0, 2.0), std::tuple("zero3", 0.0, 6.0)}) {
+    const Problem problem = zero_problem(4, 5, 1e9, sync);
+    const Plan plan = plan_of(problem.job, 1, 4, 1);
+    const StageLoad load = LoadModel(problem, plan).of(plan.pipelines[0].stages[0]);
+    CHECK(load.state_bytes == Approx(5 * parameters * (whole + (held - whole) / 4)));
+    CHECK(load.working_bytes == Approx(parameters * gathered));
+    const SimReport report = simulate(problem, plan, {}, SimOptions());
+    CHECK(report.devices.front().peak_memory_bytes ==
+          Approx(load.state_bytes + load.working_bytes + load.activation_bytes));
+  }
+}
+
+TEST_CASE("devices with fewer micro-batches take part in what is exchanged") {
+  const Problem problem = zero_problem(2, 2, 1e8, "zero3");
+  Plan plan = plan_of(problem.job, 1, 2, 2);
+  plan.pipelines[1].micro_batches = 1;
+  const auto sent = sent_bytes(problem, plan);
+  CHECK(sent.at(0) == Approx(sent.at(1)));
+  CHECK(makespan_of(iteration_graph(problem, plan)) <= seconds(problem, 2) + 1e-9);
+  CHECK(makespan_of(iteration_graph(problem, plan)) > seconds(problem, 1));
+}
+
+TEST_CASE("every task of it has a name of its own, after what it waits for") {
+  const Problem problem = zero_problem(3, 2, 1e8, "zero3");
+  const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 1, 3, 2));
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
+    REQUIRE(names.insert(label_text(lowered.labels[i])).second);
+    const Task& task = lowered.graph.tasks[i];
+    for (int k = 0; k < task.after_count; ++k)
+      REQUIRE(lowered.graph.after[at(task.first_after + k)] < static_cast<int>(i));
+  }
+}
+
+TEST_CASE("what ZeRO is not for is refused") {
+  const Problem problem = zero_problem(4, 4, 1e8, "zero3");
+  CHECK(error_of([&] { iteration_graph(problem, plan_of(problem.job, 2, 2, 1)); }) ==
+        "zero3 is data-parallel alone: every pipeline is one stage on one device");
+  CHECK(error_of([&] { seconds(problem, 200'000); }).find("messages an iteration; 2e+07 are the most") !=
+        std::string::npos);
+}
