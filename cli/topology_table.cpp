@@ -45,23 +45,15 @@ std::vector<int> chosen_sites(const Topology& topology, const std::vector<std::s
   return sites;
 }
 
-void add(const Link& link, SiteLink& cell) {
-  cell.least_latency = cell.is_any ? std::min(cell.least_latency, link.latency) : link.latency;
-  cell.least_bandwidth = cell.is_any ? std::min(cell.least_bandwidth, link.bandwidth) : link.bandwidth;
-  cell.most_latency = std::max(cell.most_latency, link.latency);
-  cell.most_bandwidth = std::max(cell.most_bandwidth, link.bandwidth);
-  cell.is_any = true;
-}
-
 std::string range(const std::string& low, const std::string& high) {
   return low == high ? low : low + " … " + high;
 }
 
-std::string latency_cell(const SiteLink& link) {
+std::string latency_cell(const LinkRange& link) {
   return link.is_any ? range(format_seconds(link.least_latency), format_seconds(link.most_latency)) : "-";
 }
 
-std::string bandwidth_cell(const SiteLink& link) {
+std::string bandwidth_cell(const LinkRange& link) {
   return link.is_any ? range(format_rate(link.least_bandwidth), format_rate(link.most_bandwidth)) : "-";
 }
 
@@ -70,7 +62,7 @@ std::string site_name(const Topology& topology, int site) {
 }
 
 std::string matrix_text(const Topology& topology, const SiteTable& table, const char* title,
-                        std::string (*cell)(const SiteLink&)) {
+                        std::string (*cell)(const LinkRange&)) {
   std::string text;
   for (std::size_t begin = 0; begin < table.sites.size(); begin += most_columns) {
     const std::size_t end = std::min(begin + most_columns, table.sites.size());
@@ -129,7 +121,7 @@ SiteTable site_table(const Topology& topology, const std::vector<std::string>& n
       const int row = place[at(topology.devices[at(from)].site)],
                 column = place[at(topology.devices[at(to)].site)];
       if (from != to && row >= 0 && column >= 0)
-        add(topology.link(from, to), table.links[at(row) * size + at(column)]);
+        table.links[at(row) * size + at(column)].add(topology.link(from, to));
     }
   return table;
 }
@@ -161,12 +153,11 @@ nlohmann::ordered_json table_json(const Topology& topology, const SiteTable& tab
   }
   for (std::size_t row = 0; row < table.sites.size(); ++row)
     for (std::size_t column = 0; column < table.sites.size(); ++column) {
-      const SiteLink& link = table.link(row, column);
-      if (!link.is_any) continue;
+      const LinkRange& range = table.link(row, column);
+      if (!range.is_any) continue;
       links.push_back({{"from", topology.sites[at(table.sites[row])].name},
-                       {"to", topology.sites[at(table.sites[column])].name},
-                       {"latency_s", {link.least_latency.value(), link.most_latency.value()}},
-                       {"bandwidth_bps", {link.least_bandwidth.value(), link.most_bandwidth.value()}}});
+                       {"to", topology.sites[at(table.sites[column])].name}});
+      links.back().update(range_json(range));
     }
   return {{"schema", "dtfm-topology-table/1"}, {"name", topology.name}, {"sites", sites}, {"links", links}};
 }

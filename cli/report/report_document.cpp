@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/link_range.hpp"
 #include "planner/core/index.hpp"
 
 namespace dtfm {
@@ -18,24 +18,6 @@ using nlohmann::ordered_json;
 constexpr int most_sites_in_pairs = 64;    // of more, the links of those pairs that carried something
 constexpr std::size_t most_links = 4096;   // those that carried the most
 constexpr std::size_t most_listed = 2000;  // iterations, samples, events, steps
-
-/// 0 for what has no limit.
-double finite(double value) {
-  return std::isfinite(value) ? value : 0;
-}
-
-struct PairRange {
-  double latency_low = std::numeric_limits<double>::infinity(), latency_high = 0;      // s
-  double bandwidth_low = std::numeric_limits<double>::infinity(), bandwidth_high = 0;  // bit/s
-
-  void add(const Link& link) {
-    latency_low = std::min(latency_low, link.latency.value());
-    latency_high = std::max(latency_high, link.latency.value());
-    bandwidth_low = std::min(bandwidth_low, link.bandwidth.value());
-    bandwidth_high = std::max(bandwidth_high, link.bandwidth.value());
-  }
-  bool is_empty() const { return latency_low > latency_high; }
-};
 
 /// All devices; of very many, the first ones of each site: what is looked at grows with their square.
 std::vector<int> looked_at(const Topology& topology) {
@@ -49,9 +31,9 @@ std::vector<int> looked_at(const Topology& topology) {
 }
 
 /// Sites × sites, row = sender: of pairs of devices on different hosts where there are some, else of any.
-std::vector<PairRange> ranges_of(const Topology& topology) {
+std::vector<LinkRange> ranges_of(const Topology& topology) {
   const std::size_t sites = topology.sites.size();
-  std::vector<PairRange> ranges(sites * sites), within_hosts(sites * sites);
+  std::vector<LinkRange> ranges(sites * sites), within_hosts(sites * sites);
   const std::vector<int> devices = looked_at(topology);
   for (const int from : devices) {
     for (const int to : devices) {
@@ -62,20 +44,17 @@ std::vector<PairRange> ranges_of(const Topology& topology) {
     }
   }
   for (std::size_t i = 0; i < ranges.size(); ++i)
-    if (ranges[i].is_empty()) ranges[i] = within_hosts[i];
+    if (!ranges[i].is_any) ranges[i] = within_hosts[i];
   return ranges;
 }
 
 ordered_json links_json(const Topology& topology) {
   ordered_json links = ordered_json::array();
-  const std::vector<PairRange> ranges = ranges_of(topology);
+  const std::vector<LinkRange> ranges = ranges_of(topology);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const PairRange& it = ranges[i];
-    if (it.is_empty()) continue;
-    links.push_back({{"from", i / topology.sites.size()},
-                     {"to", i % topology.sites.size()},
-                     {"latency_s", {it.latency_low, finite(it.latency_high)}},
-                     {"bandwidth_bps", {finite(it.bandwidth_low), finite(it.bandwidth_high)}}});
+    if (!ranges[i].is_any) continue;
+    links.push_back({{"from", i / topology.sites.size()}, {"to", i % topology.sites.size()}});
+    links.back().update(range_json(ranges[i]));
   }
   return links;
 }
