@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/link_range.hpp"
 #include "planner/core/index.hpp"
+#include "simulator/report/critical_path.hpp"
 
 namespace dtfm {
 namespace {
@@ -191,29 +191,14 @@ ordered_json shortened(ordered_json simulation) {
   return simulation;
 }
 
-/// The whole critical path by what its steps do, the longest first, as the text summary has it: shares are of
-/// the time from its first step to its last, of which a cut list of steps says only a part.
-ordered_json critical_path_json(const ordered_json& steps) {
-  struct Sum {
-    long long tasks = 0;
-    double seconds = 0;
-  };
-  std::map<std::string, Sum> by_text;
-  for (const ordered_json& step : steps) {
-    Sum& sum = by_text[step["text"].get<std::string>()];
-    sum.tasks += step["tasks"].get<long long>();
-    sum.seconds += step["end_s"].get<double>() - step["start_s"].get<double>();
-  }
-  std::vector<std::pair<std::string, Sum>> sums(by_text.begin(), by_text.end());
-  std::stable_sort(sums.begin(), sums.end(),
-                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  const double whole = steps.back()["end_s"].get<double>() - steps.front()["start_s"].get<double>();
+/// The whole critical path by what its steps do, as the text summary has it: shares are of the time from its
+/// first step to its last, of which a cut list of steps says only a part.
+ordered_json critical_path_json(const std::vector<CriticalStep>& steps) {
+  const double whole = steps.back().end_s - steps.front().start_s;
   ordered_json kinds = ordered_json::array();
-  for (const auto& [text, sum] : sums)
-    kinds.push_back({{"text", text},
-                     {"tasks", sum.tasks},
-                     {"seconds", sum.seconds},
-                     {"share", whole > 0 ? sum.seconds / whole : 0}});
+  for (const auto& [text, tasks, seconds] : summed(steps))
+    kinds.push_back(
+        {{"text", text}, {"tasks", tasks}, {"seconds", seconds}, {"share", whole > 0 ? seconds / whole : 0}});
   ordered_json json = {{"steps", steps.size()}, {"seconds", whole}, {"kinds", std::move(kinds)}};
   keep_first(json, "kinds", most_listed);
   return json;
@@ -239,9 +224,9 @@ ordered_json report_document(ReportContent content) {
     json["plan"] = std::move(content.plan);
   }
   if (content.simulation) {
-    const ordered_json& steps = content.simulation->at("critical_path");
-    if (!steps.empty()) json["critical_path"] = critical_path_json(steps);
-    json["simulation"] = shortened(std::move(*content.simulation));
+    const auto& [report, record] = *content.simulation;
+    if (!report.critical_path.empty()) json["critical_path"] = critical_path_json(report.critical_path);
+    json["simulation"] = shortened(sim_document(content.topology, report, record));
   }
   json["topology"] = topology_json(content.topology);
   if (content.timeline && !content.timeline->rows.empty())
