@@ -81,6 +81,11 @@ std::vector<std::string> offered_values(CLI::Option& option) {
   return values;
 }
 
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const char* why) {
+  for (const char* option : options)
+    if (app.count(option) > 0) throw Error(option, why);
+}
+
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
   const auto complaint = [&](const std::string& what) {
     const CLI::App& command = asked_for(app);

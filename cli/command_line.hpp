@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ CLI::Option* add_option(CLI::App& app, const char* name, const char* value, cons
 void offer_values(CLI::Option& option, const std::vector<std::string>& values);
 /// All of these; empty where the option takes anything.
 std::vector<std::string> offered_values(CLI::Option& option);
+
+/// Throws Error, with `why`, for the first of `options` that was given: it says nothing beside the others,
+/// and so is a mistake.
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const char* why);
 
 /// The exit code where all is said (--help, --version); nothing: the program goes on. Throws Error for what
 /// the options do not allow, with what the user may have meant.

@@ -141,8 +141,7 @@ void add_score(CLI::App& app, PlanOptions& options) {
       ->type_name("PLAN PLAN");
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
-  app.add_flag("--advise", options.advise,
-               "with --score: searches too, and says what the planner would do");
+  app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");
 }
 
 void add_judge(CLI::App& app, PlanOptions& options) {
@@ -209,22 +208,22 @@ void add_output(CLI::App& app, PlanOptions& options) {
   app.set_version_flag("--version", version_line);
 }
 
-/// A score is not searched for: an option of the search beside it is a mistake.
+/// A score is not searched for.
 void refuse_search_options(const CLI::App& app) {
-  for (const char* name : {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists",
-                           "--robust", "--alike"})
-    if (app.count(name) > 0)
-      throw Error(name, "is of the search, and --score does not search (unless it is to --advise)");
+  refuse_given(app,
+               {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust",
+                "--alike"},
+               "is of the search, and --score does not search (unless it is to --advise)");
 }
 
 /// Two plans are compared as they are.
 void refuse_options_beside_diff(const CLI::App& app) {
-  for (const char* name :
-       {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
-        "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
-        "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
-        "--explain", "--calibration", "--pareto",     "--advise", "--report",      "--alike"})
-    if (app.count(name) > 0) throw Error(name, "is of a search or a score, and --diff compares two plans");
+  refuse_given(app,
+               {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
+                "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
+                "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
+                "--explain", "--calibration", "--pareto",     "--advise",      "--report",     "--alike"},
+               "is of a search or a score, and --diff compares two plans");
 }
 
 /// What would say nothing beside a plan to score, or beside none.

@@ -92,18 +92,12 @@ void add_output(CLI::App& app, SimulateOptions& options) {
   app.set_version_flag("--version", "dtfm-sim " DTFM_VERSION);
 }
 
-/// A task graph knows nothing of plans: an option for these beside it is a mistake.
+/// A task graph knows nothing of plans.
 void refuse_beside_graph(const CLI::App& app) {
-  for (const char* name : {"TOPOLOGY", "PLAN", "--job", "--scenario", "--calibration", "--iterations",
-                           "--seed", "--samples", "--threads", "--ranks", "--trace", "--report", "--format"})
-    if (app.count(name) > 0) throw Error(name, "is for plans, and --graph replays none");
-}
-
-/// Files of every task are of one run.
-void check_samples(const SimulateOptions& options) {
-  if (!options.samples) return;
-  if (options.trace) throw Error("--trace", "is of one run, and --samples makes many");
-  if (options.tasks) throw Error("--tasks", "is of one run, and --samples makes many");
+  refuse_given(app,
+               {"TOPOLOGY", "PLAN", "--job", "--scenario", "--calibration", "--iterations", "--seed",
+                "--samples", "--threads", "--ranks", "--trace", "--report", "--format"},
+               "is for plans, and --graph replays none");
 }
 
 }  // namespace
@@ -122,7 +116,8 @@ void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
   if (options.topology.empty())
     throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
   if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-sim --help)");
-  check_samples(options);
+  // Files of every task are of one run.
+  if (options.samples) refuse_given(app, {"--trace", "--tasks"}, "is of one run, and --samples makes many");
 }
 
 }  // namespace dtfm
