@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -172,11 +171,8 @@ void add_how(CLI::App& app, PlanOptions& options) {
                                    [&](const std::string& text) { options.strategy = text; });
   offer_values(*strategy, strategy_names());
   app.add_flag("--list-strategies", options.list_strategies, "names the strategies and exits");
-  add_option(app, "--seed", "N", "of the random numbers (0)", [&](const std::string& text) {
-    options.seed = whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
-  });
-  add_option(app, "--threads", "N", "all cores when not given; any number gives the same plan",
-             [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
+  add_seed_option(app, "of the random numbers (0)", options.seed);
+  add_threads_option(app, "all cores when not given; any number gives the same plan", options.threads);
   add_option(app, "--evaluations", "N",
              "stops after pricing so many plans and changes of plans, or goes on until then; each search of "
              "--pareto",
@@ -201,8 +197,7 @@ void add_output(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) { options.report = text; });
   app.add_flag("--explain", options.explain,
                "says what binds, what would help, and what makes the job compute-bound");
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);
@@ -238,7 +233,6 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
 }  // namespace
 
 void add_plan_options(CLI::App& app, PlanOptions& options) {
-  options.threads = all_threads();
   app.name("dtfm-plan");
   app.description("Places the stages and replicas of a training job on far-apart, unlike machines.");
   app.footer(fmt::format("{}\n\n{}", examples, plan_formats));

@@ -121,8 +121,7 @@ void add_model(CLI::App& app, ProfileOptions& options) {
 void add_output(CLI::App& app, ProfileOptions& options) {
   add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - is stdout, in place of the table",
              [&](const std::string& text) { options.output = text; });
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);

@@ -1,6 +1,5 @@
 #include "cli/sim_app.hpp"
 
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -60,17 +59,12 @@ void add_what(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) {
                options.iterations = whole_number("--iterations", text, 1, 1'000'000);
              });
-  add_option(app, "--seed", "N", "of the random numbers, with that of the scenario (0)",
-             [&](const std::string& text) {
-               options.seed =
-                   whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
-             });
+  add_seed_option(app, "of the random numbers, with that of the scenario (0)", options.seed);
   add_option(
       app, "--samples", "N", "runs of a random scenario, each with random numbers of its own",
       [&](const std::string& text) { options.samples = whole_number("--samples", text, 1, 1'000'000); });
-  add_option(app, "--threads", "N",
-             "for --samples; all cores when not given; any number gives the same result",
-             [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
+  add_threads_option(app, "for --samples; all cores when not given; any number gives the same result",
+                     options.threads);
   add_option(app, "--graph", "FILE", "replays this task graph instead of a plan",
              [&](const std::string& text) { options.graph = text; });
 }
@@ -84,8 +78,7 @@ void add_output(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) { options.tasks = text; });
   add_option(app, "--report", "FILE.html", "writes a page with charts of the run (HTML)",
              [&](const std::string& text) { options.report = text; });
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--stats", options.stats, "a line of JSON on stderr: counts, CPU time, memory");
   app.add_flag("--quiet", options.quiet, "no progress; with --graph, no summary either");
@@ -103,7 +96,6 @@ void refuse_beside_graph(const CLI::App& app) {
 }  // namespace
 
 void add_sim_options(CLI::App& app, SimulateOptions& options) {
-  options.threads = all_threads();
   app.name("dtfm-sim");
   app.description("Replays a plan, or any graph of computations and transfers, event by event.");
   app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
