@@ -14,6 +14,7 @@
 #include "cli/report/put_report.hpp"
 #include "cli/search_end.hpp"
 #include "cli/style.hpp"
+#include "cli/topology_words.hpp"
 #include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -30,12 +31,11 @@ class Writer {
 
   std::string title() const {
     const auto& pipelines = s_.plan.pipelines;
-    std::string text = fmt::format(
-        "{}: {} in {}, job {}\n{} × {} on {}, {}", topology_.name, counted(topology_.size(), "device"),
-        counted(static_cast<long long>(topology_.sites.size()), "site"), s_.problem.job.name,
-        counted(depth(s_.plan), "stage"), counted(static_cast<long long>(pipelines.size()), "replica"),
-        counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
-        decisions_in_words(s_.problem.job, s_.plan));
+    std::string text = fmt::format("{}, job {}\n{} × {} on {}, {}", machines_in_words(topology_),
+                                   s_.problem.job.name, counted(depth(s_.plan), "stage"),
+                                   counted(static_cast<long long>(pipelines.size()), "replica"),
+                                   counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
+                                   decisions_in_words(s_.problem.job, s_.plan));
     if (!s_.record.search) return text + "; scored as given\n";
     const auto& search = *s_.record.search;
     return text + fmt::format("\nseed {}, {}\n", search.seed, end_in_words(search));

@@ -12,6 +12,7 @@
 #include "cli/plan_words.hpp"
 #include "cli/search_end.hpp"
 #include "cli/style.hpp"
+#include "cli/topology_words.hpp"
 #include "cli/words.hpp"
 #include "planner/io/units.hpp"
 
@@ -31,11 +32,9 @@ class Writer {
   explicit Writer(const PlanSummary& summary) : s_(summary) {}
 
   std::string title() const {
-    const auto sites = static_cast<long long>(s_.topology.sites.size());
     std::string text =
-        fmt::format("{}: {} in {}, job {}\n{} × {}", s_.topology.name, counted(s_.topology.size(), "device"),
-                    counted(sites, "site"), s_.job.name, counted(s_.placement.stages(), "stage"),
-                    counted(s_.placement.replicas(), "replica"));
+        fmt::format("{}, job {}\n{} × {}", machines_in_words(s_.topology), s_.job.name,
+                    counted(s_.placement.stages(), "stage"), counted(s_.placement.replicas(), "replica"));
     if (!s_.record.search) return text + ", scored as given\n";
     const auto& search = *s_.record.search;
     return text +

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/link_range.hpp"
+#include "cli/topology_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/suggest.hpp"
@@ -137,19 +138,10 @@ LinkRange between_sites(const Topology& topology) {
   return range;
 }
 
-/// By GPU, in the order of the devices.
-std::vector<std::pair<std::string, int>> gpu_counts(const Topology& topology) {
-  std::vector<std::pair<std::string, int>> counts;
-  for (const Device& device : topology.devices) {
-    const std::string name = device.gpu < 0 ? "GPU not given" : topology.gpus[at(device.gpu)].name;
-    const auto known =
-        std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == name; });
-    if (known == counts.end())
-      counts.emplace_back(name, 1);
-    else
-      ++known->second;
-  }
-  return counts;
+NameCounts gpu_counts(const Topology& topology) {
+  std::vector<std::string> names;
+  for (const Device& device : topology.devices) names.push_back(gpu_name(topology, device));
+  return counts_of(names);
 }
 
 std::string links_in_words(const Topology& topology) {
@@ -178,12 +170,8 @@ std::string check_text(const Topology& topology, const std::vector<std::string>&
   std::string text;
   if (!quiet) {
     text =
-        fmt::format("{}: {} in {}, fingerprint {}\n", topology.name, counted(topology.size(), "device"),
-                    counted(static_cast<long long>(topology.sites.size()), "site"), topology.fingerprint());
-    std::string gpus;
-    for (const auto& [name, count] : gpu_counts(topology))
-      gpus += fmt::format("{}{} × {}", gpus.empty() ? "" : ", ", count, name);
-    text += fmt::format("GPUs           {}\nlinks          {}\n", gpus, links_in_words(topology));
+        fmt::format("{}, fingerprint {}\nGPUs           {}\nlinks          {}\n", machines_in_words(topology),
+                    topology.fingerprint(), counts_in_words(gpu_counts(topology)), links_in_words(topology));
     if (const LinkRange range = between_sites(topology); range.is_any)
       text += fmt::format("between sites  latency {} … {}, bandwidth {} … {}\n",
                           format_seconds(range.least_latency), format_seconds(range.most_latency),

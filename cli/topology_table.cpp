@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/topology_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -82,22 +83,13 @@ std::string matrix_text(const Topology& topology, const SiteTable& table, const 
 
 /// Of one site, those that are alike together: "8 × V100-16GB".
 std::string devices_in_words(const Topology& topology, int site) {
-  std::vector<std::pair<std::string, int>> kinds;
+  std::vector<std::string> kinds;
   for (const Device& device : topology.devices) {
     if (device.site != site) continue;
-    std::string kind = device.gpu < 0 ? "GPU not given" : topology.gpus[at(device.gpu)].name;
-    if (device.speed != 1) kind += fmt::format(" at {:.4g} speed", device.speed);
-    const auto known =
-        std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == kind; });
-    if (known == kinds.end())
-      kinds.emplace_back(kind, 1);
-    else
-      ++known->second;
+    kinds.push_back(gpu_name(topology, device));
+    if (device.speed != 1) kinds.back() += fmt::format(" at {:.4g} speed", device.speed);
   }
-  std::string text;
-  for (const auto& [kind, count] : kinds)
-    text += fmt::format("{}{} × {}", text.empty() ? "" : ", ", count, kind);
-  return text;
+  return counts_in_words(counts_of(kinds));
 }
 
 std::string first_and_last(const Topology& topology, int site) {
@@ -133,9 +125,8 @@ std::string table_text(const Topology& topology, const SiteTable& table) {
     devices.push_back({site_name(topology, site), first_and_last(topology, site),
                        devices_in_words(topology, site), format_rate(its.uplink), format_rate(its.downlink)});
   }
-  return joined_blocks({fmt::format("{}: {} in {}\n", topology.name, counted(topology.size(), "device"),
-                                    counted(static_cast<long long>(topology.sites.size()), "site")),
-                        aligned(devices), matrix_text(topology, table, "latency", latency_cell),
+  return joined_blocks({machines_in_words(topology) + "\n", aligned(devices),
+                        matrix_text(topology, table, "latency", latency_cell),
                         matrix_text(topology, table, "bandwidth", bandwidth_cell)});
 }
 
