@@ -33,10 +33,6 @@ std::string three_digits(double value) {
   return fmt::format("{:#.3g}", value);
 }
 
-std::string percent(double share) {
-  return fmt::format("{:.1f} %", 100 * share);
-}
-
 std::string and_more(std::size_t all, std::size_t shown, std::string_view noun) {
   if (all <= shown) return "";
   return fmt::format("… {} more {}; the result file (-o) has all\n",
@@ -65,8 +61,7 @@ class Writer {
                         counted(static_cast<long long>(report_.iterations.size()), "iteration"),
                         seconds(report_.length_s));
     if (!report_.stopped.empty()) text += styled(Style::warning, "stopped early: " + report_.stopped) + "\n";
-    for (const std::string& note : s_.record.notes) text += styled(Style::warning, "note: " + note) + "\n";
-    return text;
+    return text + remarks("note", s_.record.notes);
   }
 
   std::string results() const {

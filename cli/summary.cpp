@@ -83,26 +83,8 @@ class Writer {
     return short_table(rows, static_cast<std::size_t>(s_.placement.stages()) - 1, "hops");
   }
 
-  std::string pipelines() const {
-    Rows rows = {{"pipeline", "micro-batches", "devices, stage by stage"}};
-    for (std::size_t i = 0; i < s_.plan.pipelines.size() && rows.size() <= most_rows; ++i) {
-      std::string devices;
-      for (const Stage& stage : s_.plan.pipelines[i].stages)
-        devices += (devices.empty() ? "" : " ") + id(stage.devices.front());
-      rows.push_back({fmt::format("{}", i), fmt::format("{}", s_.plan.pipelines[i].micro_batches), devices});
-    }
-    return short_table(rows, s_.plan.pipelines.size(), "pipelines");
-  }
-
   /// Who determines the two parts of the cost.
   std::string slowest() const { return slowest_exchange() + slowest_hop(); }
-
-  std::string warnings() const {
-    std::string text;
-    for (const std::string& warning : s_.record.warnings)
-      text += styled(Style::warning, "warning: " + warning) + "\n";
-    return text;
-  }
 
  private:
   const std::string& id(int device) const { return s_.topology.devices[static_cast<std::size_t>(device)].id; }
@@ -192,8 +174,9 @@ class Writer {
 
 std::string summary_text(const PlanSummary& summary) {
   const Writer writer(summary);
-  return joined_blocks({writer.title() + writer.warnings(), writer.costs(), writer.groups(), writer.hops(),
-                        writer.pipelines(), writer.slowest()});
+  return joined_blocks({writer.title() + remarks("warning", summary.record.warnings), writer.costs(),
+                        writer.groups(), writer.hops(), pipelines_table(summary.topology, summary.plan),
+                        writer.slowest()});
 }
 
 }  // namespace dtfm
