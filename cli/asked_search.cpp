@@ -37,17 +37,24 @@ std::vector<JudgedScenario> scenarios_of(const PlanOptions& options, const Topol
   return scenarios;
 }
 
+SearchOptions common_options(const PlanOptions& options, std::chrono::steady_clock::time_point begin,
+                             ProgressPrinter& printer, const InterruptWatch& watch) {
+  SearchOptions result;
+  result.seed = options.seed;
+  result.threads = options.threads;
+  result.evaluations = options.evaluations;
+  result.time_limit = options.time_limit;
+  result.begin = begin;
+  result.interrupted = &watch.interrupted();
+  result.on_progress = [&printer](const Progress& progress) { printer.show(progress); };
+  return result;
+}
+
 IterationSearchOptions search_options(const PlanOptions& options, const Problem& problem,
                                       ProgressPrinter& printer, const InterruptWatch& watch) {
   const Job& job = problem.job;
   IterationSearchOptions result;
-  result.common.seed = options.seed;
-  result.common.threads = options.threads;
-  result.common.evaluations = options.evaluations;
-  result.common.time_limit = options.time_limit;
-  result.common.begin = std::chrono::steady_clock::now();
-  result.common.interrupted = &watch.interrupted();
-  result.common.on_progress = [&printer](const Progress& progress) { printer.show(progress); };
+  result.common = common_options(options, std::chrono::steady_clock::now(), printer, watch);
   result.limits.stages = options.pipeline        ? options.pipeline
                          : options.pipeline_auto ? std::nullopt
                                                  : job.parallelism.pipeline;

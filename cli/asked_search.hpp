@@ -1,6 +1,7 @@
 // The search by iteration time that a command line asks for.
 #pragma once
 
+#include <chrono>
 #include <vector>
 
 #include "cli/interrupt.hpp"
@@ -14,6 +15,9 @@ namespace dtfm {
 /// The nominal network first, then those of --scenario. Throws Error where two have one name.
 std::vector<JudgedScenario> scenarios_of(const PlanOptions& options, const Topology& topology);
 
+/// What the options say of any search, which began at `begin`.
+SearchOptions common_options(const PlanOptions& options, std::chrono::steady_clock::time_point begin,
+                             ProgressPrinter& printer, const InterruptWatch& watch);
 IterationSearchOptions search_options(const PlanOptions& options, const Problem& problem,
                                       ProgressPrinter& printer, const InterruptWatch& watch);
 

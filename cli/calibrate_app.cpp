@@ -6,7 +6,6 @@
 
 #include "cli/calibrate_options.hpp"
 #include "cli/command_line.hpp"
-#include "cli/whole_number.hpp"
 
 namespace dtfm {
 namespace {
@@ -37,7 +36,6 @@ Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input.)";
 }  // namespace
 
 void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
-  options.threads = all_threads();
   app.name("dtfm-calibrate");
   app.description("Fits the simulator's few constants to iterations that you have measured.");
   app.footer(examples);
@@ -47,12 +45,10 @@ void add_calibrate_options(CLI::App& app, CalibrateOptions& options) {
   add_option(app, "--job", "FILE",
              "what was trained (YAML); the jobs in the plans, or GPT-3 XL, when not given",
              [&](const std::string& text) { options.job = text; });
-  add_option(app, "--threads", "N", "all cores when not given; any number gives the same result",
-             [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
+  add_threads_option(app, "all cores when not given; any number gives the same result", options.threads);
   add_option(app, "-o,--output", "FILE", "writes the constants (JSON); - is stdout, in place of the tables",
              [&](const std::string& text) { options.output = text; });
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", "dtfm-calibrate " DTFM_VERSION);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/json_text.hpp"
@@ -116,11 +115,9 @@ std::string summary_text(const CalibrateSummary& s) {
   const std::string omitted =
       left_out == 0 ? ""
                     : fmt::format(", {} not fitted", counted(static_cast<long long>(left_out), "outlier"));
-  std::string notes;
-  for (const std::string& note : notes_of(s)) notes += styled(Style::warning, "note: " + note) + "\n";
   return fmt::format("{}: {}{}\n{}\n{}\n{}\n{}", s.topology.name,
-                     counted(static_cast<long long>(s.runs.size()), "measured iteration"), omitted, notes,
-                     constants_table(s), runs_table(s), errors_text(s));
+                     counted(static_cast<long long>(s.runs.size()), "measured iteration"), omitted,
+                     remarks("note", notes_of(s)), constants_table(s), runs_table(s), errors_text(s));
 }
 
 std::string calibration_text(const CalibrateSummary& s) {

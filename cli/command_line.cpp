@@ -1,6 +1,7 @@
 #include "cli/command_line.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include "cli/whole_number.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/suggest.hpp"
 
@@ -81,6 +83,29 @@ std::vector<std::string> offered_values(CLI::Option& option) {
   return values;
 }
 
+void add_format_option(CLI::App& app, OutputFormat& format) {
+  add_option(app, "--format", "text|json", "of what is printed (text)",
+             [&](const std::string& text) { format = output_format("--format", text); });
+}
+
+void add_threads_option(CLI::App& app, const char* help, int& threads) {
+  constexpr int most = 1024;
+  threads = static_cast<int>(std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, most));
+  add_option(app, "--threads", "N", help,
+             [&](const std::string& text) { threads = whole_number("--threads", text, 1, most); });
+}
+
+void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed) {
+  add_option(app, "--seed", "N", help, [&](const std::string& text) {
+    seed = whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
+  });
+}
+
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const char* why) {
+  for (const char* option : options)
+    if (app.count(option) > 0) throw Error(option, why);
+}
+
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
   const auto complaint = [&](const std::string& what) {
     const CLI::App& command = asked_for(app);
@@ -96,10 +121,6 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
     throw complaint(error.what());
   }
   return std::nullopt;
-}
-
-int all_threads() {
-  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u));
 }
 
 }  // namespace dtfm

@@ -1,10 +1,14 @@
 // What the command lines of all programs have in common.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "cli/output_format.hpp"
 
 namespace CLI {
 class App;
@@ -23,11 +27,18 @@ void offer_values(CLI::Option& option, const std::vector<std::string>& values);
 /// All of these; empty where the option takes anything.
 std::vector<std::string> offered_values(CLI::Option& option);
 
+/// --format of what is printed.
+void add_format_option(CLI::App& app, OutputFormat& format);
+/// --threads, by default as many as this machine runs at once; --seed.
+void add_threads_option(CLI::App& app, const char* help, int& threads);
+void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed);
+
+/// Throws Error, with `why`, for the first of `options` that was given: it says nothing beside the others,
+/// and so is a mistake.
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const char* why);
+
 /// The exit code where all is said (--help, --version); nothing: the program goes on. Throws Error for what
 /// the options do not allow, with what the user may have meant.
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
-
-/// As many as this machine runs at once.
-int all_threads();
 
 }  // namespace dtfm

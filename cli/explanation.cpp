@@ -33,10 +33,6 @@ std::string_view name_of(Change change) {
   return names[static_cast<std::size_t>(change)];
 }
 
-std::string percent(double share) {
-  return fmt::format("{:.1f} %", 100 * share);
-}
-
 class Words {
  public:
   Words(const PlannedProblem& planned, const PlanExplanation& explained)

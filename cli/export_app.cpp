@@ -107,8 +107,7 @@ void add_how(CLI::App& app, ExportOptions& options) {
   app.add_flag("--any-gpu", options.any_gpu, "for kubernetes: a rank may get any GPU of its machine");
   add_option(app, "--image", "NAME", "for kubernetes: the container (dtfm-trainer:latest)",
              [&](const std::string& text) { options.image = text; });
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "prints nothing but errors and what to know");
   app.set_version_flag("--version", "dtfm-export " DTFM_VERSION);

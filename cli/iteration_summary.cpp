@@ -14,6 +14,7 @@
 #include "cli/report/put_report.hpp"
 #include "cli/search_end.hpp"
 #include "cli/style.hpp"
+#include "cli/topology_words.hpp"
 #include "cli/warm_start.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -31,12 +32,11 @@ class Writer {
 
   std::string title() const {
     const auto& pipelines = s_.plan.pipelines;
-    std::string text = fmt::format(
-        "{}: {} in {}, job {}\n{} × {} on {}, {}", topology_.name, counted(topology_.size(), "device"),
-        counted(static_cast<long long>(topology_.sites.size()), "site"), s_.problem.job.name,
-        counted(depth(s_.plan), "stage"), counted(static_cast<long long>(pipelines.size()), "replica"),
-        counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
-        decisions_in_words(s_.problem.job, s_.plan));
+    std::string text = fmt::format("{}, job {}\n{} × {} on {}, {}", machines_in_words(topology_),
+                                   s_.problem.job.name, counted(depth(s_.plan), "stage"),
+                                   counted(static_cast<long long>(pipelines.size()), "replica"),
+                                   counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
+                                   decisions_in_words(s_.problem.job, s_.plan));
     if (!s_.record.search) return text + "; scored as given\n";
     const auto& search = *s_.record.search;
     return text + fmt::format("\nseed {}, {}\n", search.seed, end_in_words(search));
@@ -78,17 +78,6 @@ class Writer {
     return short_table(rows, at(count), "stages");
   }
 
-  std::string pipelines() const {
-    Rows rows = {{"pipeline", "micro-batches", "devices, stage by stage"}};
-    for (std::size_t i = 0; i < s_.plan.pipelines.size() && rows.size() <= most_rows; ++i) {
-      std::string devices;
-      for (const Stage& stage : s_.plan.pipelines[i].stages)
-        devices += fmt::format("{}{}", devices.empty() ? "" : " ", ids(stage.devices));
-      rows.push_back({fmt::format("{}", i), fmt::format("{}", s_.plan.pipelines[i].micro_batches), devices});
-    }
-    return short_table(rows, s_.plan.pipelines.size(), "pipelines");
-  }
-
   std::string unused() const {
     std::vector<bool> used(topology_.devices.size());
     for (const int device : pipeline_major(s_.plan)) used[at(device)] = true;
@@ -110,10 +99,8 @@ class Writer {
     if (s_.record.warm_start) rows.front().push_back("moving s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& it = s_.record.finalists[i];
-      std::string shape = fmt::format("{} × {}", it.pipeline, it.data);
-      if (it.tensor > 1) shape += fmt::format(" × {} tensor", it.tensor);
-      rows.push_back(
-          {fmt::format("{}", i), shape, fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
+      rows.push_back({fmt::format("{}", i), shape_in_words(it.pipeline, it.data, it.tensor),
+                      fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
       for (const auto& run : it.simulated)
         rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : never);
       if (differ) rows.back().push_back(decision_words(it.decisions));
@@ -143,13 +130,6 @@ class Writer {
     return text;
   }
 
-  std::string warnings() const {
-    std::string text;
-    for (const std::string& warning : s_.record.warnings)
-      text += styled(Style::warning, "warning: " + warning) + "\n";
-    return text;
-  }
-
  private:
   static std::string row(const std::string& name, double seconds, const std::string& note) {
     const std::string value = std::isfinite(seconds) ? fmt::format("{:.4f} s", seconds) : never;
@@ -165,18 +145,11 @@ class Writer {
     const std::string_view what = s_.record.objective == "cost-per-token"      ? "cheaper a token"
                                   : s_.record.objective == "device-efficiency" ? "less devices × time"
                                                                                : "less time";
-    return *gain > 0 ? styled(Style::good, fmt::format("{:.1f} % {}", 100 * *gain, what))
+    return *gain > 0 ? styled(Style::good, percent(*gain) + " " + std::string(what))
                      : "no better than the plan as given";
   }
 
-  std::string bound_note() const { return fmt::format("gap {:.1f} %", 100 * s_.record.lower_bound->gap); }
-
-  std::string ids(const std::vector<int>& devices) const {
-    std::string text;
-    for (const int device : devices)
-      text += fmt::format("{}{}", text.empty() ? "" : "+", topology_.devices[at(device)].id);
-    return text;
-  }
+  std::string bound_note() const { return "gap " + percent(s_.record.lower_bound->gap); }
 
   /// Of the first pipeline, and whether others differ.
   std::string layers(int stage) const {
@@ -211,9 +184,10 @@ class Writer {
 
 std::string summary_text(const IterationSummary& summary) {
   const Writer writer(summary);
-  return joined_blocks({writer.title() + writer.warnings(), writer.times(), writer.warm_start(),
-                        writer.stages(), writer.pipelines() + writer.unused(), writer.finalists(),
-                        writer.advice(), writer.explanation()});
+  return joined_blocks({writer.title() + remarks("warning", summary.record.warnings), writer.times(),
+                        writer.warm_start(), writer.stages(),
+                        pipelines_table(summary.problem.topology, summary.plan) + writer.unused(),
+                        writer.finalists(), writer.advice(), writer.explanation()});
 }
 
 void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,

@@ -19,9 +19,4 @@ inline OutputFormat output_format(const std::string& option, const std::string& 
   return name == "json" ? OutputFormat::json : OutputFormat::text;
 }
 
-/// The value of --format. Throws Error.
-inline OutputFormat output_format(const std::string& name) {
-  return output_format("--format", name);
-}
-
 }  // namespace dtfm

@@ -84,11 +84,10 @@ std::string pareto_text(const ParetoRecord& record, const std::string& file) {
   Rows rows = {{"iteration s", "USD", "devices", "stages × replicas", "recompute, schedule, exchange"}};
   for (const ParetoPoint* it : some) {
     const ParetoPoint::Cost& cost = it->simulated ? *it->simulated : it->estimated;
-    std::string shape = fmt::format("{} × {}", depth(it->plan), it->plan.pipelines.size());
-    if (it->plan.tensor > 1) shape += fmt::format(" × {} tensor", it->plan.tensor);
     rows.push_back(
         {short_seconds(cost.iteration_time_s), cost.usd ? fmt::format("{:.4g}", *cost.usd) : "?",
-         fmt::format("{}", it->devices), shape,
+         fmt::format("{}", it->devices),
+         shape_in_words(depth(it->plan), static_cast<int>(it->plan.pipelines.size()), it->plan.tensor),
          fmt::format("{}, {}, {}", it->job.training.recompute, it->plan.schedule, it->plan.gradient_sync)});
   }
   return fmt::format(

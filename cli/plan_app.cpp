@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,8 +140,7 @@ void add_score(CLI::App& app, PlanOptions& options) {
       ->type_name("PLAN PLAN");
   add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
-  app.add_flag("--advise", options.advise,
-               "with --score: searches too, and says what the planner would do");
+  app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");
 }
 
 void add_judge(CLI::App& app, PlanOptions& options) {
@@ -173,11 +171,8 @@ void add_how(CLI::App& app, PlanOptions& options) {
                                    [&](const std::string& text) { options.strategy = text; });
   offer_values(*strategy, strategy_names());
   app.add_flag("--list-strategies", options.list_strategies, "names the strategies and exits");
-  add_option(app, "--seed", "N", "of the random numbers (0)", [&](const std::string& text) {
-    options.seed = whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
-  });
-  add_option(app, "--threads", "N", "all cores when not given; any number gives the same plan",
-             [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
+  add_seed_option(app, "of the random numbers (0)", options.seed);
+  add_threads_option(app, "all cores when not given; any number gives the same plan", options.threads);
   add_option(app, "--evaluations", "N",
              "stops after pricing so many plans and changes of plans, or goes on until then; each search of "
              "--pareto",
@@ -202,29 +197,28 @@ void add_output(CLI::App& app, PlanOptions& options) {
              [&](const std::string& text) { options.report = text; });
   app.add_flag("--explain", options.explain,
                "says what binds, what would help, and what makes the job compute-bound");
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);
 }
 
-/// A score is not searched for: an option of the search beside it is a mistake.
+/// A score is not searched for.
 void refuse_search_options(const CLI::App& app) {
-  for (const char* name : {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists",
-                           "--robust", "--alike"})
-    if (app.count(name) > 0)
-      throw Error(name, "is of the search, and --score does not search (unless it is to --advise)");
+  refuse_given(app,
+               {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust",
+                "--alike"},
+               "is of the search, and --score does not search (unless it is to --advise)");
 }
 
 /// Two plans are compared as they are.
 void refuse_options_beside_diff(const CLI::App& app) {
-  for (const char* name :
-       {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
-        "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
-        "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
-        "--explain", "--calibration", "--pareto",     "--advise", "--report",      "--alike"})
-    if (app.count(name) > 0) throw Error(name, "is of a search or a score, and --diff compares two plans");
+  refuse_given(app,
+               {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
+                "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
+                "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
+                "--explain", "--calibration", "--pareto",     "--advise",      "--report",     "--alike"},
+               "is of a search or a score, and --diff compares two plans");
 }
 
 /// What would say nothing beside a plan to score, or beside none.
@@ -239,7 +233,6 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
 }  // namespace
 
 void add_plan_options(CLI::App& app, PlanOptions& options) {
-  options.threads = all_threads();
   app.name("dtfm-plan");
   app.description("Places the stages and replicas of a training job on far-apart, unlike machines.");
   app.footer(fmt::format("{}\n\n{}", examples, plan_formats));

@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/asked_search.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/iteration_plan.hpp"
+#include "cli/iteration_record.hpp"
 #include "cli/iteration_score.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/notes.hpp"
@@ -162,16 +164,9 @@ PlanRecord record_of(const SearchResult& result, const PlanOptions& options) {
 SearchResult search_with_progress(const PlanOptions& options, const CommCostModel& model,
                                   std::chrono::steady_clock::time_point begin, const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  SearchOptions search_options;
-  search_options.seed = options.seed;
-  search_options.threads = options.threads;
-  search_options.evaluations = options.evaluations;
-  search_options.time_limit = options.time_limit;
-  search_options.begin = begin;
-  search_options.prove = options.prove;
-  search_options.interrupted = &watch.interrupted();
-  search_options.on_progress = [&](const Progress& progress) { printer.show(progress); };
-  return search(model, options.strategy, search_options);
+  SearchOptions asked = common_options(options, begin, printer, watch);
+  asked.prove = options.prove;
+  return search(model, options.strategy, asked);
 }
 
 int plan(const PlanOptions& options, const Topology& topology, Job job, InterruptWatch& watch) {
@@ -184,8 +179,7 @@ int plan(const PlanOptions& options, const Topology& topology, Job job, Interrup
   watch.keep_result();
   const SearchResult result = search_with_progress(options, model, begin, watch);
   PlanRecord record = record_of(result, options);
-  for (const auto& more : {open_notes(job), shape_warnings(job, shape)})
-    record.warnings.insert(record.warnings.end(), more.begin(), more.end());
+  for (const auto& more : {open_notes(job), shape_warnings(job, shape)}) add_notes(more, record);
   job.automatic = {};
   const Plan found = deployed_plan(result.placement, job);
   put_out(options, {topology, job, volumes, model, result.placement, found, record, {}}, watch);
@@ -233,8 +227,7 @@ int score(const PlanOptions& options, const Topology& topology, Job job, const P
   record.objective = options.objective;
   record.comm_cost = estimate_of(comm_cost(model, placement));
   record.warnings = notes;
-  for (const auto& more : {open_notes(job), score_warnings(given, job)})
-    record.warnings.insert(record.warnings.end(), more.begin(), more.end());
+  for (const auto& more : {open_notes(job), score_warnings(given, job)}) add_notes(more, record);
   job.automatic = {};
   record.version = DTFM_VERSION;
   const CommCost best = comm_cost(model, best_deployment(model, placement));

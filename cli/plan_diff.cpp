@@ -159,11 +159,9 @@ PlanRecord::Moving moving(const RunningPlan& first, const RunningPlan& second,
   check_devices(second, after, topology);
   std::shared_ptr<const NetworkCost> network;
   if (given) network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  std::vector<std::string> ids;
-  for (const Device& device : topology.devices) ids.push_back(device.id);
   const MovingCost cost(problem, network, before, stage_chunks(first.job));
   if (given) check_steps(first, cost, static_cast<int>(pipeline_major(after).size()));
-  PlanRecord::Moving record = moving_record(cost.of(after, stage_chunks(second.job)), ids);
+  PlanRecord::Moving record = moving_record(cost.of(after, stage_chunks(second.job)), topology);
   if (!given) record.seconds.reset();
   return record;
 }

@@ -19,6 +19,27 @@ std::string short_table(const Rows& rows, std::size_t all, std::string_view noun
   return text;
 }
 
+std::string pipelines_table(const Topology& topology, const Plan& plan) {
+  Rows rows = {{"pipeline", "micro-batches", "devices, stage by stage"}};
+  for (std::size_t i = 0; i < plan.pipelines.size() && rows.size() <= most_rows; ++i) {
+    const Pipeline& pipeline = plan.pipelines[i];
+    std::vector<std::string> stages;
+    for (const Stage& stage : pipeline.stages) {
+      std::vector<std::string> ids;
+      for (const int device : stage.devices) ids.push_back(topology.devices[at(device)].id);
+      stages.push_back(fmt::format("{}", fmt::join(ids, "+")));
+    }
+    rows.push_back({fmt::format("{}", i), fmt::format("{}", pipeline.micro_batches),
+                    fmt::format("{}", fmt::join(stages, " "))});
+  }
+  return short_table(rows, plan.pipelines.size(), "pipelines");
+}
+
+std::string shape_in_words(int stages, int replicas, int tensor) {
+  const std::string shape = fmt::format("{} × {}", stages, replicas);
+  return tensor > 1 ? fmt::format("{} × {} tensor", shape, tensor) : shape;
+}
+
 std::string_view unit_of(Objective objective) {
   switch (objective) {
     case Objective::cost_per_token:

@@ -19,6 +19,10 @@ inline constexpr std::size_t most_rows = 16;  // of a table in a summary
 
 /// The first rows as a table, and how many of `all` are missing.
 std::string short_table(const Rows& rows, std::size_t all, std::string_view noun);
+/// Who computes what, pipeline by pipeline.
+std::string pipelines_table(const Topology& topology, const Plan& plan);
+/// "4 × 16", "4 × 8 × 2 tensor"
+std::string shape_in_words(int stages, int replicas, int tensor);
 /// Six significant digits.
 std::string short_seconds(double seconds);
 /// "3–5", "3", "none"

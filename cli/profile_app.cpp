@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -122,8 +121,7 @@ void add_model(CLI::App& app, ProfileOptions& options) {
 void add_output(CLI::App& app, ProfileOptions& options) {
   add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - is stdout, in place of the table",
              [&](const std::string& text) { options.output = text; });
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");
   app.set_version_flag("--version", version_line);
@@ -145,18 +143,14 @@ Mode mode_of(const CLI::App& app) {
   return mode;
 }
 
-/// An option that says nothing to the chosen mode is a mistake.
+/// What says nothing to the chosen mode.
 void refuse_others(const CLI::App& app, Mode mode) {
-  const auto refuse = [&](std::initializer_list<const char*> options, const char* what) {
-    for (const char* option : options)
-      if (app.count(option) > 0) throw Error(option, what);
-  };
   const bool only_prints = mode == Mode::check || mode == Mode::list_gpus;
   if (only_prints)
-    refuse({"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
-           "is not for what is only printed");
-  if (only_prints || mode == Mode::estimate) refuse({"--gpu"}, "is for --import and measuring");
-  if (mode != Mode::check && mode != Mode::import) refuse({"FILE"}, "is for --import and --check");
+    refuse_given(app, {"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
+                 "is not for what is only printed");
+  if (only_prints || mode == Mode::estimate) refuse_given(app, {"--gpu"}, "is for --import and measuring");
+  if (mode != Mode::check && mode != Mode::import) refuse_given(app, {"FILE"}, "is for --import and --check");
 }
 
 void check_complete(const ProfileOptions& options) {

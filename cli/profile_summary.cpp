@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/roofline.hpp"
@@ -35,10 +34,6 @@ const Gpu* found(std::span<const Gpu> catalogue, const std::string& name) {
   return gpu == catalogue.end() ? nullptr : &*gpu;
 }
 
-std::string note(const std::string& text) {
-  return styled(Style::warning, "note: " + text) + "\n";
-}
-
 class Writer {
  public:
   explicit Writer(const ProfileSummary& summary)
@@ -55,8 +50,9 @@ class Writer {
     if (!gpu_) {
       std::vector<std::string_view> names;
       for (const Gpu& gpu : catalogue_) names.push_back(gpu.name);
-      text += note(fmt::format("GPU {} is not in the catalogue: a topology that has it must describe it; {}",
-                               in_quotes(profile_.gpu), suggestion(profile_.gpu, names)));
+      text += remarks(
+          "note", {fmt::format("GPU {} is not in the catalogue: a topology that has it must describe it; {}",
+                               in_quotes(profile_.gpu), suggestion(profile_.gpu, names))});
     }
     return text + impossible();
   }
@@ -95,10 +91,11 @@ class Writer {
       if (rate && gpu_ && *rate > highest_peak(*gpu_) && is_new) kinds.push_back(in_quotes(row.kind));
     }
     if (kinds.empty()) return "";
-    return note(
-        fmt::format("{} would be computed faster than the peak of the GPU: not all of it was measured, or it "
+    return remarks(
+        "note", {fmt::format(
+                    "{} would be computed faster than the peak of the GPU: not all of it was measured, or it "
                     "is of another model",
-                    fmt::join(kinds, ", ")));
+                    fmt::join(kinds, ", "))});
   }
 
   static double highest_peak(const Gpu& gpu) {
@@ -142,7 +139,7 @@ class Writer {
 
   std::string share_of_peak(const std::optional<double>& rate) const {
     const auto peak = gpu_ ? peak_of(*gpu_, profile_.precision) : std::nullopt;
-    return rate && peak ? fmt::format("{:.1f} %", 100 * *rate / peak->value()) : nothing;
+    return rate && peak ? percent(*rate / peak->value()) : nothing;
   }
 
   /// The larger of forward and backward, as a share of the median.
@@ -150,7 +147,7 @@ class Writer {
     double largest = 0;
     for (const Timing& timing : {row.forward, row.backward})
       if (timing.median_s > 0) largest = std::max(largest, timing.spread_s / timing.median_s);
-    return largest > 0 ? fmt::format("{:.1f} %", 100 * largest) : nothing;
+    return largest > 0 ? percent(largest) : nothing;
   }
 
   const LayerProfile& profile_;

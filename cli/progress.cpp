@@ -38,8 +38,8 @@ std::string progress_text(const Progress& progress) {
   if (progress.budget > 0) text += " of " + with_thousands(progress.budget);
   text += fmt::format(" evaluations, best {:.6g} s", progress.best);
   if (progress.lower_bound > 0)
-    text += fmt::format(", bound {:.6g} s, gap {:.1f} %", progress.lower_bound,
-                        100 * relative_gap(progress.best, progress.lower_bound));
+    text += fmt::format(", bound {:.6g} s, gap {}", progress.lower_bound,
+                        percent(relative_gap(progress.best, progress.lower_bound)));
   return text;
 }
 

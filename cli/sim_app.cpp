@@ -1,6 +1,5 @@
 #include "cli/sim_app.hpp"
 
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -60,17 +59,12 @@ void add_what(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) {
                options.iterations = whole_number("--iterations", text, 1, 1'000'000);
              });
-  add_option(app, "--seed", "N", "of the random numbers, with that of the scenario (0)",
-             [&](const std::string& text) {
-               options.seed =
-                   whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
-             });
+  add_seed_option(app, "of the random numbers, with that of the scenario (0)", options.seed);
   add_option(
       app, "--samples", "N", "runs of a random scenario, each with random numbers of its own",
       [&](const std::string& text) { options.samples = whole_number("--samples", text, 1, 1'000'000); });
-  add_option(app, "--threads", "N",
-             "for --samples; all cores when not given; any number gives the same result",
-             [&](const std::string& text) { options.threads = whole_number("--threads", text, 1, 1024); });
+  add_threads_option(app, "for --samples; all cores when not given; any number gives the same result",
+                     options.threads);
   add_option(app, "--graph", "FILE", "replays this task graph instead of a plan",
              [&](const std::string& text) { options.graph = text; });
 }
@@ -84,32 +78,24 @@ void add_output(CLI::App& app, SimulateOptions& options) {
              [&](const std::string& text) { options.tasks = text; });
   add_option(app, "--report", "FILE.html", "writes a page with charts of the run (HTML)",
              [&](const std::string& text) { options.report = text; });
-  add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--stats", options.stats, "a line of JSON on stderr: counts, CPU time, memory");
   app.add_flag("--quiet", options.quiet, "no progress; with --graph, no summary either");
   app.set_version_flag("--version", "dtfm-sim " DTFM_VERSION);
 }
 
-/// A task graph knows nothing of plans: an option for these beside it is a mistake.
+/// A task graph knows nothing of plans.
 void refuse_beside_graph(const CLI::App& app) {
-  for (const char* name : {"TOPOLOGY", "PLAN", "--job", "--scenario", "--calibration", "--iterations",
-                           "--seed", "--samples", "--threads", "--ranks", "--trace", "--report", "--format"})
-    if (app.count(name) > 0) throw Error(name, "is for plans, and --graph replays none");
-}
-
-/// Files of every task are of one run.
-void check_samples(const SimulateOptions& options) {
-  if (!options.samples) return;
-  if (options.trace) throw Error("--trace", "is of one run, and --samples makes many");
-  if (options.tasks) throw Error("--tasks", "is of one run, and --samples makes many");
+  refuse_given(app,
+               {"TOPOLOGY", "PLAN", "--job", "--scenario", "--calibration", "--iterations", "--seed",
+                "--samples", "--threads", "--ranks", "--trace", "--report", "--format"},
+               "is for plans, and --graph replays none");
 }
 
 }  // namespace
 
 void add_sim_options(CLI::App& app, SimulateOptions& options) {
-  options.threads = all_threads();
   app.name("dtfm-sim");
   app.description("Replays a plan, or any graph of computations and transfers, event by event.");
   app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
@@ -122,7 +108,8 @@ void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
   if (options.topology.empty())
     throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
   if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-sim --help)");
-  check_samples(options);
+  // Files of every task are of one run.
+  if (options.samples) refuse_given(app, {"--trace", "--tasks"}, "is of one run, and --samples makes many");
 }
 
 }  // namespace dtfm

@@ -12,6 +12,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/units.hpp"
+#include "simulator/report/critical_path.hpp"
 
 namespace dtfm {
 namespace {
@@ -30,10 +31,6 @@ std::string three_digits(double value) {
   constexpr double least_whole = 99.95, most_whole = 1e15;
   if (value >= least_whole && value < most_whole) return with_thousands(std::llround(value));
   return fmt::format("{:#.3g}", value);
-}
-
-std::string percent(double share) {
-  return fmt::format("{:.1f} %", 100 * share);
 }
 
 std::string and_more(std::size_t all, std::size_t shown, std::string_view noun) {
@@ -64,8 +61,7 @@ class Writer {
                         counted(static_cast<long long>(report_.iterations.size()), "iteration"),
                         seconds(report_.length_s));
     if (!report_.stopped.empty()) text += styled(Style::warning, "stopped early: " + report_.stopped) + "\n";
-    for (const std::string& note : s_.record.notes) text += styled(Style::warning, "note: " + note) + "\n";
-    return text;
+    return text + remarks("note", s_.record.notes);
   }
 
   std::string results() const {
@@ -107,21 +103,23 @@ class Writer {
   std::string critical_path() const {
     const auto& steps = report_.critical_path;
     if (steps.empty()) return "";
-    std::vector<CriticalStep> shown = steps;
-    std::string text = styled(Style::heading, "Critical path of the last iteration") + "\n";
-    if (steps.size() > most_rows) {
+    const bool are_many = steps.size() > most_rows;
+    std::vector<CriticalSum> shown;
+    if (are_many)
       shown = summed(steps);
-      text = styled(Style::heading,
-                    fmt::format("Critical path of the last iteration: {} steps, summed by what they do",
-                                with_thousands(static_cast<long long>(steps.size())))) +
-             "\n";
-    }
+    else
+      for (const CriticalStep& it : steps) shown.push_back({it.text, it.tasks, it.end_s - it.start_s});
+    std::string title = "Critical path of the last iteration";
+    if (are_many)
+      title += fmt::format(": {} steps, summed by what they do",
+                           with_thousands(static_cast<long long>(steps.size())));
     const double whole = steps.back().end_s - steps.front().start_s;
     Rows rows;
     for (std::size_t i = 0; i < shown.size() && i < most_rows; ++i)
-      rows.push_back({fmt::format("{:>7}", percent((shown[i].end_s - shown[i].start_s) / whole)),
+      rows.push_back({fmt::format("{:>7}", percent(shown[i].seconds / whole)),
                       fmt::format("{} × {}", with_thousands(shown[i].tasks), shown[i].text)});
-    return text + table(rows, false) + and_more(shown.size(), rows.size(), "kinds of steps");
+    return styled(Style::heading, title) + "\n" + table(rows, false) +
+           and_more(shown.size(), rows.size(), "kinds of steps");
   }
 
   std::string links() const {
@@ -225,22 +223,6 @@ class Writer {
             mean(&DeviceReport::sending_s),
             mean(&DeviceReport::receiving_s),
             format_bytes(Bytes(memory))};
-  }
-
-  /// Steps of the same text together, the longest first; their ends then say nothing but how long they are.
-  static std::vector<CriticalStep> summed(const std::vector<CriticalStep>& steps) {
-    std::map<std::string, CriticalStep> by_text;
-    for (const CriticalStep& step : steps) {
-      CriticalStep& sum = by_text[step.text];
-      sum.text = step.text;
-      sum.tasks += step.tasks;
-      sum.end_s += step.end_s - step.start_s;
-    }
-    std::vector<CriticalStep> sums;
-    for (auto& [text, sum] : by_text) sums.push_back(std::move(sum));
-    std::stable_sort(sums.begin(), sums.end(),
-                     [](const CriticalStep& a, const CriticalStep& b) { return a.end_s > b.end_s; });
-    return sums;
   }
 
   const SimSummary& s_;

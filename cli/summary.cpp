@@ -12,6 +12,7 @@
 #include "cli/plan_words.hpp"
 #include "cli/search_end.hpp"
 #include "cli/style.hpp"
+#include "cli/topology_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/io/units.hpp"
@@ -32,11 +33,9 @@ class Writer {
   explicit Writer(const PlanSummary& summary) : s_(summary) {}
 
   std::string title() const {
-    const auto sites = static_cast<long long>(s_.topology.sites.size());
     std::string text =
-        fmt::format("{}: {} in {}, job {}\n{} × {}", s_.topology.name, counted(s_.topology.size(), "device"),
-                    counted(sites, "site"), s_.job.name, counted(s_.placement.stages(), "stage"),
-                    counted(s_.placement.replicas(), "replica"));
+        fmt::format("{}, job {}\n{} × {}", machines_in_words(s_.topology), s_.job.name,
+                    counted(s_.placement.stages(), "stage"), counted(s_.placement.replicas(), "replica"));
     if (!s_.record.search) return text + ", scored as given\n";
     const auto& search = *s_.record.search;
     return text +
@@ -85,26 +84,8 @@ class Writer {
     return short_table(rows, static_cast<std::size_t>(s_.placement.stages()) - 1, "hops");
   }
 
-  std::string pipelines() const {
-    Rows rows = {{"pipeline", "micro-batches", "devices, stage by stage"}};
-    for (std::size_t i = 0; i < s_.plan.pipelines.size() && rows.size() <= most_rows; ++i) {
-      std::string devices;
-      for (const Stage& stage : s_.plan.pipelines[i].stages)
-        devices += (devices.empty() ? "" : " ") + id(stage.devices.front());
-      rows.push_back({fmt::format("{}", i), fmt::format("{}", s_.plan.pipelines[i].micro_batches), devices});
-    }
-    return short_table(rows, s_.plan.pipelines.size(), "pipelines");
-  }
-
   /// Who determines the two parts of the cost.
   std::string slowest() const { return slowest_exchange() + slowest_hop(); }
-
-  std::string warnings() const {
-    std::string text;
-    for (const std::string& warning : s_.record.warnings)
-      text += styled(Style::warning, "warning: " + warning) + "\n";
-    return text;
-  }
 
  private:
   const std::string& id(int device) const { return s_.topology.devices[static_cast<std::size_t>(device)].id; }
@@ -195,8 +176,9 @@ class Writer {
 
 std::string summary_text(const PlanSummary& summary) {
   const Writer writer(summary);
-  return joined_blocks({writer.title() + writer.warnings(), writer.costs(), writer.groups(), writer.hops(),
-                        writer.pipelines(), writer.slowest()});
+  return joined_blocks({writer.title() + remarks("warning", summary.record.warnings), writer.costs(),
+                        writer.groups(), writer.hops(), pipelines_table(summary.topology, summary.plan),
+                        writer.slowest()});
 }
 
 }  // namespace dtfm

@@ -197,8 +197,7 @@ void add_reading(CLI::App& command, Mode mode, const char* footer, TopologyOptio
   command.callback([&options, mode] { options.mode = mode; });
   command.add_option("TOPOLOGY", options.files, "the machines and the network between them (YAML)")
       ->type_name("");
-  add_option(command, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { options.format = output_format(text); });
+  add_format_option(command, options.format);
   add_color_option(command, options.color);
   command.add_flag("--quiet", options.quiet, mode == Mode::check ? "nothing but warnings" : "no notes");
 }

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/link_range.hpp"
+#include "cli/topology_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/suggest.hpp"
@@ -127,42 +129,19 @@ void warn_of_devices(const Topology& topology, const char* what, const Lacks& la
                                    counted(topology.size(), "device"), in_quotes(first->id)));
 }
 
-struct Ranges {
-  Seconds least_latency, most_latency;
-  BitsPerSecond least_bandwidth, most_bandwidth;
-  bool is_any = false;
-
-  void add(const Link& link) {
-    least_latency = is_any ? std::min(least_latency, link.latency) : link.latency;
-    least_bandwidth = is_any ? std::min(least_bandwidth, link.bandwidth) : link.bandwidth;
-    most_latency = std::max(most_latency, link.latency);
-    most_bandwidth = std::max(most_bandwidth, link.bandwidth);
-    is_any = true;
-  }
-};
-
-Ranges between_sites(const Topology& topology) {
-  Ranges ranges;
+LinkRange between_sites(const Topology& topology) {
+  LinkRange range;
   for_site_pairs(topology, [&](int i, int j) {
-    ranges.add(topology.link(i, j));
-    ranges.add(topology.link(j, i));
+    range.add(topology.link(i, j));
+    range.add(topology.link(j, i));
   });
-  return ranges;
+  return range;
 }
 
-/// By GPU, in the order of the devices.
-std::vector<std::pair<std::string, int>> gpu_counts(const Topology& topology) {
-  std::vector<std::pair<std::string, int>> counts;
-  for (const Device& device : topology.devices) {
-    const std::string name = device.gpu < 0 ? "GPU not given" : topology.gpus[at(device.gpu)].name;
-    const auto known =
-        std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == name; });
-    if (known == counts.end())
-      counts.emplace_back(name, 1);
-    else
-      ++known->second;
-  }
-  return counts;
+NameCounts gpu_counts(const Topology& topology) {
+  std::vector<std::string> names;
+  for (const Device& device : topology.devices) names.push_back(gpu_name(topology, device));
+  return counts_of(names);
 }
 
 std::string links_in_words(const Topology& topology) {
@@ -191,16 +170,12 @@ std::string check_text(const Topology& topology, const std::vector<std::string>&
   std::string text;
   if (!quiet) {
     text =
-        fmt::format("{}: {} in {}, fingerprint {}\n", topology.name, counted(topology.size(), "device"),
-                    counted(static_cast<long long>(topology.sites.size()), "site"), topology.fingerprint());
-    std::string gpus;
-    for (const auto& [name, count] : gpu_counts(topology))
-      gpus += fmt::format("{}{} × {}", gpus.empty() ? "" : ", ", count, name);
-    text += fmt::format("GPUs           {}\nlinks          {}\n", gpus, links_in_words(topology));
-    if (const Ranges ranges = between_sites(topology); ranges.is_any)
+        fmt::format("{}, fingerprint {}\nGPUs           {}\nlinks          {}\n", machines_in_words(topology),
+                    topology.fingerprint(), counts_in_words(gpu_counts(topology)), links_in_words(topology));
+    if (const LinkRange range = between_sites(topology); range.is_any)
       text += fmt::format("between sites  latency {} … {}, bandwidth {} … {}\n",
-                          format_seconds(ranges.least_latency), format_seconds(ranges.most_latency),
-                          format_rate(ranges.least_bandwidth), format_rate(ranges.most_bandwidth));
+                          format_seconds(range.least_latency), format_seconds(range.most_latency),
+                          format_rate(range.least_bandwidth), format_rate(range.most_bandwidth));
   }
   for (const std::string& warning : warnings) text += fmt::format("warning: {}\n", warning);
   return text;
@@ -217,10 +192,8 @@ nlohmann::ordered_json check_json(const Topology& topology, const std::vector<st
                                  {"between_sites", nullptr},
                                  {"warnings", warnings}};
   for (const auto& [name, count] : gpu_counts(topology)) json["gpus"][name] = count;
-  if (const Ranges ranges = between_sites(topology); ranges.is_any)
-    json["between_sites"] = {
-        {"latency_s", {ranges.least_latency.value(), ranges.most_latency.value()}},
-        {"bandwidth_bps", {ranges.least_bandwidth.value(), ranges.most_bandwidth.value()}}};
+  if (const LinkRange range = between_sites(topology); range.is_any)
+    json["between_sites"] = range_json(range);
   return json;
 }
 

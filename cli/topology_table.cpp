@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/topology_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -45,23 +46,15 @@ std::vector<int> chosen_sites(const Topology& topology, const std::vector<std::s
   return sites;
 }
 
-void add(const Link& link, SiteLink& cell) {
-  cell.least_latency = cell.is_any ? std::min(cell.least_latency, link.latency) : link.latency;
-  cell.least_bandwidth = cell.is_any ? std::min(cell.least_bandwidth, link.bandwidth) : link.bandwidth;
-  cell.most_latency = std::max(cell.most_latency, link.latency);
-  cell.most_bandwidth = std::max(cell.most_bandwidth, link.bandwidth);
-  cell.is_any = true;
-}
-
 std::string range(const std::string& low, const std::string& high) {
   return low == high ? low : low + " … " + high;
 }
 
-std::string latency_cell(const SiteLink& link) {
+std::string latency_cell(const LinkRange& link) {
   return link.is_any ? range(format_seconds(link.least_latency), format_seconds(link.most_latency)) : "-";
 }
 
-std::string bandwidth_cell(const SiteLink& link) {
+std::string bandwidth_cell(const LinkRange& link) {
   return link.is_any ? range(format_rate(link.least_bandwidth), format_rate(link.most_bandwidth)) : "-";
 }
 
@@ -70,7 +63,7 @@ std::string site_name(const Topology& topology, int site) {
 }
 
 std::string matrix_text(const Topology& topology, const SiteTable& table, const char* title,
-                        std::string (*cell)(const SiteLink&)) {
+                        std::string (*cell)(const LinkRange&)) {
   std::string text;
   for (std::size_t begin = 0; begin < table.sites.size(); begin += most_columns) {
     const std::size_t end = std::min(begin + most_columns, table.sites.size());
@@ -90,22 +83,13 @@ std::string matrix_text(const Topology& topology, const SiteTable& table, const 
 
 /// Of one site, those that are alike together: "8 × V100-16GB".
 std::string devices_in_words(const Topology& topology, int site) {
-  std::vector<std::pair<std::string, int>> kinds;
+  std::vector<std::string> kinds;
   for (const Device& device : topology.devices) {
     if (device.site != site) continue;
-    std::string kind = device.gpu < 0 ? "GPU not given" : topology.gpus[at(device.gpu)].name;
-    if (device.speed != 1) kind += fmt::format(" at {:.4g} speed", device.speed);
-    const auto known =
-        std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == kind; });
-    if (known == kinds.end())
-      kinds.emplace_back(kind, 1);
-    else
-      ++known->second;
+    kinds.push_back(gpu_name(topology, device));
+    if (device.speed != 1) kinds.back() += fmt::format(" at {:.4g} speed", device.speed);
   }
-  std::string text;
-  for (const auto& [kind, count] : kinds)
-    text += fmt::format("{}{} × {}", text.empty() ? "" : ", ", count, kind);
-  return text;
+  return counts_in_words(counts_of(kinds));
 }
 
 std::string first_and_last(const Topology& topology, int site) {
@@ -129,7 +113,7 @@ SiteTable site_table(const Topology& topology, const std::vector<std::string>& n
       const int row = place[at(topology.devices[at(from)].site)],
                 column = place[at(topology.devices[at(to)].site)];
       if (from != to && row >= 0 && column >= 0)
-        add(topology.link(from, to), table.links[at(row) * size + at(column)]);
+        table.links[at(row) * size + at(column)].add(topology.link(from, to));
     }
   return table;
 }
@@ -141,9 +125,8 @@ std::string table_text(const Topology& topology, const SiteTable& table) {
     devices.push_back({site_name(topology, site), first_and_last(topology, site),
                        devices_in_words(topology, site), format_rate(its.uplink), format_rate(its.downlink)});
   }
-  return joined_blocks({fmt::format("{}: {} in {}\n", topology.name, counted(topology.size(), "device"),
-                                    counted(static_cast<long long>(topology.sites.size()), "site")),
-                        aligned(devices), matrix_text(topology, table, "latency", latency_cell),
+  return joined_blocks({machines_in_words(topology) + "\n", aligned(devices),
+                        matrix_text(topology, table, "latency", latency_cell),
                         matrix_text(topology, table, "bandwidth", bandwidth_cell)});
 }
 
@@ -161,12 +144,11 @@ nlohmann::ordered_json table_json(const Topology& topology, const SiteTable& tab
   }
   for (std::size_t row = 0; row < table.sites.size(); ++row)
     for (std::size_t column = 0; column < table.sites.size(); ++column) {
-      const SiteLink& link = table.link(row, column);
-      if (!link.is_any) continue;
+      const LinkRange& range = table.link(row, column);
+      if (!range.is_any) continue;
       links.push_back({{"from", topology.sites[at(table.sites[row])].name},
-                       {"to", topology.sites[at(table.sites[column])].name},
-                       {"latency_s", {link.least_latency.value(), link.most_latency.value()}},
-                       {"bandwidth_bps", {link.least_bandwidth.value(), link.most_bandwidth.value()}}});
+                       {"to", topology.sites[at(table.sites[column])].name}});
+      links.back().update(range_json(range));
     }
   return {{"schema", "dtfm-topology-table/1"}, {"name", topology.name}, {"sites", sites}, {"links", links}};
 }

@@ -7,23 +7,17 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "cli/link_range.hpp"
 #include "planner/core/topology.hpp"
 
 namespace dtfm {
 
 inline constexpr std::size_t most_shown_sites = 64;
 
-/// Over the device pairs of two sites, from the row's to the column's.
-struct SiteLink {
-  Seconds least_latency, most_latency;
-  BitsPerSecond least_bandwidth, most_bandwidth;
-  bool is_any = false;  // two devices are there
-};
-
 struct SiteTable {
-  std::vector<int> sites;       // indices, in the order asked for
-  std::vector<SiteLink> links;  // row after row
-  const SiteLink& link(std::size_t row, std::size_t column) const {
+  std::vector<int> sites;        // indices, in the order asked for
+  std::vector<LinkRange> links;  // row after row: over the device pairs of two sites, from the row's
+  const LinkRange& link(std::size_t row, std::size_t column) const {
     return links[row * sites.size() + column];
   }
 };

@@ -38,12 +38,6 @@ bool is_same(const PlanCandidate& a, const PlanCandidate& b) {
   return a.job == b.job && a.plan == b.plan && a.flush == b.flush;
 }
 
-std::vector<std::string> ids_of(const Topology& topology) {
-  std::vector<std::string> ids;
-  for (const Device& device : topology.devices) ids.push_back(device.id);
-  return ids;
-}
-
 double tokens_of(const Job& job) {
   return static_cast<double>(micro_batch_count(job.training)) * job.training.micro_batch *
          sequence_length(job.model);
@@ -138,10 +132,10 @@ std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem
   return warm;
 }
 
-PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::string>& ids) {
+PlanRecord::Moving moving_record(const Moving& moving, const Topology& topology) {
   PlanRecord::Moving record{moving.bytes, moving.checkpoint_bytes, moving.seconds, moving.usd, {}};
   for (const MovedPart& part : moving.parts) {
-    const std::string& id = ids[at(part.to)];
+    const std::string& id = topology.devices[at(part.to)].id;
     if (record.devices.empty() || record.devices.back().id != id)
       record.devices.push_back({id, {}, 0, 0, {}});
     PlanRecord::Moving::Device& device = record.devices.back();
@@ -152,7 +146,7 @@ PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::st
       device.layers.push_back(part.layers);
     (part.from == no_device ? device.checkpoint_bytes : device.bytes) += part.bytes;
     if (part.from == some_device) continue;
-    const std::string from = part.from == no_device ? "a checkpoint" : ids[at(part.from)];
+    const std::string from = part.from == no_device ? "a checkpoint" : topology.devices[at(part.from)].id;
     if (std::find(device.from.begin(), device.from.end(), from) == device.from.end())
       device.from.push_back(from);
   }
@@ -170,7 +164,7 @@ PlanRecord::WarmStart warm_record(const PlanOptions& options, const JudgedSearch
   record.cannot_stay = cannot_stay(warm, result);
   const Problem& problem = best.job->problem;
   const MovingCost cost(problem, best.job->model.shared_network, warm.plan, stage_chunks(warm.job));
-  record.moving = moving_record(cost.of(best.plan, best.job->model.chunks), ids_of(problem.topology));
+  record.moving = moving_record(cost.of(best.plan, best.job->model.chunks), problem.topology);
   if (!record.cannot_stay.empty()) return record;
   const auto seconds = [&](const PlanCandidate& candidate) {
     for (std::size_t i = 0; i < search.judgements.size(); ++i)

@@ -40,8 +40,7 @@ void check_steps(const RunningPlan& running, const MovingCost& cost, int devices
 /// plan is not for the built-in one.
 std::optional<WarmStart> warm_start_of(const PlanOptions& options, const Problem& problem);
 
-/// `ids`: of the devices.
-PlanRecord::Moving moving_record(const Moving& moving, const std::vector<std::string>& ids);
+PlanRecord::Moving moving_record(const Moving& moving, const Topology& topology);
 
 /// What there is to say of going on with the best plan; estimates say how long iterations take where none
 /// were simulated.

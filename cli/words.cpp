@@ -89,6 +89,17 @@ std::string joined_blocks(std::initializer_list<std::string> blocks) {
   return text;
 }
 
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string remarks(std::string_view kind, const std::vector<std::string>& texts) {
+  std::string lines;
+  for (const std::string& text : texts)
+    lines += styled(Style::warning, fmt::format("{}: {}", kind, text)) + "\n";
+  return lines;
+}
+
 std::string interval_in_words(const TimeInterval& interval) {
   return fmt::format("({:.4g} … {:.4g}, {:.0f} %)", interval.low_s, interval.high_s, 100 * interval.level);
 }

@@ -32,6 +32,12 @@ std::string table(const std::vector<std::vector<std::string>>& rows, bool has_he
 /// Those that are not empty, with an empty line between them.
 std::string joined_blocks(std::initializer_list<std::string> blocks);
 
+/// "13.8 %"
+std::string percent(double share);
+
+/// A line for each of `texts`: "warning: …", in the style of one.
+std::string remarks(std::string_view kind, const std::vector<std::string>& texts);
+
 /// "(41.9 … 45.7, 95 %)"
 std::string interval_in_words(const TimeInterval& interval);
 

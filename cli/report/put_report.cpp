@@ -30,12 +30,12 @@ std::string simulate_into(ReportContent& content, const Problem& problem, const 
   options.stop = stop;
   options.observers = {&recorder};
   try {
-    const SimReport report = simulate(problem, plan, {}, options);
+    SimReport report = simulate(problem, plan, {}, options);
     if (report.iterations.empty()) return "the plan was not simulated for this page: " + report.stopped;
     SimRecord record;
     record.job = problem.job.name;
     record.version = DTFM_VERSION;
-    content.simulation = sim_document(problem.topology, report, record);
+    content.simulation = {std::move(report), std::move(record)};
     content.timeline = recorder.timeline();
   } catch (const Error& error) {
     return fmt::format("the plan could not be simulated: {}", error.what());
@@ -69,7 +69,7 @@ void put_sim_report(const std::string& file, const Problem& problem, const Plan&
   ReportContent content{problem.topology, "dtfm-sim " DTFM_VERSION, {}, {}, std::move(timeline)};
   content.plan = plan_document(problem.topology, problem.job, plan, {});
   for (const char* unknown : {"objective", "estimate", "finalists"}) content.plan.erase(unknown);
-  content.simulation = sim_document(problem.topology, report, record);
+  content.simulation = {report, record};
   put(file, problem.job.name, std::move(content));
 }
 

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/link_range.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
+#include "simulator/report/critical_path.hpp"
 
 namespace dtfm {
 namespace {
@@ -19,24 +19,6 @@ using nlohmann::ordered_json;
 constexpr int most_sites_in_pairs = 64;    // of more, the links of those pairs that carried something
 constexpr std::size_t most_links = 4096;   // those that carried the most
 constexpr std::size_t most_listed = 2000;  // iterations, samples, events, steps
-
-/// 0 for what has no limit.
-double finite(double value) {
-  return std::isfinite(value) ? value : 0;
-}
-
-struct PairRange {
-  double latency_low = std::numeric_limits<double>::infinity(), latency_high = 0;      // s
-  double bandwidth_low = std::numeric_limits<double>::infinity(), bandwidth_high = 0;  // bit/s
-
-  void add(const Link& link) {
-    latency_low = std::min(latency_low, link.latency.value());
-    latency_high = std::max(latency_high, link.latency.value());
-    bandwidth_low = std::min(bandwidth_low, link.bandwidth.value());
-    bandwidth_high = std::max(bandwidth_high, link.bandwidth.value());
-  }
-  bool is_empty() const { return latency_low > latency_high; }
-};
 
 /// All devices; of very many, the first ones of each site: what is looked at grows with their square.
 std::vector<int> looked_at(const Topology& topology) {
@@ -50,9 +32,9 @@ std::vector<int> looked_at(const Topology& topology) {
 }
 
 /// Sites × sites, row = sender: of pairs of devices on different hosts where there are some, else of any.
-std::vector<PairRange> ranges_of(const Topology& topology) {
+std::vector<LinkRange> ranges_of(const Topology& topology) {
   const std::size_t sites = topology.sites.size();
-  std::vector<PairRange> ranges(sites * sites), within_hosts(sites * sites);
+  std::vector<LinkRange> ranges(sites * sites), within_hosts(sites * sites);
   const std::vector<int> devices = looked_at(topology);
   for (const int from : devices) {
     for (const int to : devices) {
@@ -63,20 +45,17 @@ std::vector<PairRange> ranges_of(const Topology& topology) {
     }
   }
   for (std::size_t i = 0; i < ranges.size(); ++i)
-    if (ranges[i].is_empty()) ranges[i] = within_hosts[i];
+    if (!ranges[i].is_any) ranges[i] = within_hosts[i];
   return ranges;
 }
 
 ordered_json links_json(const Topology& topology) {
   ordered_json links = ordered_json::array();
-  const std::vector<PairRange> ranges = ranges_of(topology);
+  const std::vector<LinkRange> ranges = ranges_of(topology);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const PairRange& it = ranges[i];
-    if (it.is_empty()) continue;
-    links.push_back({{"from", i / topology.sites.size()},
-                     {"to", i % topology.sites.size()},
-                     {"latency_s", {it.latency_low, finite(it.latency_high)}},
-                     {"bandwidth_bps", {finite(it.bandwidth_low), finite(it.bandwidth_high)}}});
+    if (!ranges[i].is_any) continue;
+    links.push_back({{"from", i / topology.sites.size()}, {"to", i % topology.sites.size()}});
+    links.back().update(range_json(ranges[i]));
   }
   return links;
 }
@@ -213,29 +192,14 @@ ordered_json shortened(ordered_json simulation) {
   return simulation;
 }
 
-/// The whole critical path by what its steps do, the longest first, as the text summary has it: shares are of
-/// the time from its first step to its last, of which a cut list of steps says only a part.
-ordered_json critical_path_json(const ordered_json& steps) {
-  struct Sum {
-    long long tasks = 0;
-    double seconds = 0;
-  };
-  std::map<std::string, Sum> by_text;
-  for (const ordered_json& step : steps) {
-    Sum& sum = by_text[step["text"].get<std::string>()];
-    sum.tasks += step["tasks"].get<long long>();
-    sum.seconds += step["end_s"].get<double>() - step["start_s"].get<double>();
-  }
-  std::vector<std::pair<std::string, Sum>> sums(by_text.begin(), by_text.end());
-  std::stable_sort(sums.begin(), sums.end(),
-                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  const double whole = steps.back()["end_s"].get<double>() - steps.front()["start_s"].get<double>();
+/// The whole critical path by what its steps do, as the text summary has it: shares are of the time from its
+/// first step to its last, of which a cut list of steps says only a part.
+ordered_json critical_path_json(const std::vector<CriticalStep>& steps) {
+  const double whole = steps.back().end_s - steps.front().start_s;
   ordered_json kinds = ordered_json::array();
-  for (const auto& [text, sum] : sums)
-    kinds.push_back({{"text", text},
-                     {"tasks", sum.tasks},
-                     {"seconds", sum.seconds},
-                     {"share", whole > 0 ? sum.seconds / whole : 0}});
+  for (const auto& [text, tasks, seconds] : summed(steps))
+    kinds.push_back(
+        {{"text", text}, {"tasks", tasks}, {"seconds", seconds}, {"share", whole > 0 ? seconds / whole : 0}});
   ordered_json json = {{"steps", steps.size()}, {"seconds", whole}, {"kinds", std::move(kinds)}};
   keep_first(json, "kinds", most_listed);
   return json;
@@ -276,9 +240,9 @@ ordered_json report_document(ReportContent content) {
     json["plan"] = std::move(content.plan);
   }
   if (content.simulation) {
-    const ordered_json& steps = content.simulation->at("critical_path");
-    if (!steps.empty()) json["critical_path"] = critical_path_json(steps);
-    json["simulation"] = shortened(std::move(*content.simulation));
+    const auto& [report, record] = *content.simulation;
+    if (!report.critical_path.empty()) json["critical_path"] = critical_path_json(report.critical_path);
+    json["simulation"] = shortened(sim_document(content.topology, report, record));
   }
   json["topology"] = topology_json(content.topology);
   if (content.timeline && !content.timeline->rows.empty())

@@ -8,16 +8,23 @@
 
 #include "cli/report/timeline_recorder.hpp"
 #include "planner/core/topology.hpp"
+#include "simulator/io/report_json.hpp"
 
 namespace dtfm {
+
+/// As the result file says it.
+struct ReportedRun {
+  SimReport report;
+  SimRecord record;
+};
 
 /// What there is to tell; the page leaves out what there is not.
 struct ReportContent {
   const Topology& topology;
-  std::string program;                               // that says it, with its version: "dtfm-plan 0.1.0"
-  nlohmann::ordered_json plan;                       // of plan_document; null: none
-  std::optional<nlohmann::ordered_json> simulation;  // of sim_document
-  std::optional<Timeline> timeline;                  // of that simulation
+  std::string program;          // that says it, with its version: "dtfm-plan 0.1.0"
+  nlohmann::ordered_json plan;  // of plan_document; null: none
+  std::optional<ReportedRun> simulation;
+  std::optional<Timeline> timeline;  // of that simulation
 };
 
 /// At most so many spans, so that a page opens in seconds whatever the run.

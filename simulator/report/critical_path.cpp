@@ -1,6 +1,8 @@
 #include "simulator/report/critical_path.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -156,6 +158,21 @@ std::vector<CriticalStep> critical_path(const Stretch& stretch, const Topology& 
     steps.back().end_s = end;
   }
   return steps;
+}
+
+std::vector<CriticalSum> summed(const std::vector<CriticalStep>& steps) {
+  std::map<std::string, CriticalSum> by_text;
+  for (const CriticalStep& step : steps) {
+    CriticalSum& sum = by_text[step.text];
+    sum.text = step.text;
+    sum.tasks += step.tasks;
+    sum.seconds += step.end_s - step.start_s;
+  }
+  std::vector<CriticalSum> sums;
+  for (auto& [text, sum] : by_text) sums.push_back(std::move(sum));
+  std::stable_sort(sums.begin(), sums.end(),
+                   [](const CriticalSum& a, const CriticalSum& b) { return a.seconds > b.seconds; });
+  return sums;
 }
 
 }  // namespace dtfm

@@ -1,6 +1,7 @@
 // Why an iteration takes as long as it does.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "planner/core/topology.hpp"
@@ -14,6 +15,16 @@ namespace dtfm {
 /// A step ends where the next one begins. Neighbours that compute the same stage on the same device, or send
 /// the same kind of thing between the same two devices, are one step; what takes no time is left out.
 std::vector<CriticalStep> critical_path(const Stretch& stretch, const Topology& topology);
+
+/// What the steps of one text have in common.
+struct CriticalSum {
+  std::string text;
+  long long tasks = 0;
+  double seconds = 0;
+};
+
+/// Steps of the same text together, the longest first.
+std::vector<CriticalSum> summed(const std::vector<CriticalStep>& steps);
 
 /// Of the last whole iteration seen.
 class CriticalPath : public RunObserver {

@@ -1,5 +1,6 @@
 #include "cli/words.hpp"
 
+#include "cli/plan_words.hpp"
 #include "cli/progress.hpp"
 #include "cli/style.hpp"
 #include "tests/support/catch.hpp"
@@ -31,7 +32,19 @@ TEST_CASE("the gap is a share of the cost") {
 }
 
 TEST_CASE("columns are as wide as their widest cell") {
-  CHECK(printable(table({{"hop", "s"}, {"0 → 1", "2"}, {"→", "3"}}), false) == "hop    s\n0 → 1  2\n→      3\n");
+  CHECK(printable(table({{"hop", "s"}, {"0 → 1", "2"}, {"→", "3"}}), false) ==
+        "hop    s\n0 → 1  2\n→      3\n");
+}
+
+TEST_CASE("shares are percents, and remarks have a line each") {
+  CHECK(percent(0.1376) == "13.8 %");
+  CHECK(remarks("note", {}).empty());
+  CHECK(printable(remarks("note", {"one", "two"}), false) == "note: one\nnote: two\n");
+}
+
+TEST_CASE("shapes name tensor parallelism where there is some") {
+  CHECK(shape_in_words(4, 16, 1) == "4 × 16");
+  CHECK(shape_in_words(4, 8, 2) == "4 × 8 × 2 tensor");
 }
 
 TEST_CASE("progress says how far, how good, how good at most") {

@@ -13,34 +13,13 @@ import tempfile
 import unittest
 from pathlib import Path
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-PLAN, SIM = (Path(name).resolve() for name in sys.argv[1:3])
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/cli"))  # what the tests of the programs share
 
-TOPOLOGY = """\
-version: 1
-name: three-sites
-gpus: [{name: card, memory: 16 GB, peak: 10 TFLOP/s, memory_bandwidth: 500 GB/s}]
-devices:
-  - {site: oregon, count: 2, gpu: card, price: 1 USD/h}
-  - {site: ohio, count: 2, gpu: card, price: 1 USD/h}
-  - {site: tokyo, count: 2, gpu: card, price: 1 USD/h}
-links:
-  - {within: "*", latency: 5 ms, bandwidth: 2 Gbps}
-  - {between: ["*", "*"], latency: 50 ms, bandwidth: 0.5 Gbps}
-"""
-JOB = """\
-version: 1
-name: small
-model: {kind: transformer, layers: 12, hidden: 512, heads: 8, sequence: 512, vocabulary: 1000}
-training: {global_batch: 24, micro_batch: 1, precision: fp16}
-profile: {analytic: true, efficiency: 0.327}
-"""
-JITTER = """\
-version: 1
-name: jitter
-seed: 3
-compute_jitter: {kind: lognormal, cv: 0.2}
-"""
+from iteration import FREE, read, write
+from simulate import JITTER, PLAN, SIM, TOPOLOGY as UNPRICED
+
+TOPOLOGY = UNPRICED.replace("gpu: card", "gpu: card, price: 1 USD/h")
 MACHINES = ("net.yaml", "--job", "job.yaml", "--quiet")
 SHORT = ("--evaluations", "3000")  # for the program may be a slow one that checks itself
 
@@ -61,12 +40,12 @@ def document(page):
 class Reports(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        for name, text in (("net.yaml", TOPOLOGY), ("job.yaml", JOB), ("jitter.yaml", JITTER)):
-            Path(name).write_text(text, encoding="utf-8")
+        for name, text in (("net.yaml", TOPOLOGY), ("job.yaml", FREE), ("jitter.yaml", JITTER)):
+            write(name, text)
         run(PLAN, *MACHINES, *SHORT, "-o", "plan.json", "--report", "plan.html")
 
     def test_holds_the_plan_as_its_file_says_it(self):
-        plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+        plan = read("plan.json")
         shown = document("plan.html")
         for key in ("pipelines", "parallelism", "estimate", "lower_bound", "finalists", "search", "topology", "unused"):
             self.assertEqual(shown["plan"][key], plan[key], key)
@@ -77,7 +56,7 @@ class Reports(unittest.TestCase):
 
     def test_the_timeline_is_the_iteration(self):
         timeline = document("plan.html")["timeline"]
-        plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+        plan = read("plan.json")
         rows = [row for row in timeline["rows"] if row["lane"] == "compute"]
         used = [device for pipeline in plan["pipelines"] for stage in pipeline["stages"] for device in stage["devices"]]
         self.assertEqual(len(rows), len(used))
@@ -103,7 +82,7 @@ class Reports(unittest.TestCase):
                 "comm": ("--objective", "comm-cost", "--pipeline", "3"), "explain": (*SHORT, "--explain")}.items():
             with self.subTest(name):
                 run(PLAN, *MACHINES, *arguments, "-o", f"{name}.json", "--report", f"{name}.html")
-                plan = json.loads(Path(f"{name}.json").read_text(encoding="utf-8"))
+                plan = read(f"{name}.json")
                 shown = document(f"{name}.html")
                 self.assertEqual(shown["plan"]["pipelines"], plan["pipelines"])
                 self.assertEqual(shown["plan"]["estimate"], plan["estimate"])
@@ -111,14 +90,14 @@ class Reports(unittest.TestCase):
                 self.assertEqual("search" in shown["plan"], name != "score")
 
     def test_a_plan_that_does_not_fit_is_shown_too(self):
-        Path("tiny.yaml").write_text(TOPOLOGY.replace("16 GB", "100 MB"), encoding="utf-8")
+        write("tiny.yaml", TOPOLOGY.replace("16 GB", "100 MB"))
         run(PLAN, "tiny.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "tiny.html", status=3)
         shown = document("tiny.html")
         self.assertTrue(shown["simulation"]["overfull"])
         self.assertTrue(any("fits the memory" in warning for warning in shown["plan"]["warnings"]))
 
     def test_a_plan_without_machines_says_why_it_is_not_simulated(self):
-        Path("bare.yaml").write_text(re.sub(r", gpu: card, price: 1 USD/h", "", TOPOLOGY), encoding="utf-8")
+        write("bare.yaml", re.sub(r", gpu: card, price: 1 USD/h", "", TOPOLOGY))
         run(PLAN, "bare.yaml", "--job", "job.yaml", "--quiet", "--objective", "comm-cost", "--pipeline", "3",
             "--report", "bare.html")
         shown = document("bare.html")
@@ -128,7 +107,7 @@ class Reports(unittest.TestCase):
     def test_a_run_beside_its_other_files(self):
         run(SIM, "net.yaml", "plan.json", "--scenario", "jitter.yaml", "--iterations", "4", "--report", "run.html",
             "-o", "run.json", "--trace", "trace.json", "--tasks", "tasks.csv")
-        result = json.loads(Path("run.json").read_text(encoding="utf-8"))
+        result = read("run.json")
         shown = document("run.html")
         self.assertEqual(shown["simulation"], result)
         self.assertEqual(shown["critical_path"]["steps"], len(result["critical_path"]))
@@ -140,14 +119,13 @@ class Reports(unittest.TestCase):
 
     def test_layers_of_a_long_model_are_not_repeated(self):
         layer = "{name: block, parameters: 1000000, forward_flops: 1 GFLOP, output: 1 MB, activation_memory: 1 MB}"
-        Path("chain.yaml").write_text(
-            re.sub(r"model: .*", "model: {kind: layers, layers: [" + ", ".join([layer] * 6) + "]}", JOB), encoding="utf-8")
+        write("chain.yaml", re.sub(r"model: .*", "model: {kind: layers, layers: [" + ", ".join([layer] * 6) + "]}", FREE))
         run(PLAN, "net.yaml", "--job", "chain.yaml", "--quiet", *SHORT, "--report", "chain.html")
         self.assertEqual(document("chain.html")["plan"]["job"]["model"], {"kind": "layers", "sequence": 1})
 
     def test_interrupted_it_shows_the_best_so_far(self):
         """No two links are alike, so that no proof ends the search before the signal does."""
-        generator = SCRIPTS / "generate-topology.py"
+        generator = ROOT / "scripts/generate-topology.py"
         subprocess.run([sys.executable, generator, "--devices", "64", "--sites", "8", "--noise", "0.3", "-o", "big.yaml"],
                        check=True, capture_output=True)
         search = subprocess.Popen([PLAN, "big.yaml", "--time-limit", "100", "--evaluations", "1000000000", "-o", "cut.json",
@@ -157,7 +135,7 @@ class Reports(unittest.TestCase):
         search.communicate(timeout=100)
         self.assertEqual(search.returncode, 130)
         shown = document("cut.html")
-        self.assertEqual(shown["plan"]["pipelines"], json.loads(Path("cut.json").read_text(encoding="utf-8"))["pipelines"])
+        self.assertEqual(shown["plan"]["pipelines"], read("cut.json")["pipelines"])
         self.assertEqual(shown["plan"]["search"]["stopped"], "interrupted")
         self.assertTrue(any("not simulated for this page" in warning for warning in shown["plan"]["warnings"]))
 
@@ -181,9 +159,9 @@ class Reports(unittest.TestCase):
         self.failing_report("kept.json", PLAN, *MACHINES, *SHORT)
         self.assertEqual(Path("kept.json").read_bytes(), Path("plan.json").read_bytes())
         self.failing_report("kept-comm.json", PLAN, *MACHINES, "--objective", "comm-cost", "--pipeline", "3")
-        self.assertIn("pipelines", json.loads(Path("kept-comm.json").read_text(encoding="utf-8")))
+        self.assertIn("pipelines", read("kept-comm.json"))
         self.failing_report("kept-run.json", SIM, "net.yaml", "plan.json", "--iterations", "2")
-        self.assertEqual(len(json.loads(Path("kept-run.json").read_text(encoding="utf-8"))["iterations"]), 2)
+        self.assertEqual(len(read("kept-run.json")["iterations"]), 2)
 
     def refused(self, words, program, *arguments):
         before = sorted(Path(".").iterdir())
@@ -193,7 +171,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(sorted(Path(".").iterdir()), before)
 
     def test_refusals(self):
-        Path("mine.html").write_text("not a report", encoding="utf-8")
+        write("mine.html", "not a report")
         self.refused("is of one plan, and --pareto writes many", PLAN, *MACHINES, "--pareto", "f.json", "--report", "r.html")
         self.refused("--diff compares two plans", PLAN, "--diff", "plan.json", "plan.json", "--report", "r.html")
         self.refused("needs a file", PLAN, *MACHINES, "--report", "-")
@@ -206,7 +184,7 @@ class Reports(unittest.TestCase):
     def test_an_older_report_is_replaced_and_kept_when_the_input_is_bad(self):
         run(SIM, "net.yaml", "plan.json", "--report", "older.html")
         page = Path("older.html").read_bytes()
-        Path("bad.yaml").write_text("version: 1\nname: [", encoding="utf-8")
+        write("bad.yaml", "version: 1\nname: [")
         self.refused("bad.yaml", SIM, "bad.yaml", "plan.json", "--report", "older.html")
         self.assertEqual(Path("older.html").read_bytes(), page)
         run(SIM, "net.yaml", "plan.json", "--iterations", "1", "--report", "older.html")
@@ -215,7 +193,7 @@ class Reports(unittest.TestCase):
     def test_names_are_data(self):
         name, site = "</script><script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>"
         text = TOPOLOGY.replace("site: oregon", f"site: '{site}'").replace("name: three-sites", f"name: '{name}'")
-        Path("odd.yaml").write_text(text, encoding="utf-8")
+        write("odd.yaml", text)
         run(PLAN, "odd.yaml", "--job", "job.yaml", "--quiet", *SHORT, "--report", "odd.html")
         self.assertEqual(document("odd.html")["topology"]["name"], name)
         self.assertEqual(document("odd.html")["topology"]["sites"][0]["name"], site)

@@ -3,7 +3,6 @@
 #include "cli/report/report_html.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/plan_json.hpp"
-#include "simulator/io/report_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/two_stages.hpp"
 
@@ -35,7 +34,7 @@ ordered_json document_of(const Topology& topology) {
   report.iterations = {{0, 12.5}};
   report.links = {{0, 1, 200, 3}};
   ReportContent content{topology, "dtfm-test 1", plan_document(topology, {}, plan_of_two(), {}),
-                        sim_document(topology, report, {}), recorder.timeline()};
+                        ReportedRun{report, {}}, recorder.timeline()};
   return report_document(std::move(content));
 }
 
@@ -136,7 +135,7 @@ TEST_CASE("long lists are cut, and the document says by how much") {
   record.samples->runs = 3999;
   for (int i = 3999; i > 0; --i) record.samples->mean_s.push_back(i);
   const ordered_json document =
-      report_document({topology, "dtfm-test 1", {}, sim_document(topology, report, record), {}});
+      report_document({topology, "dtfm-test 1", {}, ReportedRun{report, record}, {}});
   const ordered_json& simulation = document["simulation"];
   CHECK(simulation["iterations"].size() == 2000);
   CHECK(text(simulation["left_out"]) == R"({"iterations":500,"events":1})");
@@ -155,8 +154,7 @@ TEST_CASE("the critical path is summed before it is cut") {
   // of 4 s, sends.
   for (int i = 0; i < 2999; ++i) report.critical_path.push_back({"compute", 2, 10.0 + 2 * i, 11.0 + 2 * i});
   report.critical_path.push_back({"send", 1, 6008, 6012});
-  const ordered_json document =
-      report_document({topology, "dtfm-test 1", {}, sim_document(topology, report, {}), {}});
+  const ordered_json document = report_document({topology, "dtfm-test 1", {}, ReportedRun{report, {}}, {}});
   CHECK(document["simulation"]["critical_path"].size() == 2000);
   CHECK(text(document["simulation"]["left_out"]) == R"({"critical_path":1000})");
   const ordered_json& path = document["critical_path"];

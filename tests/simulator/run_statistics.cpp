@@ -1,6 +1,7 @@
 // What is learnt by looking at a run, on an iteration worked out by hand.
 #include "simulator/report/run_statistics.hpp"
 
+#include "simulator/report/critical_path.hpp"
 #include "simulator/report/distribution.hpp"
 #include "simulator/report/intervals.hpp"
 #include "tests/support/catch.hpp"
@@ -152,6 +153,29 @@ TEST_CASE("the critical path goes through queues and messages") {
     CHECK(report.critical_path[i].start_s == expected[i].start);
     CHECK(report.critical_path[i].end_s == expected[i].end);
   }
+}
+
+TEST_CASE("steps of the critical path are summed by what they do, the longest first") {
+  const std::vector<CriticalSum> sums = summed({{"send", 1, 1, 2},
+                                                {"update", 1, 2, 4},
+                                                {"compute", 2, 4, 5},
+                                                {"send", 3, 5, 7.5},
+                                                {"barrier", 1, 8, 10}});
+  struct Expected {
+    std::string text;
+    long long tasks;
+    double seconds;
+  };
+  // Of two that take as long, first the one that the alphabet has first.
+  const std::vector<Expected> expected = {
+      {"send", 4, 3.5}, {"barrier", 1, 2}, {"update", 1, 2}, {"compute", 2, 1}};
+  REQUIRE(sums.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(sums[i].text == expected[i].text);
+    CHECK(sums[i].tasks == expected[i].tasks);
+    CHECK(sums[i].seconds == expected[i].seconds);
+  }
+  CHECK(summed({}).empty());
 }
 
 TEST_CASE("what a departure cut off counts up to it") {
