@@ -131,7 +131,7 @@ std::string summary_json(const ExportOptions& options, const Handover& handover,
   return json_text({{"targets", options.targets},
                     {"folder", options.folder},
                     {"ranks", handover.world()},
-                    {"order", handover.order == RankOrder::stage_major ? "stage-major" : "pipeline-major"},
+                    {"order", order_name(handover.order)},
                     {"master", handover.master()},
                     {"files", names},
                     {"notes", notes}});

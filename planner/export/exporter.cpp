@@ -65,10 +65,6 @@ constexpr OtherName other_names[] = {
     {"sailor", "sailor is not among the targets; use --to torchrun, and layers from rank_table.json"},
 };
 
-std::string_view order_name(RankOrder order) {
-  return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
-}
-
 bool has_order(const Exporter& exporter, RankOrder order) {
   return !exporter.is_trainer ||
          std::find(exporter.orders.begin(), exporter.orders.end(), order) != exporter.orders.end();
@@ -89,23 +85,17 @@ void add_files(ExportFiles& files, ExportFiles more) {
 void check_read_back(const Handover& handover, const Exporter& exporter, const ExportFiles& files) {
   const ReadBack read = exporter.read_back(files, handover);
   DTFM_ASSERT(read.rows == rank_rows(handover));
-  if (read.micro_batches.empty()) return;
-  std::vector<int> micro_batches;
-  for (const Pipeline& pipeline : handover.plan.pipelines) micro_batches.push_back(pipeline.micro_batches);
-  DTFM_ASSERT(read.micro_batches == micro_batches);
+  DTFM_ASSERT(read.micro_batches.empty() || read.micro_batches == micro_batch_counts(handover.plan));
 }
 
 /// Tensor-parallel groups are meant for the links inside a machine.
 std::vector<std::string> tensor_notes(const Handover& handover) {
-  for (const Pipeline& pipeline : handover.plan.pipelines)
-    for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
-      for (const int device : pipeline.stages[s].devices)
-        if (handover.places[at(device)].host != handover.places[at(pipeline.stages[s].devices.front())].host)
-          return {fmt::format(
-              "the tensor-parallel devices of a stage {} are on several machines: trainers allow it, "
-              "and expect NVLink",
-              s)};
-  return {};
+  const auto stage = stage_over_machines(handover);
+  if (!stage) return {};
+  return {
+      fmt::format("the tensor-parallel devices of a stage {} are on several machines: trainers allow it, and "
+                  "expect NVLink",
+                  *stage)};
 }
 
 std::vector<std::string> compression_notes(const Handover& handover) {

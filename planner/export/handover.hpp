@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct GpuPlace {
 ///   stage_major     t + T (d + D p): Megatron-LM's own, DeepSpeed, torchtitan
 ///   pipeline_major  t + T (p + P d): DT-FM, Megatron-LM with --use-tp-pp-dp-mapping, FlashFlex, Varuna
 enum class RankOrder { stage_major, pipeline_major };
+
+/// As users name it.
+std::string_view order_name(RankOrder order);
 
 /// One worker. Where pipelines differ, d and p still count pipelines and their stages.
 struct Seat {
@@ -66,6 +70,9 @@ std::vector<Seat> seats_of(const Plan& plan, const Job& job, RankOrder order);
 
 /// Virtual stages of a device.
 int chunks_of(const Job& job);
+
+/// Of each pipeline.
+std::vector<int> micro_batch_counts(const Plan& plan);
 
 /// The ranks on each machine, by address, in ascending order.
 std::map<std::string, std::vector<int>> ranks_by_address(const Handover& handover);

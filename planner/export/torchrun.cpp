@@ -74,14 +74,14 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
     const auto words = words_between_blanks(line);
     const bool by_gpu = handover.agents == Agents::gpu;
     DTFM_ASSERT(words.size() == (by_gpu ? 3u : 4u));
-    std::string gpus = words.back() + ",";
-    for (int local = 0; local < (by_gpu ? 1 : number_in_word(words[2])); ++local, ++rank) {
+    const std::vector<int> gpus = numbers_between(words.back(), ',');
+    DTFM_ASSERT(static_cast<int>(gpus.size()) == (by_gpu ? 1 : number_in_word(words[2])));
+    for (std::size_t local = 0; local < gpus.size(); ++local, ++rank) {
       RankRow& row = rows.at(rank);
       row.address = words[1];
-      row.gpu = number_in_word(gpus.substr(0, gpus.find(',')));
+      row.gpu = gpus[local];
       row.node_rank = number_in_word(words[0]);
-      row.local_rank = local;
-      gpus.erase(0, gpus.find(',') + 1);
+      row.local_rank = static_cast<int>(local);
     }
   }
   DTFM_ASSERT(rank == rows.size());
