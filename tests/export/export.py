@@ -15,19 +15,19 @@ from pathlib import Path
 EXPORT = PLAN = None
 
 # dtfm-plan takes all of these as names of machines but the last three.
-HOSTILE = ["two words", "quo'te", 'dou"ble', "$(touch HACKED)", "`touch HACKED`", "a;touch HACKED", "<script>alert(1)<script>", "-rf",
+HOSTILE = ["two words", "quo'te", 'dou"ble', "$(touch INTRUDED)", "`touch INTRUDED`", "a;touch INTRUDED", "<script>alert(1)<script>", "-rf",
            "..", "~", "é", "%s%n", "@master@", "a&&b", "a#b", "new\nline", "*", "a/b"]
 NO_NAMES = HOSTILE[-3:]
 
 
 def topology(names):
     devices = ", ".join(f"{{name: {json.dumps(name)}, site: {json.dumps('site of ' + name)}, gpu: A100-40GB}}" for name in names)
-    return f"version: 1\nname: {json.dumps('$(touch HACKED) <script>')}\ndevices: [{devices}]\n" \
+    return f"version: 1\nname: {json.dumps('$(touch INTRUDED) <script>')}\ndevices: [{devices}]\n" \
            'links: [{between: ["*", "*"], latency: 10 ms, bandwidth: 1 Gbps}]\n'
 
 
 JOB = """version: 1
-name: "$(touch HACKED) '\\" <script> @world@ \\\\n"
+name: "$(touch INTRUDED) '\\" <script> @world@ \\\\n"
 model: {kind: transformer, layers: 8, hidden: 512, heads: 8, sequence: 512, vocabulary: 1000}
 training: {global_batch: 16}
 parallelism: {pipeline: 2, data: 2, schedule: 1f1b}
@@ -180,14 +180,14 @@ class Export(unittest.TestCase):
                     self.assertEqual((ran.returncode, ran.stderr), (0, ""), command)
                 for file in [*(self.folder / "out").iterdir(), *(self.folder / "net").iterdir()]:
                     if file.suffix == ".sh":
-                        self.assertNotIn("HACKED", file.read_text())
+                        self.assertNotIn("INTRUDED", file.read_text())
                     if file.suffix == ".json":
                         json.loads(file.read_text())
                 table = json.loads((self.folder / "out" / "rank_table.json").read_text())
                 self.assertIn(name, [row["host"] for row in table])
                 shutil.rmtree(self.folder / "out")
                 shutil.rmtree(self.folder / "net")
-        self.assertFalse(list(self.folder.rglob("HACKED")))
+        self.assertFalse(list(self.folder.rglob("INTRUDED")))
 
     def test_unlike_pipelines_go_to_flashflex_alone(self):
         (self.folder / "net.yaml").write_text(
