@@ -98,15 +98,16 @@ void add_how(CLI::App& app, ExportOptions& options) {
              });
   add_option(app, "--agents", "gpu|host", "of torchrun: one for each GPU, or for each machine (gpu)",
              [&](const std::string& text) {
-               options.agents = is_first("--agents", text, "gpu", "host") ? Agents::gpu : Agents::host;
+               options.launch.agents = is_first("--agents", text, "gpu", "host") ? Agents::gpu : Agents::host;
              });
   add_option(app, "--port", "N", "on which rank 0 listens (29500)",
-             [&](const std::string& text) { options.port = whole_number("--port", text, 1, 65535); });
-  add_option(app, "--cores", "N", "CPU cores of a machine, all of which openmpi gives to each rank (16)",
-             [&](const std::string& text) { options.cores = whole_number("--cores", text, 1, 65536); });
-  app.add_flag("--any-gpu", options.any_gpu, "for kubernetes: a rank may get any GPU of its machine");
+             [&](const std::string& text) { options.launch.port = whole_number("--port", text, 1, 65535); });
+  add_option(
+      app, "--cores", "N", "CPU cores of a machine, all of which openmpi gives to each rank (16)",
+      [&](const std::string& text) { options.launch.cores = whole_number("--cores", text, 1, 65536); });
+  app.add_flag("--any-gpu", options.launch.any_gpu, "for kubernetes: a rank may get any GPU of its machine");
   add_option(app, "--image", "NAME", "for kubernetes: the container (dtfm-trainer:latest)",
-             [&](const std::string& text) { options.image = text; });
+             [&](const std::string& text) { options.launch.image = text; });
   add_option(app, "--format", "text|json", "of what is printed (text)",
              [&](const std::string& text) { options.format = output_format(text); });
   add_color_option(app, options.color);

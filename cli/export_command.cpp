@@ -46,7 +46,7 @@ void check_image(const std::string& image) {
 
 /// Ranks of an agent for a machine are torchrun's alone.
 void check_agents(const ExportOptions& options, const std::vector<const Exporter*>& targets) {
-  if (options.agents == Agents::gpu) return;
+  if (options.launch.agents == Agents::gpu) return;
   for (const Exporter* target : targets)
     if (!target->is_trainer && target->name != "torchrun")
       throw Error("--agents",
@@ -54,18 +54,14 @@ void check_agents(const ExportOptions& options, const std::vector<const Exporter
 }
 
 HandoverChoices choices_of(const ExportOptions& options, RankOrder order) {
-  check_image(options.image);
+  check_image(options.launch.image);
   HandoverChoices choices;
   choices.order = order;
-  choices.agents = options.agents;
+  choices.launch = options.launch;
   if (options.hosts)
     choices.hosts =
         NamedFile{*options.hosts, checked_text(read_file(*options.hosts, most_bytes), *options.hosts)};
   choices.master = options.master;
-  choices.port = options.port;
-  choices.cores = options.cores;
-  choices.any_gpu = options.any_gpu;
-  choices.image = options.image;
   if (options.topology) choices.topology = std::make_shared<const Topology>(read_topology(*options.topology));
   return choices;
 }

@@ -69,7 +69,7 @@ ExportFiles files(const Handover& handover) {
        filled_in(export_dtfm_sh,
                  {{"ranks", fmt::format("{}", fmt::join(ranks, "\n"))},
                   {"master", handover.master()},
-                  {"port", fmt::format("{}", handover.port)},
+                  {"port", fmt::format("{}", handover.launch.port)},
                   {"world", fmt::format("{}", handover.world())},
                   {"stages", fmt::format("{}", stages_of(handover))},
                   {"replicas", fmt::format("{}", replicas_of(handover))},

@@ -43,19 +43,24 @@ struct Seat {
 /// machine, whose ranks must then follow each other.
 enum class Agents { gpu, host };
 
+/// What launchers are told beside the plan.
+struct LaunchSettings {
+  Agents agents = Agents::gpu;
+  int port = 29500;                           // on which rank 0 listens
+  int cores = 16;                             // CPU cores of a machine, for launchers that bind to them
+  bool any_gpu = false;                       // ranks may get any GPU of their machine
+  std::string image = "dtfm-trainer:latest";  // of the containers that Kubernetes starts
+};
+
 struct Handover {
   Plan plan;  // devices are indices into `places`
   Job job;
   std::vector<GpuPlace> places;  // those that the plan leaves out come last
   RankOrder order = RankOrder::stage_major;
   std::vector<Seat> seats;  // by rank
-  Agents agents = Agents::gpu;
-  int port = 29500;                           // on which rank 0 listens
-  int cores = 16;                             // CPU cores of a machine, for launchers that bind to them
-  bool any_gpu = false;                       // ranks may get any GPU of their machine
-  std::shared_ptr<const Topology> topology;   // nothing: it is not there
-  std::vector<int> topology_device;           // of each place: its index there; −1: it has no such device
-  std::string image = "dtfm-trainer:latest";  // of the containers that Kubernetes starts
+  LaunchSettings launch;
+  std::shared_ptr<const Topology> topology;  // nothing: it is not there
+  std::vector<int> topology_device;          // of each place: its index there; −1: it has no such device
 
   const GpuPlace& place(int rank) const {
     return places[static_cast<std::size_t>(seats[static_cast<std::size_t>(rank)].device)];

@@ -31,7 +31,7 @@ ExportFile rank_env_file(const Handover& handover) {
           filled_in(export_rank_env_sh, {{"gpus", fmt::format("{}", fmt::join(gpus, " "))},
                                          {"addresses", fmt::format("{}", fmt::join(addresses, " "))},
                                          {"master", handover.master()},
-                                         {"port", fmt::format("{}", handover.port)}}),
+                                         {"port", fmt::format("{}", handover.launch.port)}}),
           true};
 }
 
