@@ -32,14 +32,6 @@ Without it, a machine's address is its name, with - in place of /.
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or a plan that the target cannot express.)";
 
-std::string targets_text() {
-  std::string text = "Targets:";
-  for (const Exporter& exporter : exporters())
-    text += fmt::format("\n  {:<14} {} {}", exporter.name, exporter.is_trainer ? "trainer " : "launcher",
-                        exporter.what);
-  return text;
-}
-
 /// One of two words.
 bool is_first(const char* option, const std::string& text, const char* first, const char* second) {
   if (text == first || text == second) return text == first;
@@ -117,10 +109,18 @@ void add_how(CLI::App& app, ExportOptions& options) {
 
 }  // namespace
 
+std::string targets_text(std::string_view margin) {
+  std::string text;
+  for (const Exporter& exporter : exporters())
+    text += fmt::format("{}{:<14} {:<8} {}\n", margin, exporter.name,
+                        exporter.is_trainer ? "trainer" : "launcher", exporter.what);
+  return text;
+}
+
 void add_export_options(CLI::App& app, ExportOptions& options) {
   app.name("dtfm-export");
   app.description("Writes what existing trainers and launchers read, to run a plan.");
-  app.footer(fmt::format("{}\n\n{}", targets_text(), examples));
+  app.footer(fmt::format("Targets:\n{}\n{}", targets_text("  "), examples));
   add_what(app, options);
   add_how(app, options);
 }

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/export_options.hpp"
+#include "cli/export_app.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/print_result.hpp"
 #include "planner/export/exporter.hpp"
@@ -26,13 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t most_bytes = std::size_t{64} << 20;  // of a list of hosts, or a file of ours
-
-std::string targets_text() {
-  std::string text;
-  for (const Exporter& exporter : exporters())
-    text += fmt::format("{:<14} {}\n", exporter.name, exporter.what);
-  return text;
-}
 
 /// A name of an image has no blanks, quotes or control characters.
 void check_image(const std::string& image) {

@@ -71,7 +71,8 @@ class Export(unittest.TestCase):
 
     def test_every_target_takes_a_plan_of_ours(self):
         self.equal_plan()
-        targets = [line.split()[0] for line in self.run_in(EXPORT, "--list-targets").stdout.splitlines()]
+        targets, kinds = zip(*(line.split()[:2] for line in self.run_in(EXPORT, "--list-targets").stdout.splitlines()))
+        self.assertEqual([kinds.count("trainer"), kinds.count("launcher")], [9, 5])
         self.assertEqual(len(targets), 14)
         for target in targets:
             done = self.run_in(EXPORT, "plan.json", "--to", target, "-o", f"out-{target}", "--topology", "net.yaml", "--format", "json")
