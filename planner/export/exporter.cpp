@@ -128,14 +128,9 @@ std::span<const Exporter> exporters() {
 }
 
 const Exporter& exporter_named(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Exporter& exporter : exporters()) {
-    if (exporter.name == name) return exporter;
-    names.push_back(exporter.name);
-  }
   for (const OtherName& other : other_names)
     if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.why));
-  throw Error("--to", fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, names)));
+  return row_named(exporters(), name, "--to", "unknown");
 }
 
 RankOrder common_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& asked) {
