@@ -23,7 +23,8 @@ constexpr const char* examples = R"(Examples:
 
 A trainer and launchers may be named together; then they agree on the order of ranks. rank_table.json, who is who,
 and a README.md, how to start, are always written. What a target cannot express is refused, with nothing written;
-what was written is read again and compared with the plan.
+what was written is read again and compared with the plan. A plan that needs more memory than devices have, as its
+file estimates, is written all the same, with a note on stderr.
 
 machines.txt says by what address each machine is reached, a line each:
   oregon/0   10.0.0.17        # as the plan calls it, and an address

@@ -9,6 +9,7 @@
 
 #include "cli/export_app.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/print_error.hpp"
 #include "cli/print_result.hpp"
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_handover.hpp"
@@ -154,12 +155,16 @@ int run_export_command(const ExportOptions& options) {
   const ExportFiles files = exported(handover, targets);
   check_folder(options, files);
   write_files(options.folder, files);
+  const std::vector<std::string> warnings = memory_notes(handover);
+  for (const std::string& warning : warnings) print_error(fmt::format("dtfm-export: note: {}\n", warning));
   std::vector<std::string> notes = export_notes(handover, targets);
   for (std::string& note : left_notes(options, files)) notes.push_back(std::move(note));
-  if (options.format == OutputFormat::json)
+  if (options.format == OutputFormat::json) {
+    notes.insert(notes.begin(), warnings.begin(), warnings.end());
     print_result(summary_json(options, handover, files, notes));
-  else if (!options.quiet)
+  } else if (!options.quiet) {
     print_result(summary_text(options, files, notes), options.color);
+  }
   return exit_code::done;
 }
 

@@ -154,8 +154,25 @@ ExportFiles exported(const Handover& handover, std::span<const Exporter* const> 
   ExportFiles files = {{rank_table_file, rank_table_json(handover)}};
   for (const Exporter* target : targets) add_files(files, target->files(handover));
   for (const Exporter* target : targets) check_read_back(handover, *target, files);
-  files.push_back({"README.md", export_readme(handover, targets, files, export_notes(handover, targets))});
+  std::vector<std::string> notes = memory_notes(handover);
+  for (std::string& note : export_notes(handover, targets)) notes.push_back(std::move(note));
+  files.push_back({"README.md", export_readme(handover, targets, files, notes)});
   return files;
+}
+
+std::vector<std::string> memory_notes(const Handover& handover) {
+  const auto lack = [](const EstimatedMemory& it) { return it.needed.value() - it.capacity.value(); };
+  const auto lacks = [&](const EstimatedMemory& it) { return lack(it) > 0; };
+  const auto worst =
+      std::max_element(handover.memory.begin(), handover.memory.end(),
+                       [&](const EstimatedMemory& a, const EstimatedMemory& b) { return lack(a) < lack(b); });
+  if (worst == handover.memory.end() || !lacks(*worst)) return {};
+  const auto count = std::count_if(handover.memory.begin(), handover.memory.end(), lacks);
+  return {fmt::format(
+      "the plan does not fit: by its own estimate {} of {} devices lack{} memory; {} needs {:.4g} GB and has "
+      "{:.4g} GB",
+      count, handover.memory.size(), count == 1 ? "s" : "", in_quotes(worst->device),
+      worst->needed.value() / 1e9, worst->capacity.value() / 1e9)};
 }
 
 std::vector<std::string> export_notes(const Handover& handover, std::span<const Exporter* const> targets) {

@@ -11,6 +11,7 @@
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
+#include "planner/io/plan_reader.hpp"
 
 namespace dtfm {
 
@@ -57,7 +58,8 @@ struct Handover {
   Job job;
   std::vector<GpuPlace> places;  // those that the plan leaves out come last
   RankOrder order = RankOrder::stage_major;
-  std::vector<Seat> seats;  // by rank
+  std::vector<Seat> seats;              // by rank
+  std::vector<EstimatedMemory> memory;  // of the devices in use; empty: the plan file does not say
   LaunchSettings launch;
   std::shared_ptr<const Topology> topology;  // nothing: it is not there
   std::vector<int> topology_device;          // of each place: its index there; −1: it has no such device

@@ -60,6 +60,7 @@ Handover read_handover(const NamedFile& plan, const std::optional<Job>& job, con
   if (choices.master) put_first(handover.plan, handover.places, *choices.master);
   handover.order = choices.order;
   handover.seats = seats_of(handover.plan, handover.job, handover.order);
+  handover.memory = parse_plan_memory(plan.text, plan.path);
   handover.launch = choices.launch;
   if (choices.topology) {
     parse_plan(plan.text, plan.path, *choices.topology, handover.job);  // that it is for this topology

@@ -88,6 +88,29 @@ class Export(unittest.TestCase):
         for path in (self.folder / "one").iterdir():
             self.assertEqual(path.read_bytes(), (self.folder / "two" / path.name).read_bytes())
 
+    def test_a_plan_that_lacks_memory_gets_a_note(self):
+        self.plan(["a", "b", "c", "d"], "--alike")
+        done = self.export("--to", "torchrun")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))  # it fits
+        plan = json.loads((self.folder / "plan.json").read_text())
+        self.assertEqual(len(plan["estimate"]["memory"]), 4)
+        lacks = "the plan does not fit: by its own estimate {} memory; `{}` needs {} GB and has 40 GB"
+        for needed, said in (([40e9, 40e9, 40e9, 40e9], None), ([1e9, 40.5e9, 1e9, 1e9], ("1 of 4 devices lacks", 1, 40.5)),
+                             ([41e9, 50e9, 39e9, 50e9], ("3 of 4 devices lack", 1, 50))):
+            for row, number in zip(plan["estimate"]["memory"], needed):
+                row.update(needed_bytes=number, capacity_bytes=40e9)
+            (self.folder / "plan.json").write_text(json.dumps(plan))
+            note = lacks.format(said[0], plan["estimate"]["memory"][said[1]]["device"], said[2]) if said else ""
+            for options in ([], ["--quiet"], ["--format", "json"]):
+                done = self.export("--to", "torchrun", "--force", *options)
+                self.assertEqual((done.returncode, done.stderr), (0, f"dtfm-export: note: {note}\n" if note else ""))
+            self.assertEqual(note in json.loads(done.stdout)["notes"], bool(note))
+            self.assertEqual("does not fit" in (self.folder / "out" / "README.md").read_text(), bool(note))
+        del plan["estimate"]["memory"][0]["needed_bytes"]
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+        shutil.rmtree(self.folder / "out")
+        self.assert_refused(self.export("--to", "torchrun"), "/estimate/memory/0")
+
     def test_a_folder_holds_one_hand_over(self):
         self.plan(["a", "b", "c", "d"], "--alike")
         self.assertEqual(self.export("--to", "torchrun").returncode, 0)
