@@ -34,7 +34,7 @@ const Exporter* netem() {
 
 TEST_CASE("Any plan comes back from the files of every target as it was") {
   for (const Exporter& exporter : exporters()) {
-    if (&exporter == netem()) continue;  // it needs a topology: tests/export/netem
+    if (&exporter == netem()) continue;  // it needs a topology: launch.py
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       INFO(exporter.name << ", seed " << seed);
       Rng rng = Rng::for_task(seed, 0);
