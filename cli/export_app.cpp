@@ -23,7 +23,8 @@ constexpr const char* examples = R"(Examples:
 
 A trainer and launchers may be named together; then they agree on the order of ranks. rank_table.json, who is who,
 and a README.md, how to start, are always written. What a target cannot express is refused, with nothing written;
-what was written is read again and compared with the plan.
+what was written is read again and compared with the plan. A plan that needs more memory than devices have, as its
+file estimates, is written all the same, with a note on stderr.
 
 machines.txt says by what address each machine is reached, a line each:
   oregon/0   10.0.0.17        # as the plan calls it, and an address
@@ -31,14 +32,6 @@ machines.txt says by what address each machine is reached, a line each:
 Without it, a machine's address is its name, with - in place of /.
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or a plan that the target cannot express.)";
-
-std::string targets_text() {
-  std::string text = "Targets:";
-  for (const Exporter& exporter : exporters())
-    text += fmt::format("\n  {:<14} {} {}", exporter.name, exporter.is_trainer ? "trainer " : "launcher",
-                        exporter.what);
-  return text;
-}
 
 /// One of two words.
 bool is_first(const char* option, const std::string& text, const char* first, const char* second) {
@@ -98,15 +91,16 @@ void add_how(CLI::App& app, ExportOptions& options) {
              });
   add_option(app, "--agents", "gpu|host", "of torchrun: one for each GPU, or for each machine (gpu)",
              [&](const std::string& text) {
-               options.agents = is_first("--agents", text, "gpu", "host") ? Agents::gpu : Agents::host;
+               options.launch.agents = is_first("--agents", text, "gpu", "host") ? Agents::gpu : Agents::host;
              });
   add_option(app, "--port", "N", "on which rank 0 listens (29500)",
-             [&](const std::string& text) { options.port = whole_number("--port", text, 1, 65535); });
-  add_option(app, "--cores", "N", "CPU cores of a machine, all of which openmpi gives to each rank (16)",
-             [&](const std::string& text) { options.cores = whole_number("--cores", text, 1, 65536); });
-  app.add_flag("--any-gpu", options.any_gpu, "for kubernetes: a rank may get any GPU of its machine");
+             [&](const std::string& text) { options.launch.port = whole_number("--port", text, 1, 65535); });
+  add_option(
+      app, "--cores", "N", "CPU cores of a machine, all of which openmpi gives to each rank (16)",
+      [&](const std::string& text) { options.launch.cores = whole_number("--cores", text, 1, 65536); });
+  app.add_flag("--any-gpu", options.launch.any_gpu, "for kubernetes: a rank may get any GPU of its machine");
   add_option(app, "--image", "NAME", "for kubernetes: the container (dtfm-trainer:latest)",
-             [&](const std::string& text) { options.image = text; });
+             [&](const std::string& text) { options.launch.image = text; });
   add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "prints nothing but errors and what to know");
@@ -115,10 +109,18 @@ void add_how(CLI::App& app, ExportOptions& options) {
 
 }  // namespace
 
+std::string targets_text(std::string_view margin) {
+  std::string text;
+  for (const Exporter& exporter : exporters())
+    text += fmt::format("{}{:<14} {:<8} {}\n", margin, exporter.name,
+                        exporter.is_trainer ? "trainer" : "launcher", exporter.what);
+  return text;
+}
+
 void add_export_options(CLI::App& app, ExportOptions& options) {
   app.name("dtfm-export");
   app.description("Writes what existing trainers and launchers read, to run a plan.");
-  app.footer(fmt::format("{}\n\n{}", targets_text(), examples));
+  app.footer(fmt::format("Targets:\n{}\n{}", targets_text("  "), examples));
   add_what(app, options);
   add_how(app, options);
 }

@@ -7,8 +7,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/export_options.hpp"
+#include "cli/export_app.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/print_error.hpp"
 #include "cli/print_result.hpp"
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_handover.hpp"
@@ -27,13 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_bytes = std::size_t{64} << 20;  // of a list of hosts, or a file of ours
 
-std::string targets_text() {
-  std::string text;
-  for (const Exporter& exporter : exporters())
-    text += fmt::format("{:<14} {}\n", exporter.name, exporter.what);
-  return text;
-}
-
 /// A name of an image has no blanks, quotes or control characters.
 void check_image(const std::string& image) {
   const auto may_be_in = [](char c) {
@@ -46,7 +40,7 @@ void check_image(const std::string& image) {
 
 /// Ranks of an agent for a machine are torchrun's alone.
 void check_agents(const ExportOptions& options, const std::vector<const Exporter*>& targets) {
-  if (options.agents == Agents::gpu) return;
+  if (options.launch.agents == Agents::gpu) return;
   for (const Exporter* target : targets)
     if (!target->is_trainer && target->name != "torchrun")
       throw Error("--agents",
@@ -54,18 +48,14 @@ void check_agents(const ExportOptions& options, const std::vector<const Exporter
 }
 
 HandoverChoices choices_of(const ExportOptions& options, RankOrder order) {
-  check_image(options.image);
+  check_image(options.launch.image);
   HandoverChoices choices;
   choices.order = order;
-  choices.agents = options.agents;
+  choices.launch = options.launch;
   if (options.hosts)
     choices.hosts =
         NamedFile{*options.hosts, checked_text(read_file(*options.hosts, most_bytes), *options.hosts)};
   choices.master = options.master;
-  choices.port = options.port;
-  choices.cores = options.cores;
-  choices.any_gpu = options.any_gpu;
-  choices.image = options.image;
   if (options.topology) choices.topology = std::make_shared<const Topology>(read_topology(*options.topology));
   return choices;
 }
@@ -131,7 +121,7 @@ std::string summary_json(const ExportOptions& options, const Handover& handover,
   return json_text({{"targets", options.targets},
                     {"folder", options.folder},
                     {"ranks", handover.world()},
-                    {"order", handover.order == RankOrder::stage_major ? "stage-major" : "pipeline-major"},
+                    {"order", order_name(handover.order)},
                     {"master", handover.master()},
                     {"files", names},
                     {"notes", notes}});
@@ -165,12 +155,16 @@ int run_export_command(const ExportOptions& options) {
   const ExportFiles files = exported(handover, targets);
   check_folder(options, files);
   write_files(options.folder, files);
+  const std::vector<std::string> warnings = memory_notes(handover);
+  for (const std::string& warning : warnings) print_error(fmt::format("dtfm-export: note: {}\n", warning));
   std::vector<std::string> notes = export_notes(handover, targets);
   for (std::string& note : left_notes(options, files)) notes.push_back(std::move(note));
-  if (options.format == OutputFormat::json)
+  if (options.format == OutputFormat::json) {
+    notes.insert(notes.begin(), warnings.begin(), warnings.end());
     print_result(summary_json(options, handover, files, notes));
-  else if (!options.quiet)
+  } else if (!options.quiet) {
     print_result(summary_text(options, files, notes), options.color);
+  }
   return exit_code::done;
 }
 

@@ -17,11 +17,9 @@ struct ExportOptions {
   std::string folder;
   std::optional<std::string> job, topology, hosts;  // files
   std::optional<RankOrder> order;                   // nothing: the trainer's own
-  Agents agents = Agents::gpu;
+  LaunchSettings launch;
   std::optional<std::string> master;
-  int port = 29500, cores = 16;
-  bool any_gpu = false, force = false, list_targets = false, quiet = false;
-  std::string image = "dtfm-trainer:latest";
+  bool force = false, list_targets = false, quiet = false;
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
 };

@@ -93,15 +93,6 @@ const Gpu& gpu_named(std::span<const Gpu> catalogue, const std::string& name) {
                                         gpus_like(name, names)));
 }
 
-const ImportFormat& format_named(const std::string& name) {
-  std::vector<std::string_view> names;
-  for (const ImportFormat& format : import_formats()) {
-    if (format.name == name) return format;
-    names.push_back(format.name);
-  }
-  throw Error("--import", fmt::format("unknown format {}; {}", in_quotes(name), suggestion(name, names)));
-}
-
 /// The one number of a list that is not empty.
 std::optional<int> only(const std::vector<int>& numbers, const std::string& option) {
   if (numbers.size() > 1) throw Error(option, "expected one number: what the files were measured at");
@@ -112,7 +103,8 @@ LayerProfile imported(const ProfileOptions& options, const Job& job) {
   const ImportSettings settings{*options.gpu, job, only(options.micro_batches, "--micro-batch"),
                                 only(options.tensors, "--tensor")};
   const std::vector<std::filesystem::path> files(options.files.begin(), options.files.end());
-  return import_profile(format_named(options.import_format), files, settings);
+  return import_profile(row_named(import_formats(), options.import_format, "--import", "unknown format"),
+                        files, settings);
 }
 
 LayerProfile measured(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {

@@ -20,15 +20,6 @@
 namespace dtfm {
 namespace {
 
-const SurveyFormat& format_named(const std::string& name) {
-  std::vector<std::string_view> known;
-  for (const SurveyFormat& format : survey_formats()) {
-    if (format.name == name) return format;
-    known.push_back(format.name);
-  }
-  throw Error("--format", fmt::format("no format {}; {}", in_quotes(name), suggestion(name, known)));
-}
-
 bool begins_as_topology(const std::string& begin) {
   return begin.starts_with("#") || begin.starts_with("version") || begin.starts_with("name");
 }
@@ -69,7 +60,7 @@ void print_summary(const Topology& topology, const TopologyOptions& options) {
 
 /// The file first: it must be there even if nobody reads stdout.
 int import_topology(const TopologyOptions& options) {
-  const SurveyFormat& format = format_named(options.survey_format);
+  const SurveyFormat& format = row_named(survey_formats(), options.survey_format, "--format", "no format");
   refuse_others(format, options.survey);
   const std::string output = options.output.value_or("-");
   check_outputs(options.files, std::array{output});

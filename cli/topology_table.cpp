@@ -22,12 +22,7 @@ constexpr std::size_t most_columns = 6;  // of a table that fits a screen; more 
 constexpr std::size_t longest_name = 24;
 
 int site_named(const Topology& topology, const std::string& name) {
-  std::vector<std::string_view> known;
-  for (std::size_t i = 0; i < topology.sites.size(); ++i) {
-    if (topology.sites[i].name == name) return static_cast<int>(i);
-    known.push_back(topology.sites[i].name);
-  }
-  throw Error("--site", fmt::format("no site {}; {}", in_quotes(name), suggestion(name, known)));
+  return static_cast<int>(&row_named(topology.sites, name, "--site", "no site") - topology.sites.data());
 }
 
 std::vector<int> chosen_sites(const Topology& topology, const std::vector<std::string>& names) {

@@ -8,6 +8,7 @@
 #include "planner/core/index.hpp"
 #include "planner/export/closed_form.hpp"
 #include "planner/export/expressible.hpp"
+#include "planner/export/template_text.hpp"
 
 namespace dtfm {
 namespace {
@@ -15,10 +16,6 @@ namespace {
 constexpr const char* json_file = "ds_config.json";
 constexpr const char* pipeline_file = "deepspeed_pipeline.json";
 constexpr const char* python_file = "dtfm_pipeline.py";
-
-int degree_of(const Handover& handover) {
-  return static_cast<int>(handover.plan.pipelines.front().stages.front().devices.size());
-}
 
 /// partition_method "uniform": the first stages have one layer more where they do not divide
 /// (DeepSpeed 0.19, runtime/utils.py).
@@ -120,10 +117,7 @@ ReadBack read_back(const ExportFiles& files, const Handover&) {
 ReadBack read_python(const ExportFiles& files, const Handover&) {
   const std::string& text = text_of(files, python_file);
   const auto value = [&](std::string_view key) {
-    const std::size_t begin = text.find(key);
-    DTFM_ASSERT(begin != text.npos);
-    const std::size_t from = begin + key.size();
-    return nlohmann::json::parse(text.substr(from, text.find_first_of("\n#", from) - from));
+    return nlohmann::json::parse(text_behind(text, key, "\n#"));
   };
   ReadBack read =
       with_layers(files, value("\nLAYERS = ").get<std::vector<int>>(), value("\nTENSOR = ").get<int>());

@@ -18,12 +18,6 @@ constexpr std::string_view self = "dtfm";
 constexpr const char* script_file = "dtfm.sh";
 constexpr const char* map_file = "rank_map.sh";
 
-/// Micro-batches between two flushes.
-int round_of(const Handover& handover) {
-  return std::min(handover.job.parallelism.flush.value_or(micro_batches_of(handover)),
-                  micro_batches_of(handover));
-}
-
 void check(const Handover& handover) {
   require_transformer(handover, self);
   if (stages_of(handover) == 1)
@@ -32,11 +26,7 @@ void check(const Handover& handover) {
   require_no_chunks(handover, self);
   require_alike(handover, self);
   require_layers_everywhere(handover, self);
-  if (micro_batches_of(handover) % round_of(handover) != 0)
-    refuse(self,
-           fmt::format("pipelines drain after {} of {} micro-batches; dtfm accumulates gradients over equal "
-                       "rounds; plan with flush: a divisor of {}",
-                       round_of(handover), micro_batches_of(handover), micro_batches_of(handover)));
+  require_equal_rounds(handover, self);
 }
 
 std::string dp_mode(const std::string& gradient_sync) {
@@ -79,7 +69,7 @@ ExportFiles files(const Handover& handover) {
        filled_in(export_dtfm_sh,
                  {{"ranks", fmt::format("{}", fmt::join(ranks, "\n"))},
                   {"master", handover.master()},
-                  {"port", fmt::format("{}", handover.port)},
+                  {"port", fmt::format("{}", handover.launch.port)},
                   {"world", fmt::format("{}", handover.world())},
                   {"stages", fmt::format("{}", stages_of(handover))},
                   {"replicas", fmt::format("{}", replicas_of(handover))},
@@ -93,20 +83,14 @@ ExportFiles files(const Handover& handover) {
   return files;
 }
 
-int flag(const std::string& script, std::string_view name) {
-  const std::size_t begin = script.find(name);
-  DTFM_ASSERT(begin != script.npos);
-  const std::size_t from = begin + name.size() + 1;
-  return number_in_word(script.substr(from, script.find_first_of(" \n", from) - from));
-}
-
 /// Every process finds out who it is by rank % P and rank ÷ P, and is told its layers, address and GPU.
 ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   const std::string& script = text_of(files, script_file);
-  const int stages = flag(script, "--pipeline-group-size"), replicas = flag(script, "--data-group-size");
+  const auto flag = [&](const char* name) { return number_behind(script, fmt::format(" {} ", name)); };
+  const int stages = flag("--pipeline-group-size"), replicas = flag("--data-group-size");
   const auto lines = table_lines(script, "ranks=(");
   DTFM_ASSERT(static_cast<int>(lines.size()) == stages * replicas &&
-              flag(script, "--world-size") == stages * replicas);
+              flag("--world-size") == stages * replicas);
   std::vector<int> layers;
   for (int stage = 0; stage < stages; ++stage)
     layers.push_back(number_in_word(words_between_blanks(lines[at(stage)]).back()));
@@ -118,8 +102,8 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
     rows[rank].address = words[1];
     rows[rank].gpu = number_in_word(words[2]);
   }
-  const int micro_batches = flag(script, "--batch-size") / flag(script, "--micro-batch-size") *
-                            flag(script, "--gradient-accumulate-step");
+  const int micro_batches =
+      flag("--batch-size") / flag("--micro-batch-size") * flag("--gradient-accumulate-step");
   DTFM_ASSERT(handover.master() == rows.front().address);
   return {std::move(rows), std::vector<int>(at(replicas), micro_batches)};
 }

@@ -38,7 +38,7 @@ std::string export_readme(const Handover& handover, std::span<const Exporter* co
       in_quotes(handover.job.name), handover.world(), shape_text(handover),
       is_stage_major ? "ranks go through the pipelines stage by stage (stage-major)"
                      : "ranks go through the stages pipeline by pipeline (pipeline-major)",
-      handover.master(), handover.port);
+      handover.master(), handover.launch.port);
   text += "\nCopy this folder to every machine, to the same place.\n";
   for (const Exporter* target : targets)
     text += fmt::format("\n## {}\n\n{}: {}\n\n{}\n", target->name,

@@ -65,10 +65,6 @@ constexpr OtherName other_names[] = {
     {"sailor", "sailor is not among the targets; use --to torchrun, and layers from rank_table.json"},
 };
 
-std::string_view order_name(RankOrder order) {
-  return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
-}
-
 bool has_order(const Exporter& exporter, RankOrder order) {
   return !exporter.is_trainer ||
          std::find(exporter.orders.begin(), exporter.orders.end(), order) != exporter.orders.end();
@@ -89,23 +85,17 @@ void add_files(ExportFiles& files, ExportFiles more) {
 void check_read_back(const Handover& handover, const Exporter& exporter, const ExportFiles& files) {
   const ReadBack read = exporter.read_back(files, handover);
   DTFM_ASSERT(read.rows == rank_rows(handover));
-  if (read.micro_batches.empty()) return;
-  std::vector<int> micro_batches;
-  for (const Pipeline& pipeline : handover.plan.pipelines) micro_batches.push_back(pipeline.micro_batches);
-  DTFM_ASSERT(read.micro_batches == micro_batches);
+  DTFM_ASSERT(read.micro_batches.empty() || read.micro_batches == micro_batch_counts(handover.plan));
 }
 
 /// Tensor-parallel groups are meant for the links inside a machine.
 std::vector<std::string> tensor_notes(const Handover& handover) {
-  for (const Pipeline& pipeline : handover.plan.pipelines)
-    for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
-      for (const int device : pipeline.stages[s].devices)
-        if (handover.places[at(device)].host != handover.places[at(pipeline.stages[s].devices.front())].host)
-          return {fmt::format(
-              "the tensor-parallel devices of a stage {} are on several machines: trainers allow it, "
-              "and expect NVLink",
-              s)};
-  return {};
+  const auto stage = stage_over_machines(handover);
+  if (!stage) return {};
+  return {
+      fmt::format("the tensor-parallel devices of a stage {} are on several machines: trainers allow it, and "
+                  "expect NVLink",
+                  *stage)};
 }
 
 std::vector<std::string> compression_notes(const Handover& handover) {
@@ -138,14 +128,9 @@ std::span<const Exporter> exporters() {
 }
 
 const Exporter& exporter_named(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Exporter& exporter : exporters()) {
-    if (exporter.name == name) return exporter;
-    names.push_back(exporter.name);
-  }
   for (const OtherName& other : other_names)
     if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.why));
-  throw Error("--to", fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, names)));
+  return row_named(exporters(), name, "--to", "unknown");
 }
 
 RankOrder common_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& asked) {
@@ -169,8 +154,25 @@ ExportFiles exported(const Handover& handover, std::span<const Exporter* const> 
   ExportFiles files = {{rank_table_file, rank_table_json(handover)}};
   for (const Exporter* target : targets) add_files(files, target->files(handover));
   for (const Exporter* target : targets) check_read_back(handover, *target, files);
-  files.push_back({"README.md", export_readme(handover, targets, files, export_notes(handover, targets))});
+  std::vector<std::string> notes = memory_notes(handover);
+  for (std::string& note : export_notes(handover, targets)) notes.push_back(std::move(note));
+  files.push_back({"README.md", export_readme(handover, targets, files, notes)});
   return files;
+}
+
+std::vector<std::string> memory_notes(const Handover& handover) {
+  const auto lack = [](const EstimatedMemory& it) { return it.needed.value() - it.capacity.value(); };
+  const auto lacks = [&](const EstimatedMemory& it) { return lack(it) > 0; };
+  const auto worst =
+      std::max_element(handover.memory.begin(), handover.memory.end(),
+                       [&](const EstimatedMemory& a, const EstimatedMemory& b) { return lack(a) < lack(b); });
+  if (worst == handover.memory.end() || !lacks(*worst)) return {};
+  const auto count = std::count_if(handover.memory.begin(), handover.memory.end(), lacks);
+  return {fmt::format(
+      "the plan does not fit: by its own estimate {} of {} devices lack{} memory; {} needs {:.4g} GB and has "
+      "{:.4g} GB",
+      count, handover.memory.size(), count == 1 ? "s" : "", in_quotes(worst->device),
+      worst->needed.value() / 1e9, worst->capacity.value() / 1e9)};
 }
 
 std::vector<std::string> export_notes(const Handover& handover, std::span<const Exporter* const> targets) {

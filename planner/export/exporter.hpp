@@ -52,7 +52,11 @@ RankOrder common_order(std::span<const Exporter* const> targets, const std::opti
 /// express, BrokenInvariant where a file does not say what the plan says.
 ExportFiles exported(const Handover& handover, std::span<const Exporter* const> targets);
 
-/// What a user should know of the plan at `targets`.
+/// That the plan does not fit, where its file says so: how many devices lack memory, and the one that lacks
+/// most.
+std::vector<std::string> memory_notes(const Handover& handover);
+
+/// What a user should know of the plan at `targets` beside that.
 std::vector<std::string> export_notes(const Handover& handover, std::span<const Exporter* const> targets);
 
 /// The text of a file that is there.

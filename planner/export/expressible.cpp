@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 
 namespace dtfm {
@@ -131,6 +132,15 @@ void require_equal_micro_batches(const Handover& handover, std::string_view targ
   require_whole_batch(handover, target);
 }
 
+void require_equal_rounds(const Handover& handover, std::string_view target, std::string_view or_else) {
+  const int all = micro_batches_of(handover), round = round_of(handover);
+  if (all % round != 0)
+    refuse(target,
+           fmt::format("pipelines drain after {} of {} micro-batches; {} accumulates gradients over equal "
+                       "rounds; plan with flush: a divisor of {}{}",
+                       round, all, target, all, or_else));
+}
+
 void require_layers_everywhere(const Handover& handover, std::string_view target) {
   for (const Pipeline& pipeline : handover.plan.pipelines)
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
@@ -160,10 +170,32 @@ const Transformer& require_transformer(const Handover& handover, std::string_vie
   return *transformer;
 }
 
+void require_whole_heads(const Handover& handover, std::string_view target) {
+  const int heads = require_transformer(handover, target).heads;
+  for (const Pipeline& pipeline : handover.plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      if (heads % static_cast<int>(stage.devices.size()) != 0)
+        refuse(target, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor", heads,
+                                   stage.devices.size()));
+}
+
 void require_alike(const Handover& handover, std::string_view target) {
   require_equal_depth(handover, target);
   require_common_split(handover, target);
   require_equal_micro_batches(handover, target);
+}
+
+bool is_like_llama(const Transformer& model) {
+  return model.rms_norm && model.gated && !model.learned_positions;
+}
+
+std::optional<std::size_t> stage_over_machines(const Handover& handover) {
+  const auto host_of = [&](int device) -> const std::string& { return handover.places[at(device)].host; };
+  for (const Pipeline& pipeline : handover.plan.pipelines)
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
+      for (const int device : pipeline.stages[s].devices)
+        if (host_of(device) != host_of(pipeline.stages[s].devices.front())) return s;
+  return std::nullopt;
 }
 
 int stages_of(const Handover& handover) {
@@ -184,6 +216,15 @@ std::vector<std::pair<int, int>> virtual_stages(const Handover& handover) {
 
 int micro_batches_of(const Handover& handover) {
   return first_of(handover).micro_batches;
+}
+
+int round_of(const Handover& handover) {
+  return std::min(handover.job.parallelism.flush.value_or(micro_batches_of(handover)),
+                  micro_batches_of(handover));
+}
+
+int degree_of(const Handover& handover) {
+  return static_cast<int>(first_of(handover).stages.front().devices.size());
 }
 
 }  // namespace dtfm

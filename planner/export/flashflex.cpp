@@ -21,13 +21,9 @@ constexpr const char* script_file = "flashflex.sh";
 void check(const Handover& handover) {
   require_layers_everywhere(handover, self);
   require_no_chunks(handover, self);
-  const Transformer& model = require_transformer(handover, self);
+  require_transformer(handover, self);
   require_whole_batch(handover, self);
-  for (const Pipeline& pipeline : handover.plan.pipelines)
-    for (const Stage& stage : pipeline.stages)
-      if (model.heads % static_cast<int>(stage.devices.size()) != 0)
-        refuse(self, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor", model.heads,
-                                 stage.devices.size()));
+  require_whole_heads(handover, self);
 }
 
 /// `[[1,1,1],[1,1,1]]`, a number for each stage of each pipeline.
@@ -85,25 +81,13 @@ ExportFiles files(const Handover& handover) {
   return {{json_file, config(handover)}, {script_file, script}};
 }
 
-std::vector<int> numbers_of(const std::vector<std::string>& lines, std::string_view flag) {
-  for (const std::string& line : lines) {
-    const auto words = words_between_blanks(line);
-    if (words.empty() || words.front() != flag) continue;
-    std::vector<int> numbers;
-    for (std::size_t i = 1; i < words.size(); ++i) numbers.push_back(number_in_word(words[i]));
-    return numbers;
-  }
-  DTFM_ASSERT(false && "a flag is missing");
-  return {};
-}
-
 /// Ranks go through pipelines, stages and shards (gen_hetero_groups.py).
 ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   const auto json = nlohmann::json::parse(text_of(files, json_file));
   const auto degrees = json.at("hetero_configs").get<std::vector<std::vector<int>>>();
   const auto layers = json.at("layer_partitions").get<std::vector<std::vector<int>>>();
   const auto machines = json.at("devices_id").get<std::vector<std::vector<std::vector<int>>>>();
-  const auto lines = table_lines(text_of(files, script_file), "FLASHFLEX_ARGS=(");
+  const std::string& script = text_of(files, script_file);
   const auto numbers = machine_numbers(handover);
   std::vector<RankRow> rows = table_rows(files);
   std::size_t rank = 0;
@@ -117,10 +101,10 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
       }
       first = last;
     }
-    DTFM_ASSERT(first == numbers_of(lines, "--total-layer-num").at(0));
+    DTFM_ASSERT(first == number_behind(script, "\n  --total-layer-num "));
   }
   DTFM_ASSERT(rank == rows.size());
-  return {std::move(rows), numbers_of(lines, "--chunks")};
+  return {std::move(rows), numbers_between(text_behind(script, "\n  --chunks ", "\n"), ' ')};
 }
 
 std::vector<std::string> notes(const Handover& handover) {
@@ -134,8 +118,7 @@ std::vector<std::string> notes(const Handover& handover) {
     notes.push_back(
         fmt::format("it has a sequence of 4096 tokens in its code (process_args.py); the plan counts on {}",
                     model.sequence));
-  if (!model.rms_norm || !model.gated || model.learned_positions)
-    notes.emplace_back("it trains Llama; the job's model is no such one");
+  if (!is_like_llama(model)) notes.emplace_back("it trains Llama; the job's model is no such one");
   return notes;
 }
 

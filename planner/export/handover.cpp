@@ -23,6 +23,16 @@ std::vector<Seat> seats_of(const Plan& plan, const Job& job, RankOrder order) {
   return seats;
 }
 
+std::string_view order_name(RankOrder order) {
+  return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
+}
+
+std::vector<int> micro_batch_counts(const Plan& plan) {
+  std::vector<int> counts;
+  for (const Pipeline& pipeline : plan.pipelines) counts.push_back(pipeline.micro_batches);
+  return counts;
+}
+
 std::map<std::string, std::vector<int>> ranks_by_address(const Handover& handover) {
   std::map<std::string, std::vector<int>> ranks;
   for (int rank = 0; rank < handover.world(); ++rank) ranks[handover.place(rank).address].push_back(rank);

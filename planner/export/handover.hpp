@@ -4,12 +4,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
+#include "planner/io/plan_reader.hpp"
 
 namespace dtfm {
 
@@ -25,6 +27,9 @@ struct GpuPlace {
 ///   pipeline_major  t + T (p + P d): DT-FM, Megatron-LM with --use-tp-pp-dp-mapping, FlashFlex, Varuna
 enum class RankOrder { stage_major, pipeline_major };
 
+/// As users name it.
+std::string_view order_name(RankOrder order);
+
 /// One worker. Where pipelines differ, d and p still count pipelines and their stages.
 struct Seat {
   int device = 0;  // index into Handover::places
@@ -39,19 +44,25 @@ struct Seat {
 /// machine, whose ranks must then follow each other.
 enum class Agents { gpu, host };
 
+/// What launchers are told beside the plan.
+struct LaunchSettings {
+  Agents agents = Agents::gpu;
+  int port = 29500;                           // on which rank 0 listens
+  int cores = 16;                             // CPU cores of a machine, for launchers that bind to them
+  bool any_gpu = false;                       // ranks may get any GPU of their machine
+  std::string image = "dtfm-trainer:latest";  // of the containers that Kubernetes starts
+};
+
 struct Handover {
   Plan plan;  // devices are indices into `places`
   Job job;
   std::vector<GpuPlace> places;  // those that the plan leaves out come last
   RankOrder order = RankOrder::stage_major;
-  std::vector<Seat> seats;  // by rank
-  Agents agents = Agents::gpu;
-  int port = 29500;                           // on which rank 0 listens
-  int cores = 16;                             // CPU cores of a machine, for launchers that bind to them
-  bool any_gpu = false;                       // ranks may get any GPU of their machine
-  std::shared_ptr<const Topology> topology;   // nothing: it is not there
-  std::vector<int> topology_device;           // of each place: its index there; −1: it has no such device
-  std::string image = "dtfm-trainer:latest";  // of the containers that Kubernetes starts
+  std::vector<Seat> seats;              // by rank
+  std::vector<EstimatedMemory> memory;  // of the devices in use; empty: the plan file does not say
+  LaunchSettings launch;
+  std::shared_ptr<const Topology> topology;  // nothing: it is not there
+  std::vector<int> topology_device;          // of each place: its index there; −1: it has no such device
 
   const GpuPlace& place(int rank) const {
     return places[static_cast<std::size_t>(seats[static_cast<std::size_t>(rank)].device)];
@@ -63,6 +74,9 @@ struct Handover {
 
 /// The worker of each rank.
 std::vector<Seat> seats_of(const Plan& plan, const Job& job, RankOrder order);
+
+/// Of each pipeline.
+std::vector<int> micro_batch_counts(const Plan& plan);
 
 /// The ranks on each machine, by address, in ascending order.
 std::map<std::string, std::vector<int>> ranks_by_address(const Handover& handover);

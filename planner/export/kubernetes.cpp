@@ -29,7 +29,7 @@ void check(const Handover& handover) {
       refuse(self, fmt::format(
                        "{} is longer than a label of Kubernetes, {} characters; give addresses with --hosts",
                        handover.place(rank).address, longest_label));
-  if (handover.any_gpu) return;
+  if (handover.launch.any_gpu) return;
   std::map<std::string, std::set<int>> gpus;  // also those that the plan leaves out
   for (const GpuPlace& place : handover.places) gpus[place.host].insert(place.gpu);
   for (int rank = 0; rank < handover.world(); ++rank)
@@ -51,13 +51,13 @@ ordered_json environment(const Handover& handover, int rank) {
   add("LOCAL_RANK", "0");
   add("LOCAL_WORLD_SIZE", "1");
   add("MASTER_ADDR", fmt::format("rank-0.{}", group));
-  add("MASTER_PORT", fmt::format("{}", handover.port));
+  add("MASTER_PORT", fmt::format("{}", handover.launch.port));
   return list;
 }
 
 ordered_json pod(const Handover& handover, int rank) {
   const ordered_json container = {{"name", "trainer"},
-                                  {"image", handover.image},
+                                  {"image", handover.launch.image},
                                   {"env", environment(handover, rank)},
                                   {"resources", {{"limits", {{"nvidia.com/gpu", 1}}}}}};
   return {{"apiVersion", "v1"},
@@ -80,7 +80,7 @@ ordered_json service(const Handover& handover) {
            {{"clusterIP", "None"},
             {"publishNotReadyAddresses", true},
             {"selector", {{"app", group}}},
-            {"ports", ordered_json::array({{{"name", "rendezvous"}, {"port", handover.port}}})}}}};
+            {"ports", ordered_json::array({{{"name", "rendezvous"}, {"port", handover.launch.port}}})}}}};
 }
 
 ExportFiles files(const Handover& handover) {
@@ -102,7 +102,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
     DTFM_ASSERT(env["WORLD_SIZE"] == fmt::format("{}", rows.size()) &&
                 env["MASTER_ADDR"] == fmt::format("rank-0.{}", group));
     DTFM_ASSERT(spec.at("hostname") == "rank-" + env["RANK"] &&
-                env["MASTER_PORT"] == fmt::format("{}", handover.port));
+                env["MASTER_PORT"] == fmt::format("{}", handover.launch.port));
     rows.at(std::stoul(env["RANK"])).address = spec.at("nodeSelector").at("kubernetes.io/hostname");
     DTFM_ASSERT(seen.insert(env["RANK"]).second);
   }
@@ -111,7 +111,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
 }
 
 std::vector<std::string> notes(const Handover& handover) {
-  if (!handover.any_gpu) return {};
+  if (!handover.launch.any_gpu) return {};
   return {"a rank gets any GPU of its node, whatever rank_table.json says"};
 }
 

@@ -14,10 +14,6 @@ namespace {
 constexpr const char* file_name = "megatron.sh";
 constexpr std::string_view self = "megatron";
 
-int degree_of(const Handover& handover) {
-  return static_cast<int>(handover.plan.pipelines.front().stages.front().devices.size());
-}
-
 /// Megatron-LM asserts it (megatron/training/arguments.py).
 void check_interleaving(const Handover& handover) {
   if (stage_chunks(handover.job) < 2) return;
@@ -33,18 +29,11 @@ void check_interleaving(const Handover& handover) {
                      micro_batches_of(handover), stages_of(handover)));
 }
 
-void check_model(const Handover& handover) {
-  const Transformer& transformer = require_transformer(handover, self);
-  if (transformer.heads % degree_of(handover) != 0)
-    refuse(self, fmt::format("{} heads are no multiple of tp={}; plan with another --tensor",
-                             transformer.heads, degree_of(handover)));
-}
-
 void check(const Handover& handover) {
   require_alike(handover, self);
   require_one_degree(handover, self);
   check_interleaving(handover);
-  check_model(handover);
+  require_whole_heads(handover, self);
 }
 
 /// Ettt|tt|ttL: with virtual stages, chunk 0 of each stage, then chunk 1, …
@@ -99,9 +88,8 @@ ExportFiles files(const Handover& handover) {
       "  --pipeline-model-parallel-layout \"{}\"\n"
       "  --micro-batch-size {}\n"
       "  --global-batch-size {}\n",
-      handover.order == RankOrder::stage_major ? "stage-major" : "pipeline-major", degree_of(handover),
-      stages_of(handover), layer_count(handover.job.model), layout_of(handover), training.micro_batch,
-      training.global_batch);
+      order_name(handover.order), degree_of(handover), stages_of(handover), layer_count(handover.job.model),
+      layout_of(handover), training.micro_batch, training.global_batch);
   if (handover.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
   text += model_flags(std::get<Transformer>(handover.job.model)) + training_flags(training) + ")\n";
   return {{file_name, text}};
@@ -141,9 +129,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
     rows[rank].seat = seats[rank];
     rows[rank].seat.device = 0;
   }
-  std::vector<int> micro_batches;
-  for (const Pipeline& pipeline : plan.pipelines) micro_batches.push_back(pipeline.micro_batches);
-  return {std::move(rows), std::move(micro_batches)};
+  return {std::move(rows), micro_batch_counts(plan)};
 }
 
 std::vector<std::string> notes(const Handover& handover) {

@@ -14,6 +14,7 @@
 #include "planner/export/closed_form.hpp"
 #include "planner/export/expressible.hpp"
 #include "planner/export/template_text.hpp"
+#include "planner/io/units.hpp"
 
 namespace dtfm {
 
@@ -22,11 +23,20 @@ extern const std::string_view export_netem_sh;  // templates/netem.sh
 namespace {
 
 constexpr std::string_view self = "netem";
-constexpr int most_classes = 0xfffe;           // of a qdisc: 16 bits, 1:1 is all of them
-constexpr double unshaped_kbit = 100'000'000;  // in place of a rate that nothing limits
-constexpr double packet_bits = 8 * 1500;       // of Ethernet's usual frames
-constexpr double longest_delay_s = 1000;       // what tc takes ends at some 4,000
-constexpr double least_queue = 1000;           // packets: netem's own
+constexpr int most_classes = 0xfffe;      // of a qdisc: 16 bits, 1:1 is all of them
+constexpr double packet_bits = 8 * 1500;  // of Ethernet's usual frames
+constexpr double least_queue = 1000;      // packets: netem's own
+
+/// tc counts delays in ticks of 64 ns, in 32 bits: 274.88 s are the most that it takes (iproute2 6.1). Above
+/// 4,295 s, whose microseconds are more than 32 bits hold, it takes what is left of them, without a word.
+constexpr double longest_delay_s = 274;
+
+/// tc takes no rate of 0, and its unit here is 1 kbit/s.
+constexpr double least_kbit = 1;
+
+/// HTB wants a rate where nothing limits one too: this, 100 Gbit/s, which is far above what it passes on in
+/// practice, with its one lock for all processors. What is faster in the topology is not limited either.
+constexpr double most_kbit = 100'000'000;
 
 /// A device of each machine, by its address: links are between these.
 std::map<std::string, int> devices_by_address(const Handover& handover) {
@@ -53,8 +63,17 @@ void check(const Handover& handover) {
     refuse(self, fmt::format("{} machines; tc has {} classes at most", devices.size(), most_classes));
 }
 
+double clamped_kbit(double bits_per_second) {
+  return std::clamp(bits_per_second / 1e3, least_kbit, most_kbit);
+}
+
 long long kbit_of(double bits_per_second) {
-  return std::llround(std::min(bits_per_second / 1e3, unshaped_kbit));
+  return std::llround(clamped_kbit(bits_per_second));
+}
+
+/// Of everything that the machine of a device sends.
+double uplink_of(const Device& device) {
+  return std::min(device.uplink.value(), device.host_uplink.value());
 }
 
 /// What one direction looks like to tc.
@@ -63,7 +82,7 @@ struct Shape {
 };
 
 Shape shape_of(const Link& link) {
-  return {std::max(1LL, kbit_of(link.bandwidth.value())), std::llround(link.latency.value() * 1e6)};
+  return {kbit_of(link.bandwidth.value()), std::llround(link.latency.value() * 1e6)};
 }
 
 /// Packets under way at that rate and delay, and half as many again, or netem would drop them.
@@ -106,8 +125,7 @@ ExportFiles files(const Handover& handover) {
   ExportFiles files;
   const auto devices = devices_by_address(handover);
   for (const auto& [address, number] : devices) {
-    const Device& device = handover.topology->devices[at(number)];
-    const double uplink = std::min(device.uplink.value(), device.host_uplink.value());
+    const double uplink = uplink_of(handover.topology->devices[at(number)]);
     files.push_back(
         {file_name(address),
          filled_in(export_netem_sh,
@@ -129,8 +147,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
       for (std::size_t i = 3; i < words.size(); ++i) {
         const Link link = handover.topology->link(sender, devices.at(words[i]));
         DTFM_ASSERT(words[i] != from && seen.insert(words[i]).second);
-        DTFM_ASSERT(
-            std::abs(number_in_word(words[0]) - std::min(link.bandwidth.value() / 1e3, unshaped_kbit)) <= 1);
+        DTFM_ASSERT(std::abs(number_in_word(words[0]) - clamped_kbit(link.bandwidth.value())) <= 1);
         DTFM_ASSERT(std::abs(number_in_word(words[1]) - link.latency.value() * 1e6) <= 0.5);
       }
     }
@@ -158,11 +175,45 @@ bool has_unlike_devices(const Handover& handover) {
   return false;
 }
 
+/// The rates that the topology limits what machines send to, and what they are of.
+std::vector<std::pair<std::string, double>> rates_of(const Handover& handover) {
+  std::vector<std::pair<std::string, double>> rates;
+  const auto devices = devices_by_address(handover);
+  for (const auto& [from, sender] : devices) {
+    rates.emplace_back("the uplink of " + from, uplink_of(handover.topology->devices[at(sender)]));
+    for (const auto& [to, receiver] : devices)
+      if (to != from)
+        rates.emplace_back(fmt::format("from {} to {}", from, to),
+                           handover.topology->link(sender, receiver).bandwidth.value());
+  }
+  std::erase_if(rates, [](const auto& rate) { return std::isinf(rate.second); });
+  return rates;
+}
+
+/// No rate is another one in silence.
+std::vector<std::string> rate_notes(const Handover& handover) {
+  const auto rates = rates_of(handover);
+  std::vector<std::string> notes;
+  const auto add = [&](const char* where, double written_kbit, const auto& is_other) {
+    const auto beyond = [&](const auto& rate) { return is_other(rate.second / 1e3); };
+    const auto first = std::find_if(rates.begin(), rates.end(), beyond);
+    if (first == rates.end()) return;
+    notes.push_back(fmt::format("rates {} {} are written as that: {} of them, the first {}, {}", where,
+                                format_rate(BitsPerSecond(written_kbit * 1e3)),
+                                std::count_if(first, rates.end(), beyond), first->first,
+                                format_rate(BitsPerSecond(first->second))));
+  };
+  add("below", least_kbit, [](double kbit) { return kbit < least_kbit; });
+  add("above", most_kbit, [](double kbit) { return kbit > most_kbit; });
+  return notes;
+}
+
 std::vector<std::string> notes(const Handover& handover) {
   std::vector<std::string> notes = {
       "what a machine receives, what machines of a site share (capacity, uplinks of sites), and links inside "
       "a machine "
       "are not shaped; all flows to one machine share the rate of one flow"};
+  for (std::string& note : rate_notes(handover)) notes.push_back(std::move(note));
   if (has_unlike_devices(handover))
     notes.emplace_back(
         "GPUs of one machine have unlike links in the topology: those of its first one are taken");

@@ -23,7 +23,8 @@ constexpr const char* hosts_file = "hostfile";
 ExportFiles files(const Handover& handover) {
   std::string ranks, hosts;
   for (int rank = 0; rank < handover.world(); ++rank)
-    ranks += fmt::format("rank {}={} slot=0-{}\n", rank, handover.place(rank).address, handover.cores - 1);
+    ranks +=
+        fmt::format("rank {}={} slot=0-{}\n", rank, handover.place(rank).address, handover.launch.cores - 1);
   for (const auto& [address, of_machine] : ranks_by_address(handover))
     hosts += fmt::format("{} slots={}\n", address, of_machine.size());
   return {
@@ -58,7 +59,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
 std::vector<std::string> notes(const Handover& handover) {
   return {
       fmt::format("rankfile counts on {} CPU cores a machine (--cores); Open MPI refuses more than there are",
-                  handover.cores)};
+                  handover.launch.cores)};
 }
 
 }  // namespace

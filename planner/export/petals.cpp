@@ -24,15 +24,11 @@ void check(const Handover& handover) {
   require_transformer(handover, self);
   require_layers_everywhere(handover, self);
   require_no_chunks(handover, self);
-  for (const Pipeline& pipeline : handover.plan.pipelines)
-    for (std::size_t s = 0; s < pipeline.stages.size(); ++s)
-      for (const int device : pipeline.stages[s].devices)
-        if (handover.places[at(device)].host != handover.places[at(pipeline.stages[s].devices.front())].host)
-          refuse(self,
-                 fmt::format(
+  if (const auto stage = stage_over_machines(handover))
+    refuse(self, fmt::format(
                      "the tensor-parallel devices of a stage {} are on several machines; a server is on one; "
                      "plan with --tensor 1",
-                     s));
+                     *stage));
 }
 
 std::string server_name(std::size_t pipeline, std::size_t stage) {
@@ -58,16 +54,6 @@ ExportFiles files(const Handover& handover) {
   return {{script_file,
            filled_in(export_petals_sh, {{"servers", fmt::format("{}", fmt::join(servers, "\n"))}}), true},
           {pipelines_file, json_text(pipelines)}};
-}
-
-std::vector<int> numbers_between(const std::string& word, char separator) {
-  std::vector<int> numbers;
-  for (std::size_t begin = 0; begin <= word.size();) {
-    const std::size_t end = std::min(word.find(separator, begin), word.size());
-    numbers.push_back(number_in_word(word.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return numbers;
 }
 
 /// A line is a stage: where it is and which blocks it has. The rows of the ranks say the same.

@@ -15,10 +15,7 @@ namespace {
 constexpr const char* file_name = "rank-env.sh";
 
 std::vector<std::string> list_in(const std::string& script, std::string_view name) {
-  const std::size_t begin = script.find(name);
-  DTFM_ASSERT(begin != script.npos);
-  const std::size_t from = begin + name.size();
-  return words_between_blanks(script.substr(from, script.find(')', from) - from));
+  return words_between_blanks(text_behind(script, name, ")"));
 }
 
 }  // namespace
@@ -34,7 +31,7 @@ ExportFile rank_env_file(const Handover& handover) {
           filled_in(export_rank_env_sh, {{"gpus", fmt::format("{}", fmt::join(gpus, " "))},
                                          {"addresses", fmt::format("{}", fmt::join(addresses, " "))},
                                          {"master", handover.master()},
-                                         {"port", fmt::format("{}", handover.port)}}),
+                                         {"port", fmt::format("{}", handover.launch.port)}}),
           true};
 }
 

@@ -16,8 +16,8 @@ constexpr int most = 1'000'000'000;
 /// Node and local rank of each rank: of agents that have one GPU each, or all of a machine.
 void number_agents(const Handover& handover, std::vector<RankRow>& rows) {
   for (int rank = 0; rank < handover.world(); ++rank) {
-    const bool is_first =
-        rank == 0 || handover.agents == Agents::gpu || rows[at(rank)].address != rows[at(rank - 1)].address;
+    const bool is_first = rank == 0 || handover.launch.agents == Agents::gpu ||
+                          rows[at(rank)].address != rows[at(rank - 1)].address;
     rows[at(rank)].node_rank = rank == 0 ? 0 : rows[at(rank - 1)].node_rank + (is_first ? 1 : 0);
     rows[at(rank)].local_rank = is_first ? 0 : rows[at(rank - 1)].local_rank + 1;
   }

@@ -60,16 +60,13 @@ Handover read_handover(const NamedFile& plan, const std::optional<Job>& job, con
   if (choices.master) put_first(handover.plan, handover.places, *choices.master);
   handover.order = choices.order;
   handover.seats = seats_of(handover.plan, handover.job, handover.order);
-  handover.agents = choices.agents;
-  handover.port = choices.port;
-  handover.cores = choices.cores;
-  handover.any_gpu = choices.any_gpu;
+  handover.memory = parse_plan_memory(plan.text, plan.path);
+  handover.launch = choices.launch;
   if (choices.topology) {
     parse_plan(plan.text, plan.path, *choices.topology, handover.job);  // that it is for this topology
     handover.topology = choices.topology;
     handover.topology_device = topology_devices(*choices.topology, ids);
   }
-  handover.image = choices.image;
   return handover;
 }
 

@@ -11,13 +11,10 @@ namespace dtfm {
 
 struct HandoverChoices {
   RankOrder order = RankOrder::stage_major;
-  Agents agents = Agents::gpu;
-  std::optional<NamedFile> hosts;     // MACHINE ADDRESS, a line each
-  std::optional<std::string> master;  // address or name of the machine that rank 0 shall be on
-  int port = 29500, cores = 16;
-  bool any_gpu = false;
+  LaunchSettings launch;
+  std::optional<NamedFile> hosts;            // MACHINE ADDRESS, a line each
+  std::optional<std::string> master;         // address or name of the machine that rank 0 shall be on
   std::shared_ptr<const Topology> topology;  // that the plan was made for, if it is there
-  std::string image = "dtfm-trainer:latest";
 };
 
 /// The plan in the text of a plan file of ours, for `job`, or the one that the file is for. With

@@ -52,11 +52,32 @@ std::vector<std::string> words_between_blanks(const std::string& line) {
   return words;
 }
 
+std::string text_behind(const std::string& text, std::string_view key, std::string_view ends) {
+  const std::size_t begin = text.find(key);
+  DTFM_ASSERT(begin != text.npos);
+  const std::size_t from = begin + key.size();
+  return text.substr(from, text.find_first_of(ends, from) - from);
+}
+
 int number_in_word(const std::string& word) {
   int number = 0;
   const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), number);
   DTFM_ASSERT(status == std::errc() && end == word.data() + word.size());
   return number;
+}
+
+int number_behind(const std::string& text, std::string_view key) {
+  return number_in_word(text_behind(text, key, " \n"));
+}
+
+std::vector<int> numbers_between(const std::string& text, char separator) {
+  std::vector<int> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    numbers.push_back(number_in_word(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return numbers;
 }
 
 }  // namespace dtfm

@@ -18,7 +18,17 @@ std::vector<std::string> table_lines(const std::string& script, std::string_view
 /// The words of a line, which stand between blanks.
 std::vector<std::string> words_between_blanks(const std::string& line);
 
+/// What stands behind `key`, up to the first of the characters `ends`, or the end of the text. Throws
+/// BrokenInvariant where there is no `key`.
+std::string text_behind(const std::string& text, std::string_view key, std::string_view ends);
+
 /// A word as a whole number. Throws BrokenInvariant for what is none.
 int number_in_word(const std::string& word);
+
+/// The whole number behind `key`, up to a blank or the end of the line.
+int number_behind(const std::string& text, std::string_view key);
+
+/// `1,2,0` as whole numbers: one at least.
+std::vector<int> numbers_between(const std::string& text, char separator);
 
 }  // namespace dtfm

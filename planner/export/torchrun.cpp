@@ -21,7 +21,7 @@ constexpr const char* file_name = "torchrun.sh";
 
 /// An agent gives its processes ranks that follow each other.
 void check(const Handover& handover) {
-  if (handover.agents == Agents::gpu) return;
+  if (handover.launch.agents == Agents::gpu) return;
   for (const auto& [address, ranks] : ranks_by_address(handover))
     if (ranks.back() - ranks.front() + 1 != static_cast<int>(ranks.size()))
       refuse(self,
@@ -54,14 +54,14 @@ std::string host_agents(const Handover& handover) {
 }
 
 ExportFiles files(const Handover& handover) {
-  const bool by_gpu = handover.agents == Agents::gpu;
+  const bool by_gpu = handover.launch.agents == Agents::gpu;
   const int nodes = rank_rows(handover).back().node_rank + 1;
   return {{file_name,
            filled_in(by_gpu ? export_torchrun_gpu_sh : export_torchrun_host_sh,
                      {{"world", fmt::format("{}", handover.world())},
                       {"nodes", fmt::format("{}", nodes)},
                       {"master", handover.master()},
-                      {"port", fmt::format("{}", handover.port)},
+                      {"port", fmt::format("{}", handover.launch.port)},
                       {"agents", by_gpu ? gpu_agents(handover) : host_agents(handover)}}),
            true}};
 }
@@ -72,16 +72,16 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   std::size_t rank = 0;
   for (const std::string& line : table_lines(text_of(files, file_name), "agents=(")) {
     const auto words = words_between_blanks(line);
-    const bool by_gpu = handover.agents == Agents::gpu;
+    const bool by_gpu = handover.launch.agents == Agents::gpu;
     DTFM_ASSERT(words.size() == (by_gpu ? 3u : 4u));
-    std::string gpus = words.back() + ",";
-    for (int local = 0; local < (by_gpu ? 1 : number_in_word(words[2])); ++local, ++rank) {
+    const std::vector<int> gpus = numbers_between(words.back(), ',');
+    DTFM_ASSERT(static_cast<int>(gpus.size()) == (by_gpu ? 1 : number_in_word(words[2])));
+    for (std::size_t local = 0; local < gpus.size(); ++local, ++rank) {
       RankRow& row = rows.at(rank);
       row.address = words[1];
-      row.gpu = number_in_word(gpus.substr(0, gpus.find(',')));
+      row.gpu = gpus[local];
       row.node_rank = number_in_word(words[0]);
-      row.local_rank = local;
-      gpus.erase(0, gpus.find(',') + 1);
+      row.local_rank = static_cast<int>(local);
     }
   }
   DTFM_ASSERT(rank == rows.size());
@@ -89,7 +89,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
 }
 
 std::vector<std::string> notes(const Handover& handover) {
-  if (handover.agents == Agents::host) return {};
+  if (handover.launch.agents == Agents::host) return {};
   return {
       "each process sees one GPU, and LOCAL_WORLD_SIZE is 1: what takes a machine for an island (HSDP, say) "
       "sees "

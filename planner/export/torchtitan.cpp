@@ -15,26 +15,12 @@ constexpr const char* toml_file = "torchtitan.toml";
 constexpr const char* python_file = "dtfm_plan.py";
 constexpr std::string_view modules_key = "module_fqns_per_model_part = ";
 
-int degree_of(const Handover& handover) {
-  return static_cast<int>(handover.plan.pipelines.front().stages.front().devices.size());
-}
-
-/// Micro-batches between two flushes: those of a step, or of a round of gradient accumulation.
-int round_of(const Handover& handover) {
-  return std::min(handover.job.parallelism.flush.value_or(micro_batches_of(handover)),
-                  micro_batches_of(handover));
-}
-
 void check_as(const Handover& handover, std::string_view self) {
   require_transformer(handover, self);
   require_alike(handover, self);
   require_one_degree(handover, self);
   require_layers_everywhere(handover, self);
-  if (micro_batches_of(handover) % round_of(handover) != 0)
-    refuse(self,
-           fmt::format("pipelines drain after {} of {} micro-batches; {} accumulates gradients over equal "
-                       "rounds; plan with flush: a divisor of {}, or schedule 1f1b",
-                       round_of(handover), micro_batches_of(handover), self, micro_batches_of(handover)));
+  require_equal_rounds(handover, self, ", or schedule 1f1b");
 }
 
 std::string schedule_of(const Handover& handover) {
@@ -103,24 +89,12 @@ ExportFiles python(const Handover& handover) {
   return {{python_file, text}};
 }
 
-/// What stands behind `key` up to the end of its line, or of the list that begins there.
-std::string value_after(const std::string& text, std::string_view key) {
-  const std::size_t begin = text.find(key);
-  DTFM_ASSERT(begin != text.npos);
-  const std::string rest = text.substr(begin + key.size());
-  if (!rest.starts_with("[[")) return rest.substr(0, rest.find('\n'));
-  return rest.substr(0, rest.find("]]") + 2);
-}
-
-int number_after(const std::string& text, std::string_view key) {
-  return number_in_word(value_after(text, key));
-}
-
 /// Layers of each part, which must be all, each once, in their order, between the embedding and norm and
 /// head.
 std::vector<int> layers_of(const std::string& text, const char* head) {
+  const std::string list = text_behind(text, modules_key, "");  // and what follows it
   const auto parts =
-      nlohmann::json::parse(value_after(text, modules_key)).get<std::vector<std::vector<std::string>>>();
+      nlohmann::json::parse(list.substr(0, list.find("]]") + 2)).get<std::vector<std::vector<std::string>>>();
   std::vector<std::string> all;
   std::vector<int> layers;
   for (const auto& part : parts) {
@@ -138,7 +112,7 @@ std::vector<int> layers_of(const std::string& text, const char* head) {
 
 ReadBack read_toml(const ExportFiles& files, const Handover&) {
   const std::string& text = text_of(files, toml_file);
-  const auto number = [&](const char* key) { return number_after(text, fmt::format("\n{} = ", key)); };
+  const auto number = [&](const char* key) { return number_behind(text, fmt::format("\n{} = ", key)); };
   DTFM_ASSERT(number("data_parallel_shard_degree") == 1 && number("context_parallel_degree") == 1);
   const TrainerShape shape{RankOrder::stage_major, number("tensor_parallel_degree"),
                            number("data_parallel_replicate_degree"), number("pipeline_parallel_degree"),
@@ -152,11 +126,12 @@ ReadBack read_toml(const ExportFiles& files, const Handover&) {
 
 ReadBack read_python(const ExportFiles& files, const Handover&) {
   const std::string& text = text_of(files, python_file);
-  const std::string degrees = value_after(
-      text, "p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree = ");
-  const auto numbers = nlohmann::json::parse("[" + degrees + "]").get<std::vector<int>>();
-  const std::string inner = value_after(text, "p.tensor_parallel_degree, p.context_parallel_degree = ");
-  const auto others = nlohmann::json::parse("[" + inner + "]").get<std::vector<int>>();
+  const auto degrees = [&](std::string_view key) {
+    return nlohmann::json::parse(fmt::format("[{}]", text_behind(text, key, "\n"))).get<std::vector<int>>();
+  };
+  const auto numbers = degrees(
+      "p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree = ");
+  const auto others = degrees("p.tensor_parallel_degree, p.context_parallel_degree = ");
   DTFM_ASSERT(numbers.size() == 3 && numbers[2] == 1 && others.size() == 2 && others[1] == 1);
   return {rows_by_rule(
               files, {RankOrder::stage_major, others[0], numbers[1], numbers[0], layers_of(text, "lm_head")}),
@@ -165,8 +140,7 @@ ReadBack read_python(const ExportFiles& files, const Handover&) {
 
 std::vector<std::string> notes(const Handover& handover) {
   std::vector<std::string> notes;
-  const auto& model = std::get<Transformer>(handover.job.model);
-  if (!model.rms_norm || !model.gated || model.learned_positions)
+  if (!is_like_llama(std::get<Transformer>(handover.job.model)))
     notes.emplace_back("the names of the modules are those of its Llama; the job's model is no such one");
   if (replicas_of(handover) > 1)
     notes.emplace_back(

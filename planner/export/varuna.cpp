@@ -46,16 +46,8 @@ ExportFiles files(const Handover& handover) {
                    "Source this; its ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
                    "\"{}\"\n)\nBATCH_SIZE={} # of all replicas, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
                    "a micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
-                   handover.order == RankOrder::pipeline_major ? "pipeline-major" : "stage-major",
-                   stage_map(handover), training.global_batch, training.micro_batch, stages_of(handover) - 1,
-                   layer_counts(handover).front())}};
-}
-
-int number_of(const std::string& text, std::string_view key) {
-  const std::size_t begin = text.find(key);
-  DTFM_ASSERT(begin != text.npos);
-  const std::size_t from = begin + key.size();
-  return number_in_word(text.substr(from, text.find_first_of(" \n", from) - from));
+                   order_name(handover.order), stage_map(handover), training.global_batch,
+                   training.micro_batch, stages_of(handover) - 1, layer_counts(handover).front())}};
 }
 
 /// The pipeline of a rank is its place in the list of its stage.
@@ -64,7 +56,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   const std::string line = table_lines(text, "VARUNA_ARGS=(").at(0);
   std::string map = words_between_blanks(line).at(1);
   map = map.substr(map.find_first_not_of('"'));
-  const int layers = layer_count(handover.job.model), stages = number_of(text, "\nCUT_POINTS=") + 1;
+  const int layers = layer_count(handover.job.model), stages = number_behind(text, "\nCUT_POINTS=") + 1;
   std::vector<RankRow> rows = table_rows(files);
   std::set<int> seen;
   int stage = 0, replica = 0;
@@ -85,7 +77,8 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
     }
   }
   DTFM_ASSERT(stage == stages && word.empty() && seen.size() == rows.size());
-  const int micro_batches = number_of(text, "\nBATCH_SIZE=") / number_of(text, "\nCHUNK_SIZE=") / replica;
+  const int micro_batches =
+      number_behind(text, "\nBATCH_SIZE=") / number_behind(text, "\nCHUNK_SIZE=") / replica;
   return {std::move(rows), std::vector<int>(at(replica), micro_batches)};
 }
 

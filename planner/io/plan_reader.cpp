@@ -326,6 +326,20 @@ Plan parse_plan(std::string_view text, const std::string& file, const Topology& 
   return PlanReader(topology, job).plan(JsonCursor(json, file));
 }
 
+std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file) {
+  constexpr double most_bytes = 1e30;
+  const nlohmann::json json = parse_json(text, file);
+  const auto estimate = JsonCursor(json, file).optional("estimate");
+  const auto list = estimate ? estimate->optional("memory") : std::nullopt;
+  std::vector<EstimatedMemory> memory;
+  for (std::size_t i = 0; list && i < list->array_size("devices"); ++i) {
+    const JsonCursor row = list->at(i);
+    const auto bytes = [&](const char* key) { return Bytes(row.required(key).as_number(0, most_bytes)); };
+    memory.push_back({row.required("device").as_string(), bytes("needed_bytes"), bytes("capacity_bytes")});
+  }
+  return memory;
+}
+
 std::string read_plan_text(const std::filesystem::path& file) {
   return checked_text(read_file(file, plan_size_limit), file.string());
 }

@@ -38,6 +38,16 @@ NamedPlan parse_named_plan(std::string_view text, const std::string& file, const
 /// file:line:column, and where `parallelism` has another schedule or gradient sync than the job.
 std::optional<Job> parse_plan_job(std::string text, const std::string& file);
 
+/// What a plan file of ours estimates of the memory of a device in use.
+struct EstimatedMemory {
+  std::string device;
+  Bytes needed, capacity;
+};
+
+/// `estimate.memory` of a plan file; empty: it says nothing of it. Throws Error as parse_plan where it is no
+/// such list.
+std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file);
+
 /// The plan as a balanced placement, which objective comm-cost is about. Throws Error naming `file` and what
 /// is not balanced: pipelines of unequal depth or with different stages, tensor parallelism, devices left
 /// unused.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/core/error.hpp"
 #include "planner/io/control_characters.hpp"
 
 namespace dtfm {
@@ -65,6 +66,11 @@ std::string_view nearest_name(std::string_view word, const std::vector<std::stri
 std::string suggestion(std::string_view word, const std::vector<std::string_view>& known) {
   const std::string_view nearest = nearest_name(word, known);
   return nearest.empty() ? list_of(known) : fmt::format("did you mean {}?", in_quotes(nearest));
+}
+
+void fail_unknown(const std::string& where, std::string_view what, std::string_view word,
+                  const std::vector<std::string_view>& known) {
+  throw Error(where, fmt::format("{} {}; {}", what, in_quotes(word), suggestion(word, known)));
 }
 
 std::string in_quotes(std::string_view text) {

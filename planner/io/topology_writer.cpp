@@ -61,11 +61,7 @@ void check_sites(const std::map<std::string, Value>& named, const std::set<std::
 }
 
 void check_gpu(const std::string& name) {
-  const std::vector<Gpu> catalogue = built_in_gpus();
-  std::vector<std::string_view> known;
-  for (const Gpu& gpu : catalogue) known.push_back(gpu.name);
-  if (!name.empty() && std::find(known.begin(), known.end(), name) == known.end())
-    throw Error("--gpu", fmt::format("unknown GPU {}; {}", in_quotes(name), suggestion(name, known)));
+  if (!name.empty()) row_named(built_in_gpus(), name, "--gpu", "unknown GPU");
 }
 
 /// A link of the site would be one of its machines too.

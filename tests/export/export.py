@@ -15,19 +15,19 @@ from pathlib import Path
 EXPORT = PLAN = None
 
 # dtfm-plan takes all of these as names of machines but the last three.
-HOSTILE = ["two words", "quo'te", 'dou"ble', "$(touch HACKED)", "`touch HACKED`", "a;touch HACKED", "<script>alert(1)<script>", "-rf",
+HOSTILE = ["two words", "quo'te", 'dou"ble', "$(touch INTRUDED)", "`touch INTRUDED`", "a;touch INTRUDED", "<script>alert(1)<script>", "-rf",
            "..", "~", "é", "%s%n", "@master@", "a&&b", "a#b", "new\nline", "*", "a/b"]
 NO_NAMES = HOSTILE[-3:]
 
 
 def topology(names):
     devices = ", ".join(f"{{name: {json.dumps(name)}, site: {json.dumps('site of ' + name)}, gpu: A100-40GB}}" for name in names)
-    return f"version: 1\nname: {json.dumps('$(touch HACKED) <script>')}\ndevices: [{devices}]\n" \
+    return f"version: 1\nname: {json.dumps('$(touch INTRUDED) <script>')}\ndevices: [{devices}]\n" \
            'links: [{between: ["*", "*"], latency: 10 ms, bandwidth: 1 Gbps}]\n'
 
 
 JOB = """version: 1
-name: "$(touch HACKED) '\\" <script> @world@ \\\\n"
+name: "$(touch INTRUDED) '\\" <script> @world@ \\\\n"
 model: {kind: transformer, layers: 8, hidden: 512, heads: 8, sequence: 512, vocabulary: 1000}
 training: {global_batch: 16}
 parallelism: {pipeline: 2, data: 2, schedule: 1f1b}
@@ -71,7 +71,8 @@ class Export(unittest.TestCase):
 
     def test_every_target_takes_a_plan_of_ours(self):
         self.equal_plan()
-        targets = [line.split()[0] for line in self.run_in(EXPORT, "--list-targets").stdout.splitlines()]
+        targets, kinds = zip(*(line.split()[:2] for line in self.run_in(EXPORT, "--list-targets").stdout.splitlines()))
+        self.assertEqual([kinds.count("trainer"), kinds.count("launcher")], [9, 5])
         self.assertEqual(len(targets), 14)
         for target in targets:
             done = self.run_in(EXPORT, "plan.json", "--to", target, "-o", f"out-{target}", "--topology", "net.yaml", "--format", "json")
@@ -86,6 +87,29 @@ class Export(unittest.TestCase):
             self.assertEqual(self.run_in(EXPORT, "plan.json", "--to", "megatron,torchrun,slurm,openmpi", "-o", name).returncode, 0)
         for path in (self.folder / "one").iterdir():
             self.assertEqual(path.read_bytes(), (self.folder / "two" / path.name).read_bytes())
+
+    def test_a_plan_that_lacks_memory_gets_a_note(self):
+        self.plan(["a", "b", "c", "d"], "--alike")
+        done = self.export("--to", "torchrun")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))  # it fits
+        plan = json.loads((self.folder / "plan.json").read_text())
+        self.assertEqual(len(plan["estimate"]["memory"]), 4)
+        lacks = "the plan does not fit: by its own estimate {} memory; `{}` needs {} GB and has 40 GB"
+        for needed, said in (([40e9, 40e9, 40e9, 40e9], None), ([1e9, 40.5e9, 1e9, 1e9], ("1 of 4 devices lacks", 1, 40.5)),
+                             ([41e9, 50e9, 39e9, 50e9], ("3 of 4 devices lack", 1, 50))):
+            for row, number in zip(plan["estimate"]["memory"], needed):
+                row.update(needed_bytes=number, capacity_bytes=40e9)
+            (self.folder / "plan.json").write_text(json.dumps(plan))
+            note = lacks.format(said[0], plan["estimate"]["memory"][said[1]]["device"], said[2]) if said else ""
+            for options in ([], ["--quiet"], ["--format", "json"]):
+                done = self.export("--to", "torchrun", "--force", *options)
+                self.assertEqual((done.returncode, done.stderr), (0, f"dtfm-export: note: {note}\n" if note else ""))
+            self.assertEqual(note in json.loads(done.stdout)["notes"], bool(note))
+            self.assertEqual("does not fit" in (self.folder / "out" / "README.md").read_text(), bool(note))
+        del plan["estimate"]["memory"][0]["needed_bytes"]
+        (self.folder / "plan.json").write_text(json.dumps(plan))
+        shutil.rmtree(self.folder / "out")
+        self.assert_refused(self.export("--to", "torchrun"), "/estimate/memory/0")
 
     def test_a_folder_holds_one_hand_over(self):
         self.plan(["a", "b", "c", "d"], "--alike")
@@ -180,14 +204,14 @@ class Export(unittest.TestCase):
                     self.assertEqual((ran.returncode, ran.stderr), (0, ""), command)
                 for file in [*(self.folder / "out").iterdir(), *(self.folder / "net").iterdir()]:
                     if file.suffix == ".sh":
-                        self.assertNotIn("HACKED", file.read_text())
+                        self.assertNotIn("INTRUDED", file.read_text())
                     if file.suffix == ".json":
                         json.loads(file.read_text())
                 table = json.loads((self.folder / "out" / "rank_table.json").read_text())
                 self.assertIn(name, [row["host"] for row in table])
                 shutil.rmtree(self.folder / "out")
                 shutil.rmtree(self.folder / "net")
-        self.assertFalse(list(self.folder.rglob("HACKED")))
+        self.assertFalse(list(self.folder.rglob("INTRUDED")))
 
     def test_unlike_pipelines_go_to_flashflex_alone(self):
         (self.folder / "net.yaml").write_text(

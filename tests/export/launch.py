@@ -341,6 +341,52 @@ links:
             "filter add dev eth7 parent 1: protocol ip prio 1 u32 match ip dst 10.0.0.121/32 flowid 1:3",
             "filter add dev eth7 parent 1: protocol ip prio 1 u32 match ip dst 10.0.0.122/32 flowid 1:3"])
 
+    def shaped(self, x, y, *options):
+        """What dtfm-export says of a topology with other entries for machines x and y."""
+        lines = self.TOPOLOGY.splitlines(keepends=True)
+        (self.folder / "other.yaml").write_text("".join(lines[:4] + [f"  - {x}\n", f"  - {y}\n"] + lines[4:]))
+        return subprocess.run([EXPORT, self.folder / "plan.json", "-o", self.folder / "out", "--force", "--to", "netem", "--topology",
+                               self.folder / "other.yaml", *options], capture_output=True, text=True)
+
+    def test_rates_that_are_written_otherwise_are_told(self):
+        one = json.loads(self.shaped("{between: [a, c], latency: 1 ms, bandwidth: 1 kbps}",
+                                     "{from: b, to: a, latency: 1 ms, bandwidth: 100 Gbps}", "--format", "json").stdout)
+        self.assertFalse([note for note in one["notes"] if "written" in note])
+        done = self.shaped("{between: [a, c], latency: 1 ms, bandwidth: 0.2 kbps}",
+                           "{from: b, to: a, latency: 1 ms, bandwidth: 400 Gbps}", "--format", "json")
+        # From w and x, which are in c and a, to each other; from y and z, in b, to x.
+        notes = ["netem: rates below 1 kbps are written as that: 2 of them, the first from w to x, 200 bps",
+                 "netem: rates above 100 Gbps are written as that: 2 of them, the first from y to x, 400 Gbps"]
+        self.assertEqual([note for note in json.loads(done.stdout)["notes"] if "written" in note], notes)
+        readme = (self.out / "README.md").read_text()
+        for note in notes:
+            self.assertIn(note, readme)
+        for machine, line in (("x", '"1 1000 1000 w"'), ("y", '"100000000 1000 12500 x"')):
+            script = (self.out / f"netem-{machine}.sh").read_text()
+            self.assertIn(line, script)
+            self.assertIn("A rate below 1 kbit/s", script)
+        self.assertIn("uplink=1000000 ", (self.out / "netem-x.sh").read_text())
+        self.assertIn("uplink=100000000 ", (self.out / "netem-y.sh").read_text())
+
+    def test_an_uplink_is_never_0(self):
+        (self.folder / "three.yaml").write_text(self.TOPOLOGY.replace("uplink: 1 Gbps", "uplink: 0.1 kbps"))
+        self.export(ONE_EACH, "--to", "netem", "--topology", self.folder / "three.yaml", "--force")
+        self.assertIn("uplink=1 ", (self.out / "netem-x.sh").read_text())
+        self.assertIn("the first the uplink of x, 100 bps", (self.out / "README.md").read_text())
+
+    def test_the_longest_delay_is_one_that_tc_takes(self):
+        for delay, code in ((274, 0), (275, 2)):
+            done = self.shaped(f"{{between: [a, c], latency: {delay} s, bandwidth: 1 Gbps}}", "{within: b, latency: 1 ms, bandwidth: 1 Gbps}")
+            self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn("netem: from w to x takes more than 274 s, and tc delays by less", done.stderr)
+        tc = shutil.which("tc")
+        if os.getuid() != 0 or not tc or subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode != 0:
+            self.skipTest("no network namespaces here (root, unshare, tc)")
+        # Whether the kernel has netem or not: tc reads the delay first.
+        done = subprocess.run(["unshare", "--net", tc, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "274000000us"],
+                              capture_output=True, text=True)
+        self.assertNotIn("Illegal", done.stderr)
+
     def test_undo(self):
         done, lines = self.run_script("down", "eth3")
         self.assertEqual((done.returncode, lines), (0, ["qdisc del dev eth3 root"]))

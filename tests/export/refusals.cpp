@@ -155,7 +155,7 @@ TEST_CASE("GPUs that Kubernetes cannot choose, ranks that torchrun's agents cann
         "if they "
         "are alike, or --to torchrun");
   HandoverChoices choices;
-  choices.agents = Agents::host;
+  choices.launch.agents = Agents::host;
   CHECK(error_of([&] { handed_over(worked_example, {"torchrun"}, choices); }) ==
         "torchrun: ranks of host ga are 2,5, not one block; use --agents gpu, or --to slurm or openmpi");
 }

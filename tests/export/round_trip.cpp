@@ -24,7 +24,7 @@ Handover handover_for(Rng& rng, const Exporter& exporter) {
   Handover handover = any_handover(rng, kind_for(exporter.name), order);
   while (exporter.name == "dtfm" && handover.plan.pipelines.front().stages.size() == 1)
     handover = any_handover(rng, kind_for(exporter.name), order);
-  handover.any_gpu = true;
+  handover.launch.any_gpu = true;
   return handover;
 }
 
@@ -34,7 +34,7 @@ const Exporter* netem() {
 
 TEST_CASE("Any plan comes back from the files of every target as it was") {
   for (const Exporter& exporter : exporters()) {
-    if (&exporter == netem()) continue;  // it needs a topology: tests/export/netem
+    if (&exporter == netem()) continue;  // it needs a topology: launch.py
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       INFO(exporter.name << ", seed " << seed);
       Rng rng = Rng::for_task(seed, 0);
@@ -63,7 +63,7 @@ Handover in_blocks(Rng& rng) {
         gpus.pop_back();
       }
   }
-  handover.agents = Agents::host;
+  handover.launch.agents = Agents::host;
   return handover;
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("A file that says otherwise is noticed") {
         for (std::size_t i; (i = plan.find(from)) != plan.npos;)
           plan.replace(i, std::string_view(from).size(), to);
     HandoverChoices choices;
-    choices.any_gpu = true;
+    choices.launch.any_gpu = true;
     const Exporter* target = &exporter;
     choices.order = common_order({&target, 1}, {});
     const Handover handover = read_handover({"plan.json", plan}, std::nullopt, choices);

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   const std::size_t end = std::min(text.find(dashes), text.size());
   dtfm::HandoverChoices choices;
-  choices.any_gpu = true;
+  choices.launch.any_gpu = true;
   try {
     const dtfm::NamedFile plan{"plan.json", dtfm::checked_text(text.substr(0, end), "plan.json")};
     if (end < text.size())

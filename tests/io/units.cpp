@@ -5,6 +5,7 @@
 #include "planner/core/error.hpp"
 #include "planner/io/suggest.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
 
 using namespace dtfm;
 
@@ -146,6 +147,19 @@ TEST_CASE("the nearest name is suggested") {
   CHECK(suggestion("zzz",
                    {"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b0", "b1", "b2", "b3"}) ==
         "known: `a0`, `a1`, `a2`, `a3`, `a4`, `a5`, `a6`, `a7`, `a8`, `a9`, `b0`, `b1` and 2 more");
+}
+
+TEST_CASE("a row of a table is found by its name") {
+  struct Row {
+    std::string name;
+    int value;
+  };
+  const std::vector<Row> rows = {{"oregon", 1}, {"ohio", 2}};
+  CHECK(&row_named(rows, "ohio", "--site", "no site") == &rows[1]);
+  CHECK(error_of([&] { row_named(rows, "ohoi", "--site", "no site"); }) ==
+        "--site: no site `ohoi`; did you mean `ohio`?");
+  CHECK(error_of([&] { row_named(std::vector<Row>(), "x", "--site", "no site"); }) ==
+        "--site: no site `x`; there is none");
 }
 
 TEST_CASE("quoted text fits a line and shows control characters") {

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # Shapes what machine @machine@ sends to the others of a plan as a topology says (Linux, iproute2, as root):
 #   netem-@machine@.sh up|down|show [INTERFACE]    that of the way to the first of them, when not given
-# One class for each destination, or for those that share a rate: its rate, then its delay.
+# One class for each destination, or for those that share a rate: its rate, then its delay. A rate below 1 kbit/s in the
+# topology is 1 here, for tc takes none of 0; one above 100 Gbit/s, or none at all, is 100000000, as good as no limit.
 set -euo pipefail
 links=( # rate in kbit/s, delay in microseconds, queue in packets, machines
 @links@
 )
 uplink=@uplink@ # kbit/s of all of them together
+# Bytes that a class sends in its turn when several borrow: some 40 frames. HTB's own is its rate / 10 (r2q), which is more
+# than the 200000 that it allows from 16 Mbit/s on, and tc warns of each such class.
+quantum=60000
 
 address_of() { # MACHINE
   getent ahostsv4 "$1" | awk 'NR == 1 { print $1 }'
@@ -32,7 +36,7 @@ up() {
   trap 'undo; exit 130' INT TERM
   trap 'undo; echo "netem-@machine@.sh: tc failed (root? sch_htb, sch_netem in the kernel?); all is undone" >&2' ERR
   tc qdisc add dev "$interface" root handle 1: htb # what has no class is not shaped
-  tc class add dev "$interface" parent 1: classid 1:1 htb rate "${uplink}kbit" quantum 60000
+  tc class add dev "$interface" parent 1: classid 1:1 htb rate "${uplink}kbit" quantum "$quantum"
   local number=1 share link rate delay queue machines machine ip class
   for link in "${links[@]}"; do
     read -r rate delay queue machines <<<"$link"
@@ -41,7 +45,7 @@ up() {
     # A class may always send at its rate, and borrow up to its ceil: the rates of all together must not exceed uplink.
     share=$((uplink / ${#links[@]} > 0 ? uplink / ${#links[@]} : 1))
     tc class add dev "$interface" parent 1:1 classid "1:$class" htb rate "$((rate < share ? rate : share))kbit" \
-      ceil "${rate}kbit" quantum 60000
+      ceil "${rate}kbit" quantum "$quantum"
     tc qdisc add dev "$interface" parent "1:$class" handle "$class:" netem delay "${delay}us" limit "$queue"
     for machine in $machines; do
       ip=$(address_of "$machine" || true)
