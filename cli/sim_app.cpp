@@ -10,6 +10,8 @@
 #include "cli/plan_formats.hpp"
 #include "cli/simulate_options.hpp"
 #include "cli/whole_number.hpp"
+#include "planner/io/suggest.hpp"
+#include "simulator/schemes/scheme.hpp"
 
 namespace dtfm {
 namespace {
@@ -22,6 +24,7 @@ constexpr const char* examples =
   dtfm-sim worldwide.yaml plan.json --trace trace.json      (opens in ui.perfetto.dev)
   dtfm-sim worldwide.yaml plan.json --report run.html    (opens in any browser)
   dtfm-sim worldwide.yaml table.csv --job my-job.yaml
+  dtfm-sim worldwide.yaml --scheme megatron --job my-job.yaml --trace trace.json
   dtfm-sim worldwide.yaml train.sh --ranks rankfile --job my-job.yaml
 
 The name - is stdout for -o, --trace and --tasks, one of them; then no summary is printed.
@@ -42,12 +45,25 @@ With --graph, any task graph is replayed instead of a plan; times in s, sizes in
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 the plan does not fit in the memory of a device, or can
 never complete an iteration under the scenario (the result has been written and says why), 130 interrupted (what there was by then has been written).)";
 
+std::vector<std::string> scheme_names() {
+  std::vector<std::string> names;
+  for (const Scheme& it : schemes()) names.emplace_back(it.name);
+  return names;
+}
+
 void add_what(CLI::App& app, SimulateOptions& options) {
   app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
       ->type_name("");
   app.add_option("PLAN", options.plan, "who computes what, in any of the formats below")->type_name("");
   add_option(app, "--job", "FILE", "what is trained (YAML), in place of the job in the plan",
              [&](const std::string& text) { options.job = text; });
+  offer_values(
+      *add_option(app, "--scheme", "NAME",
+                  "in place of PLAN, what another system would run; names: dtfm-compare --list-schemes",
+                  [&](const std::string& text) {
+                    options.scheme = row_named(schemes(), text, "--scheme", "unknown scheme").name;
+                  }),
+      scheme_names());
   add_option(app, "--ranks", "FILE", "the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
   add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
@@ -88,8 +104,8 @@ void add_output(CLI::App& app, SimulateOptions& options) {
 /// A task graph knows nothing of plans.
 void refuse_beside_graph(const CLI::App& app) {
   refuse_given(app,
-               {"TOPOLOGY", "PLAN", "--job", "--scenario", "--calibration", "--iterations", "--seed",
-                "--samples", "--threads", "--ranks", "--trace", "--report", "--format"},
+               {"TOPOLOGY", "PLAN", "--scheme", "--job", "--scenario", "--calibration", "--iterations",
+                "--seed", "--samples", "--threads", "--ranks", "--trace", "--report", "--format"},
                "is for plans, and --graph replays none");
 }
 
@@ -107,7 +123,8 @@ void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
   if (options.graph) return refuse_beside_graph(app);
   if (options.topology.empty())
     throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
-  if (options.plan.empty()) throw Error("", "PLAN is missing (see dtfm-sim --help)");
+  if (options.scheme) refuse_given(app, {"PLAN", "--ranks"}, "is of a plan, and --scheme makes its own");
+  if (options.plan.empty() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
   // Files of every task are of one run.
   if (options.samples) refuse_given(app, {"--trace", "--tasks"}, "is of one run, and --samples makes many");
 }

@@ -25,11 +25,13 @@
 #include "planner/io/foreign_plan.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
+#include "planner/io/suggest.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
+#include "simulator/schemes/scheme.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm {
@@ -51,11 +53,31 @@ Job job_of_plan(const PlanSource& source) {
   return std::move(*job);
 }
 
+void take_plan(const SimulateOptions& options, Input& input) {
+  const PlanSource source = read_plan_source(options.plan, options.ranks);
+  input.problem.job = options.job ? read_job(*options.job) : job_of_plan(source);
+  const auto [plan, notes] =
+      read_any_plan(source, input.problem.topology, input.problem.job, options.job.has_value());
+  input.plan = plan;
+  input.notes = notes;
+}
+
+/// The fastest of its layouts. Throws Error where none fits.
+void take_scheme(const SimulateOptions& options, Input& input) {
+  input.problem.job = options.job ? read_job(*options.job) : default_job();
+  const Scheme& scheme = row_named(schemes(), *options.scheme, "--scheme", "unknown scheme");
+  const ChosenLayout chosen = choose_layout(input.problem, scheme, options.seed, options.threads);
+  if (!chosen.layout) throw Error("", fmt::format("no layout of {}: {}", scheme.name, chosen.why_none));
+  input.problem.job = chosen.layout->job;
+  input.plan = chosen.layout->plan;
+  input.notes = {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
+                             shape_text(*chosen.layout), chosen.fitting, chosen.tried),
+                 fmt::format("scheme {} assumes: {}", scheme.name, scheme.assumes)};
+}
+
 Input read_input(const SimulateOptions& options) {
   Input input;
   input.problem.topology = read_topology(options.topology);
-  const PlanSource source = read_plan_source(options.plan, options.ranks);
-  input.problem.job = options.job ? read_job(*options.job) : job_of_plan(source);
   input.problem.constants = built_in_calibration();
   if (options.calibration) {
     const FittedCalibration fitted = read_calibration(*options.calibration);
@@ -63,10 +85,10 @@ Input read_input(const SimulateOptions& options) {
     input.spread = fitted.spread;
   }
   input.problem.roofline = built_in_roofline();
-  const auto [plan, notes] =
-      read_any_plan(source, input.problem.topology, input.problem.job, options.job.has_value());
-  input.plan = plan;
-  input.notes = notes;
+  if (options.scheme)
+    take_scheme(options, input);
+  else
+    take_plan(options, input);
   for (const std::string& note : open_notes(input.problem.job)) input.notes.push_back(note);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
   return input;

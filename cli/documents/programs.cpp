@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/calibrate_app.hpp"
+#include "cli/compare_app.hpp"
 #include "cli/export_app.hpp"
 #include "cli/plan_app.hpp"
 #include "cli/profile_app.hpp"
@@ -27,6 +28,7 @@ std::vector<CommandWords> programs() {
   return {
       of(add_plan_options),
       of(add_sim_options),
+      of(add_compare_options),
       of(add_profile_options),
       of(add_calibrate_options),
       of(add_export_options),

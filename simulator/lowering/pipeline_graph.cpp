@@ -75,6 +75,7 @@ class PipelineGraph {
   const Pipeline& pipeline_;
   const int number_;
   const bool recodes_;  // takes compressing messages time?
+  const bool blocks_;   // while it sends?
   int devices_ = 1;     // of each rank; the stages go around them
   std::vector<StageLoad> loads_;
   std::optional<StageAllReduces> all_reduces_;  // where stages have several devices
@@ -106,6 +107,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
       recodes_(job.compression.throughput && job.compression.activations != 1),
+      blocks_(plan.schedule == blocking_schedule),
       devices_(devices_in_turn(pipeline_)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));
@@ -261,8 +263,11 @@ void PipelineGraph::send(int stage, const Operation& operation) {
                                          std::array{own}, of);
     }
   }
-  if (is_last_backward(stage, operation.kind) && !job_.parallelism.overlap)
-    set_gradients(pipeline_.stages[at(stage)].layers, sent_by_rank(stage, operation, messages));
+  const bool is_last = is_last_backward(stage, operation.kind) && !job_.parallelism.overlap;
+  if (!is_last && !blocks_) return;
+  const std::vector<int> sent = sent_by_rank(stage, operation, messages);
+  if (is_last) set_gradients(pipeline_.stages[at(stage)].layers, sent);
+  if (blocks_) last = sent;
 }
 
 /// When each device has sent its parts.
@@ -272,7 +277,7 @@ std::vector<int> PipelineGraph::sent_by_rank(int stage, const Operation& operati
   std::vector<int> sent;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     TaskLabel all = label(Activity::wait, stage, operation, static_cast<int>(rank));
-    all.phase = 6;
+    all.phase = operation.kind == Kind::forward ? 7 : 6;
     sent.push_back(builder_.join(messages.subspan(rank * parts_of_rank, parts_of_rank), all));
   }
   return sent;

@@ -18,6 +18,7 @@ struct Schedule {
 
 constexpr Schedule schedules[] = {{"gpipe", gpipe_order, false, false},
                                   {"1f1b", one_f_one_b_order, false, false},
+                                  {blocking_schedule, one_f_one_b_order, false, false},
                                   {"interleaved", interleaved_order, true, true}};
 
 void check(const Schedule& schedule, const PipelinePosition& position) {

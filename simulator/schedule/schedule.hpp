@@ -32,6 +32,10 @@ std::vector<Operation> one_f_one_b_order(const PipelinePosition& position);
 /// The same over chunks (arXiv 2104.04473, 2.2). Expects micro-batches to be a multiple of the devices.
 std::vector<Operation> interleaved_order(const PipelinePosition& position);
 
+/// 1f1b as Megatron-LM runs it (megatron/core/pipeline_parallel/p2p_communication.py): a device waits until
+/// what it sends has arrived before it computes on. No job has it; schemes do.
+inline constexpr std::string_view blocking_schedule = "1f1b-blocking";
+
 /// By the name a job has for it; `flush` micro-batches at a time (0: all), the pipeline drained in between.
 /// Throws Error where the schedule cannot be run.
 std::vector<Operation> operation_order(std::string_view schedule, const PipelinePosition& position,

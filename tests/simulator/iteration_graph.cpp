@@ -7,6 +7,7 @@
 #include <string>
 
 #include "planner/core/rng.hpp"
+#include "simulator/schedule/schedule.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
@@ -62,7 +63,7 @@ double makespan(const Problem& problem, const Plan& plan) {
   return makespan_of(iteration_graph(problem, plan));
 }
 
-const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
+const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "1f1b-blocking"};
 const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
 
 }  // namespace
@@ -83,6 +84,22 @@ TEST_CASE("tasks come after what they wait for, and all can be run") {
         REQUIRE(lowered.links.size() == graph.links.size());
         REQUIRE(makespan_of(lowered) > 0);
       }
+}
+
+// Two stages of 1 s forward and 2 s backward, messages of 0.5 s, two micro-batches; 1f1b: the first stage
+// does F0 F1 B0 B1, the second F0 B0 F1 B1.
+//   apart    second: F0 1.5–2.5, B0 –4.5, F1 –5.5, B1 –7.5; first: B0 5–7, B1 8–10
+//   blocking first: F0 0–1, sent 1.5, F1 –2.5, sent 3; second: F0 1.5–2.5, B0 –4.5, sent 5, F1 –6, B1 –8,
+//   sent
+//            8.5; first: B1 8.5–10.5
+TEST_CASE("a device that blocks computes on when what it sent has arrived") {
+  const Problem problem{flat_topology({2}, link_of(0, 2e8), link_of(0, 2e8)), chain_job(2, 0, 1e8),
+                        Calibration{1, 0, 1, 0}};
+  Plan plan = plan_of(problem.job, 2, 1, 2);
+  plan.schedule = "1f1b";
+  CHECK(makespan(problem, plan) == Approx(10));
+  plan.schedule = blocking_schedule;
+  CHECK(makespan(problem, plan) == Approx(10.5));
 }
 
 TEST_CASE("every task has a name of its own") {

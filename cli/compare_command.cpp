@@ -1,0 +1,183 @@
+// dtfm-compare without its command line.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "cli/compare_options.hpp"
+#include "cli/comparison.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/main_guard.hpp"
+#include "cli/output_check.hpp"
+#include "cli/print_result.hpp"
+#include "cli/progress.hpp"
+#include "cli/put_out.hpp"
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/io/calibration_reader.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/roofline_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "planner/search/iteration_search.hpp"
+#include "simulator/io/scenario_reader.hpp"
+#include "simulator/simulate.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr const char* planned = "planned";
+
+struct Input {
+  Problem problem;
+  std::vector<Scenario> scenarios;  // the first: nothing happens
+};
+
+Input read_input(const CompareOptions& options) {
+  Input input;
+  input.problem.topology = read_topology(options.topology);
+  input.problem.job = options.job ? read_job(*options.job) : default_job();
+  input.problem.constants =
+      options.calibration ? read_calibration(*options.calibration).constants : built_in_calibration();
+  input.problem.roofline = built_in_roofline();
+  input.scenarios.emplace_back();
+  for (const std::string& file : options.scenarios)
+    input.scenarios.push_back(read_scenario(file, input.problem.topology));
+  return input;
+}
+
+bool is_asked_for(const CompareOptions& options, std::string_view scheme) {
+  return options.schemes.empty() ||
+         std::find(options.schemes.begin(), options.schemes.end(), scheme) != options.schemes.end();
+}
+
+double undisturbed_s(const PlanCandidate& candidate) {
+  Problem problem = candidate.job->problem;
+  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
+  return undisturbed_seconds(problem, candidate.plan);
+}
+
+/// The plan that dtfm-plan makes by default: of the search's finalists, the one that is simulated fastest.
+ChosenLayout planned_layout(const Problem& problem, const CompareOptions& options,
+                            const InterruptWatch& watch, ProgressPrinter& printer) {
+  IterationSearchOptions search;
+  search.common.seed = options.seed;
+  search.common.threads = options.threads;
+  search.common.interrupted = &watch.interrupted();
+  search.common.on_progress = [&](const Progress& progress) {
+    if (printer.is_due()) printer.show(progress);
+  };
+  ChosenLayout chosen;
+  const IterationSearchResult found = search_iteration(problem, search);
+  std::vector<PlanCandidate> fitting;
+  for (const PlanCandidate& it : found.finalists)
+    if (it.lacking <= 0) fitting.push_back(it);
+  chosen.tried = static_cast<int>(found.finalists.size());
+  chosen.fitting = static_cast<int>(fitting.size());
+  if (fitting.empty()) {
+    chosen.why_none = "no plan fits the memory";
+    return chosen;
+  }
+  const std::vector<double> seconds = parallel_map(static_cast<int>(fitting.size()), options.threads,
+                                                   [&](int i) { return undisturbed_s(fitting[at(i)]); });
+  const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
+  const PlanCandidate& plan = fitting[static_cast<std::size_t>(best)];
+  chosen.layout = Layout{plan.job->problem.job, plan.plan};
+  if (plan.flush > 0) chosen.layout->job.parallelism.flush = plan.flush;
+  return chosen;
+}
+
+ComparedRun simulated(const Problem& problem, const Layout& layout, const Scenario& scenario,
+                      const CompareOptions& options, const InterruptWatch& watch) {
+  Problem own = problem;
+  own.job = layout.job;
+  SimOptions sim;
+  sim.iterations = options.iterations;
+  sim.seed = options.seed;
+  sim.stop = watch.stop();
+  ComparedRun run;
+  try {
+    run.report = simulate(own, layout.plan, scenario, sim);
+  } catch (const Error& error) {
+    run.error = error.what();
+  }
+  return run;
+}
+
+void choose_layouts(Comparison& comparison, const CompareOptions& options, const InterruptWatch& watch) {
+  ProgressPrinter printer(options.quiet, "dtfm-compare");
+  if (is_asked_for(options, planned))
+    comparison.schemes.push_back(
+        {planned,
+         "the plan that dtfm-plan makes",
+         "messages overlap with computations; stages and pipelines may differ from each other",
+         planned_layout(comparison.problem, options, watch, printer),
+         {}});
+  const auto all = static_cast<double>(schemes().size());
+  for (const Scheme& scheme : schemes()) {
+    if (watch.stop()() || !is_asked_for(options, scheme.name)) continue;
+    if (printer.is_due())
+      printer.show(static_cast<double>(&scheme - schemes().data()) / all,
+                   fmt::format("layouts of {}", scheme.name));
+    comparison.schemes.push_back(
+        {std::string(scheme.name),
+         std::string(scheme.what),
+         std::string(scheme.assumes),
+         choose_layout(comparison.problem, scheme, options.seed, options.threads, watch.stop()),
+         {}});
+  }
+}
+
+/// Every scheme that has a layout under every scenario.
+void simulate_all(Comparison& comparison, const std::vector<Scenario>& scenarios,
+                  const CompareOptions& options, const InterruptWatch& watch) {
+  std::vector<ComparedScheme*> running;
+  for (ComparedScheme& it : comparison.schemes)
+    if (it.chosen.layout) running.push_back(&it);
+  const int runs = static_cast<int>(running.size() * scenarios.size());
+  auto reports = parallel_map(runs, options.threads, [&](int i) {
+    return simulated(comparison.problem, *running[at(i) / scenarios.size()]->chosen.layout,
+                     scenarios[at(i) % scenarios.size()], options, watch);
+  });
+  for (std::size_t i = 0; i < reports.size(); ++i)
+    running[i / scenarios.size()]->runs.push_back(std::move(reports[i]));
+}
+
+std::string scheme_list() {
+  std::vector<std::vector<std::string>> rows = {{planned, "the plan that dtfm-plan makes"}};
+  for (const Scheme& it : schemes()) rows.push_back({std::string(it.name), std::string(it.what)});
+  return aligned(rows);
+}
+
+}  // namespace
+
+std::vector<std::string> compared_schemes() {
+  std::vector<std::string> names = {planned};
+  for (const Scheme& it : schemes()) names.emplace_back(it.name);
+  return names;
+}
+
+int run_compare_command(const CompareOptions& options) {
+  if (options.list_schemes) {
+    print_result(scheme_list(), options.color);
+    return exit_code::done;
+  }
+  InterruptWatch watch("a comparison");
+  std::vector<std::string> inputs = options.scenarios;
+  inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.calibration.value_or("")});
+  check_outputs(inputs, std::array{options.output.value_or("")});
+  const Input input = read_input(options);
+  watch.keep_result();
+  Comparison comparison{input.problem, {}, options.seed, {}};
+  for (const Scenario& it : input.scenarios) comparison.scenarios.push_back(it.name);
+  choose_layouts(comparison, options, watch);
+  simulate_all(comparison, input.scenarios, options, watch);
+  put_out(options.output, options.format, comparison_json(comparison), summary_text(comparison),
+          options.color);
+  if (watch.stop()()) return exit_code::interrupted;
+  const bool any = std::any_of(comparison.schemes.begin(), comparison.schemes.end(),
+                               [](const ComparedScheme& it) { return it.chosen.layout.has_value(); });
+  return any ? exit_code::done : exit_code::infeasible;
+}
+
+}  // namespace dtfm

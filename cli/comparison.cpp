@@ -1,0 +1,174 @@
+#include "cli/comparison.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/topology_words.hpp"
+#include "cli/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/json_text.hpp"
+
+namespace dtfm {
+namespace {
+
+using nlohmann::ordered_json;
+using Rows = std::vector<std::vector<std::string>>;
+
+double tokens_of_batch(const Problem& problem) {
+  return static_cast<double>(problem.job.training.global_batch) * sequence_length(problem.job.model);
+}
+
+double sent_bytes(const SimReport& report) {
+  double bytes = 0;
+  for (const LinkReport& it : report.links) bytes += it.bytes;
+  return bytes;
+}
+
+/// USD for a million tokens, where the price of every device of the plan is known.
+std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedScheme& scheme,
+                                              const ComparedRun& run) {
+  double usd_per_s = 0;
+  for (const DeviceReport& it : run.report.devices) {
+    const auto& price = problem.topology.devices[at(it.device)].price;
+    if (!price) return std::nullopt;
+    usd_per_s += price->value() / 3600;
+  }
+  if (!scheme.chosen.layout || run.report.tokens_per_s <= 0) return std::nullopt;
+  return usd_per_s / run.report.tokens_per_s * 1e6;
+}
+
+double best_rate(const Comparison& comparison, std::size_t scenario) {
+  double best = 0;
+  for (const ComparedScheme& it : comparison.schemes)
+    if (!it.runs.empty()) best = std::max(best, it.runs[scenario].report.tokens_per_s);
+  return best;
+}
+
+std::string layout_text(const ComparedScheme& scheme) {
+  return scheme.chosen.layout ? shape_text(*scheme.chosen.layout) : "none: " + scheme.chosen.why_none;
+}
+
+/// The fastest first; then those that do not run, in the order of the table.
+std::vector<const ComparedScheme*> ranked(const Comparison& comparison, std::size_t scenario) {
+  std::vector<const ComparedScheme*> order;
+  for (const ComparedScheme& it : comparison.schemes) order.push_back(&it);
+  const auto rate = [&](const ComparedScheme* it) {
+    return it->runs.empty() ? 0 : it->runs[scenario].report.tokens_per_s;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](auto* a, auto* b) { return rate(a) > rate(b); });
+  return order;
+}
+
+std::string times_slower(double best, double rate) {
+  return fmt::format("{:.2f} ×", best / rate);
+}
+
+std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
+  Rows rows = {{"scheme", "s a batch", "tokens/s", "slower", "USD/M tokens", "layout"}};
+  const double best = best_rate(comparison, scenario);
+  for (const ComparedScheme* it : ranked(comparison, scenario)) {
+    if (it->runs.empty()) {
+      rows.push_back({it->name, "–", "–", "–", "–", layout_text(*it)});
+      continue;
+    }
+    const ComparedRun& run = it->runs[scenario];
+    if (run.report.tokens_per_s <= 0) {
+      const std::string why = run.error.empty() ? run.report.stopped : run.error;
+      rows.push_back(
+          {it->name, "–", "–", "–", "–", why.empty() ? "no iteration in this time" : "stopped: " + why});
+      continue;
+    }
+    const auto cost = cost_per_million_tokens(comparison.problem, *it, run);
+    rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(comparison, run)),
+                    fmt::format("{:.6g}", run.report.tokens_per_s),
+                    times_slower(best, run.report.tokens_per_s), cost ? fmt::format("{:.4g}", *cost) : "–",
+                    layout_text(*it)});
+  }
+  return table(rows);
+}
+
+std::string assumptions(const Comparison& comparison) {
+  Rows rows;
+  for (const ComparedScheme& it : comparison.schemes)
+    rows.push_back({it.name, fmt::format("{}; {}", it.what, it.assumes)});
+  return aligned(rows);
+}
+
+ordered_json layout_json(const ChosenLayout& chosen) {
+  ordered_json json = {{"tried", chosen.tried}, {"fitting", chosen.fitting}};
+  if (!chosen.layout) return json;
+  const Plan& plan = chosen.layout->plan;
+  json["tensor"] = plan.tensor;
+  json["pipeline"] = depth(plan);
+  json["data"] = plan.pipelines.size();
+  json["micro_batch"] = chosen.layout->job.training.micro_batch;
+  json["schedule"] = plan.schedule;
+  json["gradient_sync"] = plan.gradient_sync;
+  return json;
+}
+
+ordered_json known(double value) {
+  return value > 0 ? ordered_json(value) : ordered_json(nullptr);
+}
+
+ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme, std::size_t scenario) {
+  const ComparedRun& run = scheme.runs[scenario];
+  const auto cost = cost_per_million_tokens(comparison.problem, scheme, run);
+  const std::string& why = run.error.empty() ? run.report.stopped : run.error;
+  const std::string& name = comparison.scenarios[scenario];
+  return {{"scenario", name.empty() ? ordered_json(nullptr) : ordered_json(name)},
+          {"seconds_per_batch", known(seconds_per_batch(comparison, run))},
+          {"tokens_per_s", known(run.report.tokens_per_s)},
+          {"model_flops_per_s", known(run.report.model_flops_per_s)},
+          {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
+          {"iterations", run.report.iterations.size()},
+          {"length_s", run.report.length_s},
+          {"sent_bytes", sent_bytes(run.report)},
+          {"lost_work_s", run.report.lost_work_s},
+          {"stopped", why.empty() ? ordered_json(nullptr) : ordered_json(why)}};
+}
+
+}  // namespace
+
+double seconds_per_batch(const Comparison& comparison, const ComparedRun& run) {
+  if (run.report.tokens_per_s <= 0) return 0;
+  return tokens_of_batch(comparison.problem) / run.report.tokens_per_s;
+}
+
+std::string summary_text(const Comparison& comparison) {
+  const Topology& topology = comparison.problem.topology;
+  std::string text =
+      fmt::format("{}, job {}, batch {}, seed {}\n", machines_in_words(topology), comparison.problem.job.name,
+                  comparison.problem.job.training.global_batch, comparison.seed);
+  for (std::size_t i = 0; i < comparison.scenarios.size(); ++i)
+    text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i],
+                        scenario_table(comparison, i));
+  return text + "\nWhat each row is, and assumes:\n" + assumptions(comparison);
+}
+
+std::string comparison_json(const Comparison& comparison) {
+  const auto& [problem, scenarios, seed, schemes] = comparison;
+  ordered_json json = {
+      {"schema", "dtfm-compare/1"},
+      {"topology", {{"name", problem.topology.name}, {"fingerprint", problem.topology.fingerprint()}}},
+      {"job", problem.job.name},
+      {"seed", seed}};
+  json["schemes"] = ordered_json::array();
+  for (const ComparedScheme& it : schemes) {
+    ordered_json row = {
+        {"scheme", it.name},
+        {"what", it.what},
+        {"assumes", it.assumes},
+        {"layout", layout_json(it.chosen)},
+        {"why_none", it.chosen.layout ? ordered_json(nullptr) : ordered_json(it.chosen.why_none)}};
+    row["runs"] = ordered_json::array();
+    for (std::size_t i = 0; i < it.runs.size(); ++i) row["runs"].push_back(run_json(comparison, it, i));
+    json["schemes"].push_back(std::move(row));
+  }
+  json["version"] = DTFM_VERSION;
+  return json_text(json);
+}
+
+}  // namespace dtfm

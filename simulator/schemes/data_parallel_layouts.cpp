@@ -1,0 +1,104 @@
+// Every device computes all layers: plain data parallelism, ZeRO, and one device alone.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "simulator/model/stage_load.hpp"
+#include "simulator/schemes/scheme.hpp"
+
+namespace dtfm {
+namespace {
+
+/// One stage on each of `devices`, micro-batches split as evenly as possible.
+Layout replicated(const Problem& problem, const std::vector<int>& devices, int micro_batch,
+                  std::string_view sync) {
+  Layout layout{problem.job, {}};
+  layout.job.training.micro_batch = micro_batch;
+  Parallelism& parallelism = layout.job.parallelism;
+  parallelism.tensor = layout.plan.tensor = 1;
+  parallelism.schedule = layout.plan.schedule = "1f1b";  // one micro-batch after the other
+  parallelism.chunks.reset();
+  parallelism.flush.reset();
+  parallelism.overlap = false;
+  layout.plan.gradient_sync = sync;
+  const int count = micro_batch_count(layout.job.training), replicas = static_cast<int>(devices.size());
+  for (int i = 0; i < replicas; ++i) {
+    const auto [first, last] = even_split(count, replicas, i);
+    layout.plan.pipelines.push_back(
+        {last - first, {{{0, layer_count(problem.job.model)}, {devices[at(i)]}}}});
+  }
+  return layout;
+}
+
+std::vector<int> all_devices(const Problem& problem) {
+  std::vector<int> devices;
+  for (int i = 0; i < problem.topology.size(); ++i) devices.push_back(i);
+  return devices;
+}
+
+void check_batch(const Problem& problem) {
+  const int batch = problem.job.training.global_batch, devices = problem.topology.size();
+  if (batch < devices)
+    throw Error("",
+                fmt::format("a batch of {} leaves some of {} devices without a sequence", batch, devices));
+}
+
+/// What a device holds while it computes one micro-batch.
+bool fits(const Problem& problem, const Layout& layout) {
+  Problem own = problem;
+  own.job = layout.job;
+  const LoadModel model(own, layout.plan);
+  return std::all_of(layout.plan.pipelines.begin(), layout.plan.pipelines.end(), [&](const Pipeline& it) {
+    const Stage& stage = it.stages.front();
+    const int gpu = problem.topology.devices[at(stage.devices.front())].gpu;
+    const StageLoad load = model.of(stage);
+    return gpu < 0 || load.state_bytes + load.activation_bytes + load.working_bytes <=
+                          problem.topology.gpus[at(gpu)].memory.value();
+  });
+}
+
+/// The fewer micro-batches there are, the less often everything is exchanged: the largest that fits. Where
+/// none does, single sequences show what is lacking.
+std::vector<Layout> zero(const Problem& problem, std::string_view sync) {
+  check_batch(problem);
+  const int batch = problem.job.training.global_batch, devices = problem.topology.size();
+  for (int micro_batch = batch / devices; micro_batch > 1; --micro_batch) {
+    if (batch % micro_batch != 0) continue;
+    Layout layout = replicated(problem, all_devices(problem), micro_batch, sync);
+    if (fits(problem, layout)) return {std::move(layout)};
+  }
+  return {replicated(problem, all_devices(problem), 1, sync)};
+}
+
+}  // namespace
+
+std::vector<Layout> data_parallel_layouts(const Problem& problem, std::uint64_t) {
+  check_batch(problem);
+  return {replicated(problem, all_devices(problem), problem.job.training.micro_batch, "ring")};
+}
+
+std::vector<Layout> zero2_layouts(const Problem& problem, std::uint64_t) {
+  return zero(problem, "zero2");
+}
+
+std::vector<Layout> zero3_layouts(const Problem& problem, std::uint64_t) {
+  return zero(problem, "zero3");
+}
+
+std::vector<Layout> single_gpu_layouts(const Problem& problem, std::uint64_t) {
+  std::map<std::pair<int, double>, int> kinds;
+  for (int i = 0; i < problem.topology.size(); ++i) {
+    const Device& device = problem.topology.devices[at(i)];
+    kinds.try_emplace({device.gpu, device.speed}, i);
+  }
+  std::vector<Layout> layouts;
+  for (const auto& [kind, device] : kinds)
+    layouts.push_back(replicated(problem, {device}, problem.job.training.micro_batch, "ring"));
+  return layouts;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,140 @@
+// Megatron-LM and GPipe: stages of equal length, as many replicas as there are devices for.
+#include <algorithm>
+#include <numeric>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/rng.hpp"
+#include "simulator/schedule/schedule.hpp"
+#include "simulator/schemes/scheme.hpp"
+
+namespace dtfm {
+namespace {
+
+struct Degrees {
+  int tensor = 1, pipeline = 1, data = 1;
+};
+
+/// Whether each run of so many devices in file order is of one host.
+bool lies_in_hosts(const Topology& topology, int tensor) {
+  if (topology.size() % tensor != 0) return false;
+  for (int first = 0; first < topology.size(); first += tensor)
+    if (topology.devices[at(first)].host != topology.devices[at(first + tensor - 1)].host) return false;
+  return true;
+}
+
+bool divides_heads(const Job& job, int tensor) {
+  const auto* transformer = std::get_if<Transformer>(&job.model);
+  return tensor == 1 || (transformer != nullptr && transformer->heads % tensor == 0);
+}
+
+std::vector<int> tensor_degrees_of(const Problem& problem) {
+  std::vector<int> degrees;
+  for (int tensor = 1; tensor <= problem.topology.size(); ++tensor)
+    if (lies_in_hosts(problem.topology, tensor) && divides_heads(problem.job, tensor))
+      degrees.push_back(tensor);
+  return degrees;
+}
+
+/// The most replicas of `units` devices each for which all have as many micro-batches; 0: there are none.
+int most_replicas(const Problem& problem, int units) {
+  const int micro_batches = micro_batch_count(problem.job.training);
+  int data = std::min(problem.topology.size() / units, micro_batches);
+  while (data > 0 && micro_batches % data != 0) --data;
+  return data;
+}
+
+/// Stage p of replica d has the devices of ranks T (d + D p) … + T − 1: data-parallel neighbours are next to
+/// each other.
+Plan placed(const Problem& problem, const std::vector<int>& order, const Degrees& degrees) {
+  const auto& [tensor, stages, replicas] = degrees;
+  Plan plan;
+  plan.tensor = tensor;
+  for (int d = 0; d < replicas; ++d) {
+    Pipeline pipeline{micro_batch_count(problem.job.training) / replicas, {}};
+    for (int p = 0; p < stages; ++p) {
+      const auto first = order.begin() + tensor * (d + replicas * p);
+      pipeline.stages.push_back(
+          {even_split(layer_count(problem.job.model), stages, p), {first, first + tensor}});
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+std::vector<int> file_order(const Topology& topology) {
+  std::vector<int> order(at(topology.size()));
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+/// Runs of so many devices in file order, shuffled.
+std::vector<int> random_order(const Topology& topology, int together, std::uint64_t seed) {
+  std::vector<int> runs(at(topology.size() / together));
+  std::iota(runs.begin(), runs.end(), 0);
+  Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(together));
+  rng.shuffle(std::span<int>(runs));
+  std::vector<int> order;
+  for (const int run : runs)
+    for (int i = 0; i < together; ++i) order.push_back(run * together + i);
+  return order;
+}
+
+template <class Order>
+std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
+  std::vector<Layout> layouts;
+  const int layers = layer_count(problem.job.model);
+  for (const int tensor : tensor_degrees_of(problem)) {
+    const std::vector<int> order = order_of(tensor);
+    for (int stages = 1; stages <= layers; ++stages) {
+      if (layers % stages != 0) continue;
+      const int replicas = most_replicas(problem, tensor * stages);
+      if (replicas == 0) continue;
+      Layout layout{problem.job, placed(problem, order, {tensor, stages, replicas})};
+      layout.job.parallelism.tensor = tensor;
+      layout.job.parallelism.schedule = "1f1b";
+      layout.job.parallelism.chunks.reset();
+      layout.job.parallelism.flush.reset();
+      layout.job.parallelism.overlap = false;
+      layout.job.parallelism.gradient_sync = layout.plan.gradient_sync = "ring";
+      layout.plan.schedule = blocking_schedule;
+      layouts.push_back(std::move(layout));
+    }
+  }
+  if (layouts.empty()) throw Error("", "no degrees divide layers, micro-batches and devices");
+  return layouts;
+}
+
+}  // namespace
+
+std::vector<Layout> megatron_layouts(const Problem& problem, std::uint64_t) {
+  const std::vector<int> order = file_order(problem.topology);
+  return megatron(problem, [&](int) { return order; });
+}
+
+std::vector<Layout> megatron_random_layouts(const Problem& problem, std::uint64_t seed) {
+  return megatron(problem, [&](int tensor) { return random_order(problem.topology, tensor, seed); });
+}
+
+std::vector<Layout> gpipe_random_layouts(const Problem& problem, std::uint64_t seed) {
+  const std::vector<int> order = random_order(problem.topology, 1, seed);
+  std::vector<Layout> layouts;
+  const int most = std::min(layer_count(problem.job.model), problem.topology.size());
+  for (int stages = 1; stages <= most; ++stages) {
+    const int replicas = most_replicas(problem, stages);
+    if (replicas == 0) continue;
+    Layout layout{problem.job, placed(problem, order, {1, stages, replicas})};
+    layout.job.parallelism.tensor = 1;
+    layout.job.parallelism.schedule = layout.plan.schedule = "gpipe";
+    layout.job.parallelism.chunks.reset();
+    layout.plan.gradient_sync = problem.job.parallelism.gradient_sync;
+    layouts.push_back(std::move(layout));
+  }
+  if (layouts.empty()) throw Error("", "there is no micro-batch");
+  return layouts;
+}
+
+}  // namespace dtfm

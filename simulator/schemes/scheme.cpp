@@ -1,0 +1,119 @@
+#include "simulator/schemes/scheme.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "simulator/simulate.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr Scheme table[] = {
+    {"megatron", "Megatron-LM, ranks in file order, the best of all tensor, pipeline and data degrees",
+     "1F1B whose devices wait while they send; ring all-reduce after the last backward; equal stages",
+     megatron_layouts},
+    {"megatron-random", "the same with ranks at random",
+     "1F1B whose devices wait while they send; ring all-reduce after the last backward; equal stages",
+     megatron_random_layouts},
+    {"gpipe-random", "GPipe on devices at random, the best of all depths: a plan that nobody made",
+     "messages overlap with computations; the job's gradient_sync; equal stages", gpipe_random_layouts},
+    {"data-parallel", "a replica on every device", "ring all-reduce after the last backward",
+     data_parallel_layouts},
+    {"zero2", "ZeRO, gradients and optimizer states in parts",
+     "rings; gradients scattered after every micro-batch, as large as fits; parameters gathered once",
+     zero2_layouts},
+    {"zero3", "ZeRO, parameters in parts too",
+     "rings; parameters of a layer gathered before its forward and backward, one layer ahead; micro-batches "
+     "as "
+     "large as fit",
+     zero3_layouts},
+    {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
+};
+
+struct Trial {
+  double seconds = 0;
+  bool fits = false, is_known = false;
+  std::string why_not;
+};
+
+/// "oregon/3 lacks 2.1 of 16 GB"
+std::string lack_text(const Topology& topology, const SimReport& report) {
+  const DeviceReport* worst = nullptr;
+  for (const DeviceReport& it : report.devices)
+    if (it.memory_bytes > 0 && (worst == nullptr || it.peak_memory_bytes - it.memory_bytes >
+                                                        worst->peak_memory_bytes - worst->memory_bytes))
+      worst = &it;
+  if (worst == nullptr) return "";
+  return fmt::format("{} needs {:.1f} GB of {:.1f}", topology.devices[at(worst->device)].id,
+                     worst->peak_memory_bytes / 1e9, worst->memory_bytes / 1e9);
+}
+
+Trial tried(const Problem& problem, const Layout& layout, const std::function<bool()>& stop) {
+  Trial trial;
+  Problem own = problem;
+  own.job = layout.job;
+  SimOptions options;
+  options.iterations = 1;
+  options.stop = stop;
+  try {
+    const SimReport report = simulate(own, layout.plan, {}, options);
+    if (report.iterations.empty()) return trial;  // interrupted
+    trial.is_known = true;
+    trial.seconds = report.iterations.front().duration_s();
+    trial.fits = report.overfull.empty();
+    if (!trial.fits) trial.why_not = lack_text(problem.topology, report);
+  } catch (const Error& error) {
+    trial.why_not = error.what();
+  }
+  return trial;
+}
+
+}  // namespace
+
+std::span<const Scheme> schemes() {
+  return table;
+}
+
+ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, std::uint64_t seed, int threads,
+                           const std::function<bool()>& stop) {
+  ChosenLayout chosen;
+  std::vector<Layout> layouts;
+  try {
+    layouts = scheme.layouts(problem, seed);
+  } catch (const Error& error) {
+    chosen.why_none = error.what();
+    return chosen;
+  }
+  const auto trials = parallel_map(static_cast<int>(layouts.size()), threads,
+                                   [&](int i) { return tried(problem, layouts[at(i)], stop); });
+  const Trial* best = nullptr;
+  for (const Trial& it : trials) {
+    ++chosen.tried;
+    if (it.is_known && it.fits) {
+      ++chosen.fitting;
+      if (best == nullptr || it.seconds < best->seconds) best = &it;
+    } else if (chosen.why_none.empty()) {
+      chosen.why_none = it.why_not;
+    }
+  }
+  if (best == nullptr) {
+    if (chosen.why_none.empty()) chosen.why_none = "interrupted";
+    return chosen;
+  }
+  chosen.why_none.clear();
+  chosen.layout = std::move(layouts[static_cast<std::size_t>(best - trials.data())]);
+  return chosen;
+}
+
+std::string shape_text(const Layout& layout) {
+  const Plan& plan = layout.plan;
+  return fmt::format("tensor {} × pipeline {} × data {}, micro-batch {}", plan.tensor,
+                     plan.pipelines.front().stages.size(), plan.pipelines.size(),
+                     layout.job.training.micro_batch);
+}
+
+}  // namespace dtfm

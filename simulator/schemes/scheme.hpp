@@ -1,0 +1,67 @@
+// How other systems would train the job on the same machines: schemes to hold a plan against. A scheme says
+// in which layouts it could run; the simulator says how long each takes. One file for each kind, scheme.cpp
+// has the table.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
+
+namespace dtfm {
+
+/// A plan, and the job with what the scheme decides: schedule, exchange, tensor degree, micro-batch.
+struct Layout {
+  Job job;
+  Plan plan;
+};
+
+struct Scheme {
+  std::string_view name, what;  // in a line
+  std::string_view assumes;     // what the numbers rest on
+  /// All that are tried, those that lack memory too; `seed` is of random ones. Throws Error where there is
+  /// none, or where the memory that one needs cannot be known.
+  std::vector<Layout> (*layouts)(const Problem&, std::uint64_t seed);
+};
+
+std::span<const Scheme> schemes();
+
+struct ChosenLayout {
+  std::optional<Layout> layout;  // the fastest in which an undisturbed iteration fits the devices' memory
+  int tried = 0, fitting = 0;
+  std::string why_none;  // where there is none
+};
+
+/// Tries all layouts of a scheme, by an iteration each. The same for any number of threads. Where `stop`,
+/// which is asked now and then, says so, the choice is of what was tried by then.
+ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, std::uint64_t seed, int threads,
+                           const std::function<bool()>& stop = {});
+
+/// "tensor 1 × pipeline 8 × data 8, micro-batch 2"
+std::string shape_text(const Layout& layout);
+
+// The rows of the table.
+
+/// Megatron-LM (arXiv 2104.04473): ranks in file order; rank t + T (d + D p) is device t of stage p of
+/// replica d. Every tensor degree T that lies in hosts and divides the heads, every depth P that divides the
+/// layers.
+std::vector<Layout> megatron_layouts(const Problem& problem, std::uint64_t seed);
+/// The same with ranks at random, those of a stage's devices together.
+std::vector<Layout> megatron_random_layouts(const Problem& problem, std::uint64_t seed);
+/// GPipe with the job's exchange, devices at random, every depth and width.
+std::vector<Layout> gpipe_random_layouts(const Problem& problem, std::uint64_t seed);
+/// A replica on every device.
+std::vector<Layout> data_parallel_layouts(const Problem& problem, std::uint64_t seed);
+/// The largest micro-batch that fits the devices.
+std::vector<Layout> zero2_layouts(const Problem& problem, std::uint64_t seed);
+std::vector<Layout> zero3_layouts(const Problem& problem, std::uint64_t seed);
+/// On each kind of device.
+std::vector<Layout> single_gpu_layouts(const Problem& problem, std::uint64_t seed);
+
+}  // namespace dtfm

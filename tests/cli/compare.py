@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""dtfm-compare from outside, and dtfm-sim --scheme: equal to each other, to dtfm-plan, for any number of threads.
+
+usage: compare.py DTFM-PLAN DTFM-SIM DTFM-COMPARE
+"""
+import json
+import sys
+from pathlib import Path
+
+from iteration import FREE, TOPOLOGY, read, write
+from simulate import PLAN, SIM, check, close, main, run
+
+COMPARE = sys.argv[3]
+SLOW = """\
+version: 1
+name: slow
+events: [{at: 0 s, device: oregon/0, speed: 0.25}]
+"""
+
+
+def compared(*more, status=0, topology="sites.yaml"):
+    write("sites.yaml", TOPOLOGY)
+    write("free.yaml", FREE)
+    run(topology, "--job", "free.yaml", "-o", "table.json", "--quiet", *more, program=COMPARE, status=status)
+    return read("table.json")
+
+
+def rows(document):
+    return {row["scheme"]: row for row in document["schemes"]}
+
+
+def test_rows_are_what_the_other_programs_say():
+    table = rows(compared())
+    run("sites.yaml", "--job", "free.yaml", "-o", "plan.json", "--quiet", program=PLAN)
+    for scheme, arguments in [("planned", ("plan.json",))] + [
+            (name, ("--scheme", name, "--job", "free.yaml")) for name in table if name != "planned"]:
+        run("sites.yaml", *arguments, "-o", "run.json", "--quiet", program=SIM)
+        seconds = read("run.json")["iteration_time_s"]["mean"]
+        check(close(table[scheme]["runs"][0]["seconds_per_batch"], seconds), scheme, table[scheme], seconds)
+    times = [row["runs"][0]["seconds_per_batch"] for row in table.values()]
+    check(table["planned"]["runs"][0]["seconds_per_batch"] <= min(times) * 1.01, times)
+
+
+def test_any_number_of_threads():
+    compared("--threads", 1)
+    one = Path("table.json").read_bytes()
+    compared("--threads", 3)
+    check(Path("table.json").read_bytes() == one, "threads change the comparison")
+
+
+def test_seed_is_of_random_ranks():
+    first, second = rows(compared()), rows(compared("--seed", 5))
+    check(first["megatron"] == second["megatron"], "a seed changes what has no ranks at random")
+    check(first["megatron-random"] != second["megatron-random"], "a seed changes nothing")
+
+
+def test_scenarios():
+    write("slow.yaml", SLOW)
+    for name, row in rows(compared("--scenario", "slow.yaml")).items():
+        quiet, slow = row["runs"]
+        check(quiet["scenario"] is None and slow["scenario"] == "slow", row)
+        check(slow["seconds_per_batch"] >= quiet["seconds_per_batch"] - 1e-9, name, row)
+    text = run("sites.yaml", "--job", "free.yaml", "--scenario", "slow.yaml", "--scheme", "megatron", "--quiet",
+               program=COMPARE).stdout
+    check("scenario slow" in text and "megatron" in text and "zero3" not in text, text)
+
+
+def test_what_lacks_memory():
+    write("little.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 0.5 GB"))
+    row = rows(compared("--scheme", "single-gpu", "--scheme", "zero3", topology="little.yaml"))
+    check(row["single-gpu"]["runs"] == [] and "needs" in row["single-gpu"]["why_none"], row)
+    check(row["zero3"]["runs"], row)
+    write("less.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 1 MB"))
+    table = compared(topology="less.yaml", status=3)
+    check(all(not row["runs"] for row in table["schemes"]), table)
+    done = run("less.yaml", "--scheme", "megatron", "--job", "free.yaml", program=SIM, status=2)
+    check(done.stderr.startswith("dtfm-sim: no layout of megatron: oregon/0 needs "), done.stderr)
+
+
+def test_refusals():
+    write("sites.yaml", TOPOLOGY)
+    for message, program, arguments in [
+            ("dtfm-compare: --scheme: unknown scheme `zerro3`; did you mean `zero3`?\n", COMPARE, ("sites.yaml", "--scheme", "zerro3")),
+            ("dtfm-compare: TOPOLOGY is missing (see dtfm-compare --help)\n", COMPARE, ()),
+            ("dtfm-sim: --scheme: unknown scheme `megatrom`; did you mean `megatron`?\n", SIM, ("sites.yaml", "--scheme", "megatrom")),
+            ("dtfm-sim: PLAN: is of a plan, and --scheme makes its own\n", SIM, ("sites.yaml", "plan.json", "--scheme", "zero2"))]:
+        done = run(*arguments, program=program, status=2)
+        check(done.stderr == message, repr(done.stderr), "instead of", repr(message))
+    names = run("--list-schemes", program=COMPARE).stdout
+    check(all(name in names for name in ("planned", "megatron-random", "zero3")), names)
+    document = json.loads(run("sites.yaml", "--scheme", "zero2", "--format", "json", "--quiet", program=COMPARE).stdout)
+    check(document["schema"] == "dtfm-compare/1", document)
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

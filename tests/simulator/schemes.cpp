@@ -1,0 +1,148 @@
+#include "simulator/schemes/scheme.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+const Link fast = link_of(1e-4, 1e9), slow = link_of(0.05, 1e8);
+
+/// So many devices at each of two sites; hosts of `per_host`.
+Problem small_problem(int per_site, int per_host, int layers) {
+  Problem problem{flat_topology({per_site, per_site}, fast, slow), chain_job(layers, 1e7, 1e7),
+                  Calibration{1, 0, 1, 0}};
+  std::get<RuleLinks>(problem.topology.links).same_host.own().setZero();
+  for (Device& device : problem.topology.devices) device.host /= per_host;
+  problem.job.training.global_batch = 16;
+  return problem;
+}
+
+const Scheme& scheme(std::string_view name) {
+  return *std::find_if(schemes().begin(), schemes().end(), [&](const Scheme& it) { return it.name == name; });
+}
+
+const Layout* layout_of(const std::vector<Layout>& layouts, int tensor, std::size_t stages) {
+  for (const Layout& it : layouts)
+    if (it.plan.tensor == tensor && it.plan.pipelines.front().stages.size() == stages) return &it;
+  return nullptr;
+}
+
+}  // namespace
+
+// Rank t + T (d + D p): with D = 4 replicas of P = 2 stages, devices 0 … 3 are stage 0 of replicas 0 … 3.
+TEST_CASE("ranks of Megatron are in file order, replicas next to each other") {
+  const auto layouts = megatron_layouts(small_problem(4, 1, 4), 0);
+  std::set<std::size_t> depths;
+  for (const Layout& it : layouts) depths.insert(it.plan.pipelines.front().stages.size());
+  CHECK(depths == std::set<std::size_t>{1, 2, 4});
+  const Layout* layout = layout_of(layouts, 1, 2);
+  REQUIRE(layout != nullptr);
+  REQUIRE(layout->plan.pipelines.size() == 4);
+  for (int d = 0; d < 4; ++d) {
+    const Pipeline& pipeline = layout->plan.pipelines[at(d)];
+    CHECK(pipeline.micro_batches == 4);
+    CHECK(pipeline.stages[0] == Stage{{0, 2}, {d}});
+    CHECK(pipeline.stages[1] == Stage{{2, 4}, {4 + d}});
+  }
+  CHECK(layout->plan.gradient_sync == "ring");
+}
+
+TEST_CASE("tensor degrees of Megatron lie in hosts and divide the heads") {
+  Problem problem = small_problem(4, 4, 4);
+  CHECK(layout_of(megatron_layouts(problem, 0), 2, 1) == nullptr);  // no transformer
+  Transformer model;
+  model.layers = 4;
+  model.hidden = 64;
+  model.heads = 2;
+  model.sequence = 16;
+  model.vocabulary = 100;
+  problem.job.model = model;
+  const auto layouts = megatron_layouts(problem, 0);
+  const Layout* two = layout_of(layouts, 2, 2);
+  REQUIRE(two != nullptr);
+  CHECK(two->plan.pipelines[1].stages[1].devices == std::vector<int>{6, 7});
+  CHECK(two->job.parallelism.tensor == 2);
+  CHECK(layout_of(layouts, 4, 1) == nullptr);  // 2 heads
+  for (int i = 0; i < problem.topology.size(); ++i) problem.topology.devices[at(i)].host = (i + 1) / 2;
+  CHECK(layout_of(megatron_layouts(problem, 0), 2, 2) == nullptr);
+}
+
+TEST_CASE("random ranks are all ranks, others for another seed, the same for the same") {
+  const Problem problem = small_problem(4, 1, 4);
+  for (const auto of : {megatron_random_layouts, gpipe_random_layouts}) {
+    const auto first = of(problem, 1), again = of(problem, 1), other = of(problem, 2);
+    REQUIRE(first.size() == again.size());
+    bool differs = false;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      CHECK(first[i].plan == again[i].plan);
+      differs |= first[i].plan != other[i].plan;
+      std::vector<int> devices = pipeline_major(first[i].plan);
+      std::sort(devices.begin(), devices.end());
+      CHECK(std::adjacent_find(devices.begin(), devices.end()) == devices.end());
+      int micro_batches = 0;
+      for (const Pipeline& pipeline : first[i].plan.pipelines) micro_batches += pipeline.micro_batches;
+      CHECK(micro_batches == 16);
+    }
+    CHECK(differs);
+  }
+}
+
+TEST_CASE("the fastest layout that fits is chosen, for any number of threads") {
+  Problem problem = small_problem(4, 1, 8);
+  for (const std::string_view name : {"megatron", "megatron-random", "gpipe-random"}) {
+    CAPTURE(name);
+    const ChosenLayout chosen = choose_layout(problem, scheme(name), 3, 1);
+    REQUIRE(chosen.layout);
+    CHECK(chosen.fitting == chosen.tried);
+    const auto seconds = [&](const Layout& layout) {
+      return undisturbed_seconds({problem.topology, layout.job, problem.constants, {}}, layout.plan);
+    };
+    for (const Layout& it : scheme(name).layouts(problem, 3)) CHECK(seconds(*chosen.layout) <= seconds(it));
+    const ChosenLayout threaded = choose_layout(problem, scheme(name), 3, 3);
+    CHECK(threaded.layout->plan == chosen.layout->plan);
+  }
+}
+
+// A layer has 1e7 parameters of 16 bytes: 0.16 GB. Of 8 layers 1.28 GB; in GPUs of 0.5 GB at most 3 fit.
+TEST_CASE("layouts that lack memory are not chosen, and it is said what is lacking") {
+  Problem problem = small_problem(4, 1, 8);
+  problem.topology.gpus[0].memory = Bytes(0.5e9);
+  const ChosenLayout chosen = choose_layout(problem, scheme("megatron"), 0, 1);
+  REQUIRE(chosen.layout);
+  CHECK(chosen.layout->plan.pipelines.front().stages.size() >= 4);
+  CHECK(chosen.fitting < chosen.tried);
+  const ChosenLayout none = choose_layout(problem, scheme("data-parallel"), 0, 1);
+  CHECK_FALSE(none.layout);
+  CHECK(none.why_none == "s0/0 needs 1.3 GB of 0.5");
+  problem.topology.gpus[0].memory = Bytes(0.3e9);  // of 8 parts of the state, 0.16 GB, and two layers
+  CHECK(choose_layout(problem, scheme("zero3"), 0, 1).layout);
+}
+
+TEST_CASE("one device alone: the fastest") {
+  Problem problem = small_problem(2, 1, 2);
+  problem.topology.devices[2].speed = 2;
+  const ChosenLayout chosen = choose_layout(problem, scheme("single-gpu"), 0, 1);
+  REQUIRE(chosen.layout);
+  CHECK(chosen.tried == 2);
+  CHECK(pipeline_major(chosen.layout->plan) == std::vector<int>{2});
+  CHECK(chosen.layout->plan.pipelines.front().micro_batches == 16);
+}
+
+// Four devices, a batch of 16: micro-batches of 4 at most. Each holds 100 bytes of activations a layer.
+TEST_CASE("ZeRO takes the largest micro-batch that fits") {
+  Problem problem = small_problem(2, 1, 2);
+  CHECK(zero3_layouts(problem, 0).front().job.training.micro_batch == 4);
+  problem.topology.gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
+  CHECK(zero3_layouts(problem, 0).front().job.training.micro_batch == 2);
+  problem.job.training.global_batch = 3;
+  CHECK(error_of([&] { zero3_layouts(problem, 0); }) ==
+        "a batch of 3 leaves some of 4 devices without a sequence");
+}
