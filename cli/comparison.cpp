@@ -9,6 +9,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/json_text.hpp"
+#include "planner/search/objective.hpp"
 
 namespace dtfm {
 namespace {
@@ -26,17 +27,12 @@ double sent_bytes(const SimReport& report) {
   return bytes;
 }
 
-/// USD for a million tokens, where the price of every device of the plan is known.
+/// Of the devices with a place, and what is sent over links with a price is not in it; nothing where a price
+/// is not known.
 std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedScheme& scheme,
                                               const ComparedRun& run) {
-  double usd_per_s = 0;
-  for (const DeviceReport& it : run.report.devices) {
-    const auto& price = problem.topology.devices[at(it.device)].price;
-    if (!price) return std::nullopt;
-    usd_per_s += price->value() / 3600;
-  }
-  if (!scheme.chosen.layout || run.report.tokens_per_s <= 0) return std::nullopt;
-  return usd_per_s / run.report.tokens_per_s * 1e6;
+  if (run.report.tokens_per_s <= 0) return std::nullopt;
+  return usd_of(problem.topology, scheme.chosen.layout->plan, 1e6 / run.report.tokens_per_s, 0);
 }
 
 double best_rate(const Comparison& comparison, std::size_t scenario) {

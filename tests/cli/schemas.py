@@ -2,7 +2,7 @@
 """The JSON Schemas of configs/schemas say what the readers say: of what ships, of what the programs write, and of
 thousands of documents with one fault each.
 
-usage: schemas.py SOURCE_FOLDER DTFM_PLAN DTFM_SIM DTFM_PROFILE
+usage: schemas.py SOURCE_FOLDER DTFM_PLAN DTFM_SIM DTFM_PROFILE DTFM_COMPARE
 
 Skipped (77) without python3-jsonschema and python3-yaml.
 """
@@ -25,7 +25,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-ROOT, PLAN, SIM, PROFILE = Path(sys.argv[1]), *sys.argv[2:5]
+ROOT, PLAN, SIM, PROFILE, COMPARE = Path(sys.argv[1]), *sys.argv[2:6]
 SCHEMAS = {path.name.split(".")[0]: path for path in (ROOT / "configs/schemas").glob("*.schema.json")}
 CORPUS = ROOT / "tests/fuzz/corpus"
 
@@ -210,6 +210,16 @@ class Schemas(unittest.TestCase):
             done = self.run_program(SIM, self.net, self.plan, *options, "--format", "json")
             self.assertIn(done.returncode, (0, 3), done.stderr)
             self.check("simulation", json.loads(done.stdout), options)
+
+    def test_comparisons(self):
+        (self.folder / "slow.yaml").write_text("version: 1\nevents: [{at: 0 s, device: oregon/0, speed: 0.5}]\n")
+        done = self.run_program(COMPARE, self.net, "--job", self.job, "--scenario", "slow.yaml", "--format", "json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        document = json.loads(done.stdout)
+        self.check("comparison", document, "all schemes")
+        for row in document["schemes"]:
+            for key in row:
+                self.assertTrue(faults("comparison", document | {"schemes": [{k: v for k, v in row.items() if k != key}]}), key)
 
     def test_profiles_that_are_written(self):
         for options in (["--estimate", "T4"], ["--estimate", "V100-16GB", "--job", self.job, "--tensor", "1,2"]):
