@@ -1,5 +1,6 @@
 // Megatron-LM and GPipe: stages of equal length, as many replicas as there are devices for.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <variant>
 
@@ -8,6 +9,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
+#include "simulator/model/stage_load.hpp"
 #include "simulator/schedule/schedule.hpp"
 #include "simulator/schemes/scheme.hpp"
 
@@ -108,6 +110,31 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
   return layouts;
 }
 
+/// Micro-batches that all stages can hold at a time: those whose memory is not known, any number.
+int most_held(const Problem& problem, const Plan& plan) {
+  const LoadModel model(problem, plan);
+  double most = micro_batch_count(problem.job.training);
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages) {
+      const int gpu = problem.topology.devices[at(stage.devices.front())].gpu;
+      const StageLoad load = model.of(stage);
+      if (gpu < 0 || load.activation_bytes <= 0) continue;
+      const double left =
+          problem.topology.gpus[at(gpu)].memory.value() - load.state_bytes - load.working_bytes;
+      most = std::min(most, std::floor(left / load.activation_bytes));
+    }
+  return static_cast<int>(std::max(0.0, most));
+}
+
+/// Where the memory does not hold all micro-batches, the pipeline drains as seldom as it can.
+void drain_as_needed(const Problem& problem, Layout& layout) {
+  Problem own = problem;
+  own.job = layout.job;
+  const int held = most_held(own, layout.plan);
+  layout.job.parallelism.flush.reset();
+  if (held > 0 && held < layout.plan.pipelines.front().micro_batches) layout.job.parallelism.flush = held;
+}
+
 }  // namespace
 
 std::vector<Layout> megatron_layouts(const Problem& problem, std::uint64_t) {
@@ -131,6 +158,7 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, std::uint64_t s
     layout.job.parallelism.schedule = layout.plan.schedule = "gpipe";
     layout.job.parallelism.chunks.reset();
     layout.plan.gradient_sync = problem.job.parallelism.gradient_sync;
+    drain_as_needed(problem, layout);
     layouts.push_back(std::move(layout));
   }
   if (layouts.empty()) throw Error("", "there is no micro-batch");

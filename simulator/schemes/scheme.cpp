@@ -20,7 +20,9 @@ constexpr Scheme table[] = {
      "1F1B whose devices wait while they send; ring all-reduce after the last backward; equal stages",
      megatron_random_layouts},
     {"gpipe-random", "GPipe on devices at random, the best of all depths: a plan that nobody made",
-     "messages overlap with computations; the job's gradient_sync; equal stages", gpipe_random_layouts},
+     "messages overlap with computations; the job's gradient_sync; equal stages; drains as often as memory "
+     "needs",
+     gpipe_random_layouts},
     {"data-parallel", "a replica on every device", "ring all-reduce after the last backward",
      data_parallel_layouts},
     {"zero2", "ZeRO, gradients and optimizer states in parts",

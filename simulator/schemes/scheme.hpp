@@ -54,7 +54,8 @@ std::string shape_text(const Layout& layout);
 std::vector<Layout> megatron_layouts(const Problem& problem, std::uint64_t seed);
 /// The same with ranks at random, those of a stage's devices together.
 std::vector<Layout> megatron_random_layouts(const Problem& problem, std::uint64_t seed);
-/// GPipe with the job's exchange, devices at random, every depth and width.
+/// GPipe with the job's exchange, devices at random, every depth and width; it drains as often as the memory
+/// asks for.
 std::vector<Layout> gpipe_random_layouts(const Problem& problem, std::uint64_t seed);
 /// A replica on every device.
 std::vector<Layout> data_parallel_layouts(const Problem& problem, std::uint64_t seed);

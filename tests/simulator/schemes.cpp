@@ -126,6 +126,17 @@ TEST_CASE("layouts that lack memory are not chosen, and it is said what is lacki
   CHECK(choose_layout(problem, scheme("zero3"), 0, 1).layout);
 }
 
+// A stage of 4 of 8 layers: 0.64 GB of state; a micro-batch holds 4 · 100 B and buffers of 1e7 B: two at the
+// first stage, whose output's gradient has one too, one at the last, of its input's.
+TEST_CASE("GPipe drains as often as its memory asks for") {
+  Problem problem = small_problem(1, 1, 8);
+  CHECK_FALSE(layout_of(gpipe_random_layouts(problem, 0), 1, 2)->job.parallelism.flush);
+  problem.topology.gpus[0].memory = Bytes(0.64e9 + 3.5 * 2e7);
+  const Layout two = *layout_of(gpipe_random_layouts(problem, 0), 1, 2);
+  CHECK(two.job.parallelism.flush == 3);
+  CHECK(choose_layout(problem, scheme("gpipe-random"), 0, 1).layout);
+}
+
 TEST_CASE("one device alone: the fastest") {
   Problem problem = small_problem(2, 1, 2);
   problem.topology.devices[2].speed = 2;

@@ -1,0 +1,84 @@
+// The order of systems that the literature found, in the simulator: world-wide, a plan is faster than GPipe
+// on devices at random, that than Megatron-LM, its ranks in order before ranks at random, and ZeRO-3 comes
+// last (Yuan et al., arXiv 2206.01288, who measured 3.8 to 4.8 times over the systems of their day).
+#include <fmt/format.h>
+
+#include "planner/io/calibration_reader.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/roofline_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "simulator/schemes/scheme.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/validation/best_plan.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+Problem problem_on(const std::string& topology, int layers, int batch) {
+  Problem problem{read_topology(DTFM_SOURCE_DIR "/topologies/" + topology + ".yaml"), default_job(),
+                  built_in_calibration(), built_in_roofline()};
+  std::get<Transformer>(problem.job.model).layers = layers;
+  problem.job.training.global_batch = batch;
+  return problem;
+}
+
+/// Seconds of an iteration in the best layout; infinite where none fits.
+double seconds_of(const Problem& problem, std::string_view name) {
+  for (const Scheme& scheme : schemes()) {
+    if (scheme.name != name) continue;
+    const ChosenLayout chosen = choose_layout(problem, scheme, 0, 2);
+    if (!chosen.layout) return std::numeric_limits<double>::infinity();
+    Problem own = problem;
+    own.job = chosen.layout->job;
+    return undisturbed_seconds(own, chosen.layout->plan);
+  }
+  return 0;
+}
+
+struct Row {
+  double planned, unplanned, megatron, megatron_random, zero3;
+};
+
+Row row_of(const Problem& problem) {
+  return {best_plan(problem, 2).seconds, seconds_of(problem, "gpipe-random"), seconds_of(problem, "megatron"),
+          seconds_of(problem, "megatron-random"), seconds_of(problem, "zero3")};
+}
+
+void print(const Problem& problem, const Row& row) {
+  fmt::print("{:10} {} layers, batch {:4}: {:.2f} s, × {:.2f} {:.2f} {:.2f} {:.2f}\n", problem.topology.name,
+             layer_count(problem.job.model), problem.job.training.global_batch, row.planned,
+             row.unplanned / row.planned, row.megatron / row.planned, row.megatron_random / row.planned,
+             row.zero3 / row.planned);
+}
+
+}  // namespace
+
+TEST_CASE("world-wide, systems are in the order of the literature") {
+  fmt::print("planned, then × unplanned, Megatron, Megatron with random ranks, ZeRO-3\n");
+  for (const int layers : {24, 40})
+    for (const int batch : {1024, 4096}) {
+      CAPTURE(layers, batch);
+      const Problem problem = problem_on("worldwide", layers, batch);
+      const Row row = row_of(problem);
+      print(problem, row);
+      CHECK(row.planned < row.unplanned);
+      CHECK(row.unplanned < row.megatron);
+      CHECK(row.megatron < row.megatron_random);
+      CHECK(row.megatron_random < row.zero3);
+      CHECK(row.megatron_random / row.planned > 3);
+      CHECK(row.megatron_random / row.planned < 6);
+      CHECK(row.zero3 / row.planned > 10);
+    }
+}
+
+TEST_CASE("in a data centre all pipelines are within a factor of 3") {
+  const Problem problem = problem_on("datacenter", 24, 1024);
+  const Row row = row_of(problem);
+  print(problem, row);
+  for (const double seconds : {row.unplanned, row.megatron, row.megatron_random}) {
+    CHECK(row.planned < seconds);
+    CHECK(seconds < 3 * row.planned);
+  }
+}
