@@ -39,21 +39,6 @@ double computed_seconds(const Stretch& stretch) {
   return sum;
 }
 
-/// A scenario's dates end at 1e9 s, and a time of detection may come on top; timelines are in ns of 63 bits.
-void check_date(double date) {
-  constexpr double latest = 2e9;
-  if (date > latest)
-    throw Error("", fmt::format("the run would reach {:.3g} s of simulated time, and {:g} s is the most: are "
-                                "the speeds and bandwidths right?",
-                                date, latest));
-}
-
-std::size_t change_count(const std::vector<Profile>& profiles) {
-  std::size_t count = 0;
-  for (const Profile& profile : profiles) count += profile.steps.size();
-  return count;
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
@@ -78,7 +63,7 @@ SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserve
                            const std::function<bool()>& stop) {
   length_ = length;
   observers_ = observers;
-  stop_ = stop;
+  player_.set_stop(stop);
   tell_places();
   advance(0);  // who is gone at the start was never expected: nobody is needed yet
   while (!is_over()) {
@@ -304,26 +289,9 @@ void TrainingRun::draw_jitter() {
       task.amount = amounts_[i] * factors.next();
 }
 
-/// Runs `graph` from now until it is done or the next departure or the end of the run breaks it off. Profiles
-/// are made for a window of time, which grows until the stretch fits in.
-TrainingRun::Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfiles& changes) {
-  const double until = std::min(next_departure(), end_of_run());
-  for (;; window_ *= 2) {
-    const double window_end = now_ + window_;
-    graph.graph.profiles = changes.between(now_, window_end);
-    const double known_until = changes.change_after(window_end) ? window_end : infinity;
-    Played played{replay(graph.graph, {now_, std::min(until, known_until), stop_}), ReplayEnd::finished, 0};
-    played.ended = played.replay.ended;
-    if (played.ended == ReplayEnd::stopped) return played;
-    const bool is_futile =
-        played.ended == ReplayEnd::stuck && change_count(graph.graph.profiles) > std::size_t{futile_changes};
-    if (played.ended != ReplayEnd::finished && known_until < until && !is_futile) continue;
-    if (played.ended == ReplayEnd::stuck && until < infinity) played.ended = ReplayEnd::cut;
-    played.end = played.ended == ReplayEnd::cut ? until : played.replay.makespan;
-    check_date(played.end);
-    window_ = std::max(window_ / 2, 2 * (played.end - now_));
-    return played;
-  }
+/// Until it is done or the next departure or the end of the run breaks it off.
+Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfiles& changes) {
+  return player_.play(graph, changes, now_, std::min(next_departure(), end_of_run()));
 }
 
 /// Nothing goes on, and no departure will break it off.

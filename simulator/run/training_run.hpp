@@ -13,6 +13,7 @@
 #include "simulator/run/machine_log.hpp"
 #include "simulator/run/observer.hpp"
 #include "simulator/run/scenario_profiles.hpp"
+#include "simulator/run/stretch_player.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm {
@@ -72,12 +73,6 @@ class TrainingRun {
   bool recover();
   void iterate();
   void draw_jitter();
-  /// How a stretch ended: done, broken off, interrupted, or it never will.
-  struct Played {
-    Replay replay;
-    ReplayEnd ended;
-    double end;
-  };
   Played play(LabelledGraph& graph, const ScenarioProfiles& changes);
   bool stays_stuck(const Played& played) const;
   /// From now on, of the iteration that is next. `played` and `graph` must outlive it.
@@ -91,7 +86,7 @@ class TrainingRun {
   std::uint64_t seed_;
   RunLength length_;
   std::vector<RunObserver*> observers_;
-  std::function<bool()> stop_;
+  StretchPlayer player_;
 
   SimReport report_;
   double now_ = 0, known_at_ = 0;  // when the last departure will be noticed
@@ -109,7 +104,6 @@ class TrainingRun {
   LabelledGraph graph_;
   std::vector<double> amounts_;  // of the graph's tasks, without jitter
   std::optional<ScenarioProfiles> changes_;
-  double window_ = 1;  // s that the next stretch may well take
 };
 
 }  // namespace dtfm
