@@ -30,6 +30,7 @@
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
+#include "simulator/run/departure_policy.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm {
@@ -104,8 +105,10 @@ class StreamedOutputs {
   StreamedOutputs(const SimulateOptions& options, const Input& input) {
     if (options.trace) {
       trace_file_.emplace(*options.trace);
-      trace_.emplace(input.problem.topology, stage_memory(input.problem, input.plan),
-                     [this](std::string_view text) { trace_file_->write(text); });
+      trace_.emplace(
+          input.problem.topology,
+          stage_memory(input.problem, input.plan, departure_policy(input.scenario.on_departure).keeps_copies),
+          [this](std::string_view text) { trace_file_->write(text); });
     }
     if (options.report) timeline_.emplace(input.problem.topology.size());
     if (options.tasks) {

@@ -7,6 +7,8 @@
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/stage_memory.hpp"
+#include "simulator/report/useful_work.hpp"
+#include "simulator/run/departure_policy.hpp"
 #include "simulator/run/training_run.hpp"
 
 namespace dtfm {
@@ -68,9 +70,12 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
   TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next());
-  RunStatistics statistics(problem.topology, stage_memory(problem, plan),
+  RunStatistics statistics(problem.topology,
+                           stage_memory(problem, plan, departure_policy(scenario.on_departure).keeps_copies),
                            down_times(scenario, problem.topology.size()));
+  EgressMeter egress(problem.topology);
   std::vector<RunObserver*> observers{&statistics};
+  if (is_disturbed(scenario)) observers.push_back(&egress);
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
 
@@ -83,6 +88,9 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   report.model_flops_per_s = rate_of(report, micro_batches * model_flops(problem, plan), length);
   report.peak_flops_per_s = peak_flops(report, problem);
   report.bubble = bubble_of(report, length);
+  if (is_disturbed(scenario))
+    report.useful = useful_work(problem, scenario, report, micro_batches * problem.job.training.micro_batch,
+                                undisturbed_seconds(problem, plan), egress.usd());
   return report;
 }
 

@@ -24,7 +24,7 @@ class TaskCsv : public RunObserver {
   std::string prefix(const Stretch& stretch);
 
   TextSink sink_;
-  int lost_ = 0, recoveries_ = 0;
+  int lost_ = 0, recoveries_ = 0, checkpoints_ = 0, parts_ = 0;
 };
 
 /// One row of the table; `id` as it is.

@@ -20,15 +20,20 @@ struct Table {
   std::vector<StageMemory> most;                         // by stage
 };
 
-Table table_of(const Problem& problem, const Plan& plan) {
+/// `copies`: of who takes a stage over, less what it has of it already.
+Table table_of(const Problem& problem, const Plan& plan, bool copies) {
   const LoadModel model(problem, plan);
   Table table;
   for (const Pipeline& pipeline : computed_stages(problem.job, plan).pipelines) {
     if (table.most.size() < pipeline.stages.size()) table.most.resize(pipeline.stages.size());
     for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
       const StageLoad load = model.of(pipeline.stages[stage]);
-      const StageMemory memory{load.state_bytes, load.activation_bytes, load.working_bytes};
-      if (total(memory) > total(table.most[stage])) table.most[stage] = memory;
+      StageMemory memory{load.state_bytes, load.activation_bytes, load.working_bytes};
+      StageMemory taken_over = memory;
+      if (copies) taken_over.state -= load.weight_bytes;
+      if (total(taken_over) > total(table.most[stage])) table.most[stage] = taken_over;
+      const std::size_t count = pipeline.stages.size(), before = (stage + count - 1) % count;
+      if (copies && count > 1) memory.state += model.of(pipeline.stages[before]).weight_bytes;
       for (const int device : pipeline.stages[stage].devices)
         table.of_device[{device, static_cast<int>(stage)}] = memory;
     }
@@ -38,8 +43,8 @@ Table table_of(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-StageMemoryOf stage_memory(const Problem& problem, const Plan& plan) {
-  return [table = table_of(problem, plan)](int device, int stage) {
+StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies) {
+  return [table = table_of(problem, plan, copies)](int device, int stage) {
     const auto found = table.of_device.find({device, stage});
     return found != table.of_device.end() ? found->second : table.most[at(stage)];
   };

@@ -9,6 +9,8 @@ namespace dtfm {
 
 /// By stage as labels number them (computed_stages). A device that the plan does not have, because it has
 /// taken the place of another, holds what the stage of that number holds in the pipeline where that is most.
-StageMemoryOf stage_memory(const Problem& problem, const Plan& plan);
+/// With `copies`, every device of the plan has weights and optimizer state of the stage before its own, too,
+/// the first that of the last.
+StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies = false);
 
 }  // namespace dtfm

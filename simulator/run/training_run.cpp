@@ -12,7 +12,6 @@
 #include "simulator/engine/clock.hpp"
 #include "simulator/report/stretch_times.hpp"
 #include "simulator/run/jitter.hpp"
-#include "simulator/run/recovery_graph.hpp"
 
 namespace dtfm {
 namespace {
@@ -25,6 +24,10 @@ std::vector<int> given_spares(const Scenario& scenario, const Topology& topology
   std::vector<int> all(at(topology.size()));
   for (int i = 0; i < topology.size(); ++i) all[at(i)] = i;
   return all;
+}
+
+bool has_period(const Scenario& scenario) {
+  return scenario.checkpoint && scenario.checkpoint->period_s > 0;
 }
 
 /// Device-seconds of computations that had begun by the end of the stretch.
@@ -49,12 +52,16 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       seed_(seed),
       machines_(scenario, problem.topology.size()),
       spares_(given_spares(scenario, problem.topology)),
+      home_(plan),
       plan_(plan),
       running_(plan.pipelines.size(), true),
       runs_(at(problem.topology.size())),
       had_place_(runs_.size()),
-      is_fresh_(runs_.size()),
       is_needed_(runs_.size()) {
+  if (policy_.keeps_copies && plan.schedule == "interleaved")
+    throw Error("", fmt::format("policy {} needs a schedule in which every device has one stage, and "
+                                "`interleaved` deals out several",
+                                policy_.name));
   for (const int device : pipeline_major(plan)) had_place_[at(device)] = true;
   make_graph();
 }
@@ -125,11 +132,12 @@ void TrainingRun::take(const DeviceEvent& event) {
     return;
   }
   is_changed_ = true;
-  is_fresh_[at(event.device)] = false;
+  std::erase_if(held_, [&](const Place& place) { return place.device == event.device; });
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
   note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
-  if (leaves && is_needed_[at(event.device)])
-    known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
+  if (!leaves || !is_needed_[at(event.device)]) return;
+  is_broken_ = true;
+  known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
 }
 
 /// A departure is known some time later, in which there may be another one.
@@ -149,7 +157,8 @@ void TrainingRun::wait() {
 
 void TrainingRun::decide() {
   is_changed_ = false;
-  const Decision decision = policy_.decide({plan_, machines_.there(), spares_});
+  const Decision decision = policy_.decide({plan_, machines_.there(), spares_, &home_, is_broken_});
+  is_broken_ = false;
   const bool is_new = decision.running != running_;
   note_replacements(decision.plan);
   const bool has_moved = pipeline_major(decision.plan) != pipeline_major(plan_);
@@ -160,7 +169,8 @@ void TrainingRun::decide() {
   if (is_new) note(now_, fmt::format("{} of {} pipelines run", count, running_.size()));
   runs_.assign(runs_.size(), false);
   is_needed_ = runs_;
-  if (count == 0) return;
+  if (decision.rolls_back) roll_back();
+  if (count == 0 || is_over()) return;
   try {
     make_graph();
   } catch (const Error& error) {
@@ -203,9 +213,9 @@ void TrainingRun::make_graph() {
   const Plan plan = running_plan(plan_, running_);
   const std::vector<int> devices = pipeline_major(plan);
   for (const int device : devices) runs_[at(device)] = true;
-  if (devices == graph_devices_) return;
+  if (plan == graph_plan_) return;
   graph_ = iteration_graph(problem_, plan);
-  graph_devices_ = devices;
+  graph_plan_ = plan;
   std::vector<int> numbers;  // of the pipelines that run, in the whole plan
   for (int i = 0; at(i) < running_.size(); ++i)
     if (running_[at(i)]) numbers.push_back(i);
@@ -224,20 +234,44 @@ double TrainingRun::next_departure() const {
   return date;
 }
 
+std::vector<Place> TrainingRun::wanted_places() const {
+  const Plan computed = computed_stages(problem_.job, plan_);
+  std::vector<Place> places = places_of(computed, running_);
+  if (!policy_.keeps_copies) return places;
+  const std::vector<Place> copies = copies_of(computed, home_, running_, machines_.there());
+  places.insert(places.end(), copies.begin(), copies.end());
+  return places;
+}
+
+/// Before the first iteration there is nothing to fetch.
+std::vector<Fetch> TrainingRun::missing() const {
+  if (report_.iterations.empty()) return {};
+  return fetches_of(problem_, plan_, wanted_places(), held_);
+}
+
 /// True when all who run have their weights, and nothing has had to be fetched for it.
 bool TrainingRun::recover() {
-  if (report_.iterations.empty()) return true;
-  const std::vector<Fetch> fetches =
-      fetches_of(problem_, computed_stages(problem_.job, plan_), running_, is_fresh_);
-  if (fetches.empty()) return true;
-  for (const Fetch& fetch : fetches)
-    if (!fetch.from && !scenario_.checkpoint) {
+  std::vector<Fetch> fetches = missing();
+  const auto lost =
+      std::find_if(fetches.begin(), fetches.end(), [](const Fetch& fetch) { return !fetch.from; });
+  if (lost != fetches.end()) {
+    if (!scenario_.checkpoint) {
       stop_for(
           fmt::format("no device that is there has the weights of layers {} to {}, and the scenario names "
                       "no checkpoint",
-                      fetch.layers.first, fetch.layers.second - 1));
+                      lost->layers.first, lost->layers.second - 1));
       return false;
     }
+    if (saved_iterations() < report_.iterations.size()) {
+      roll_back();
+      fetches = missing();
+    }
+  }
+  return fetches.empty() || fetch(fetches);
+}
+
+/// False: whoever is next to do something has to look at the state of things.
+bool TrainingRun::fetch(const std::vector<Fetch>& fetches) {
   for (const Fetch& fetch : fetches)
     if (fetch.from) is_needed_[at(*fetch.from)] = true;
   LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
@@ -252,7 +286,12 @@ bool TrainingRun::recover() {
                          played.ended == ReplayEnd::finished ? "" : ", in vain"));
   show(stretch_of(Stretch::Kind::recovery, played, graph));
   if (played.ended == ReplayEnd::finished) {
-    for (const Fetch& fetch : fetches) is_fresh_[at(fetch.to)] = true;
+    std::vector<Place> places = wanted_places();
+    std::vector<bool> has_place(runs_.size());
+    for (const Place& place : places) has_place[at(place.device)] = true;
+    for (Place& place : held_)
+      if (!has_place[at(place.device)]) places.push_back(std::move(place));
+    held_ = std::move(places);
     is_needed_ = runs_;
   }
   const bool is_stuck = stays_stuck(played);
@@ -261,13 +300,66 @@ bool TrainingRun::recover() {
   return false;
 }
 
+std::size_t TrainingRun::saved_iterations() const {
+  return has_period(scenario_) ? saved_ : report_.iterations.size();
+}
+
+/// To the checkpoint: what came after it was in vain, and nobody has its weights.
+void TrainingRun::roll_back() {
+  if (report_.iterations.empty()) return;
+  if (!scenario_.checkpoint)
+    return stop_for(
+        fmt::format("under the policy `{}` all load the last checkpoint, and the scenario names "
+                    "none",
+                    policy_.name));
+  held_.clear();
+  const std::size_t lost = report_.iterations.size() - saved_iterations();
+  if (lost == 0) return;
+  note(now_, fmt::format("{} iteration{} after the last checkpoint {} lost", lost, lost == 1 ? "" : "s",
+                         lost == 1 ? "is" : "are"));
+  report_.iterations.resize(saved_iterations());
+  report_.rolled_back += static_cast<int>(lost);
+  report_.lost_work_s += unsaved_work_s_;
+  unsaved_work_s_ = 0;
+}
+
+bool TrainingRun::is_checkpoint_due() const {
+  return has_period(scenario_) && !is_over() && !is_broken_ &&
+         now_ - saved_at_ >= scenario_.checkpoint->period_s;
+}
+
+/// Synchronous: nobody computes meanwhile.
+void TrainingRun::save() {
+  const auto first = std::find(running_.begin(), running_.end(), true) - running_.begin();
+  const Plan computed = computed_stages(problem_.job, plan_);
+  LabelledGraph graph = checkpoint_graph(problem_, plan_, computed.pipelines[static_cast<std::size_t>(first)],
+                                         static_cast<int>(first), *scenario_.checkpoint);
+  const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+  if (played.ended == ReplayEnd::stopped) return interrupt();
+  show(stretch_of(Stretch::Kind::checkpoint, played, graph));
+  const bool is_done = played.ended == ReplayEnd::finished;
+  note(now_, fmt::format("a checkpoint is written{}", is_done ? "" : ", in vain"));
+  if (is_done) {
+    saved_ = report_.iterations.size();
+    saved_at_ = played.end;
+    unsaved_work_s_ = 0;
+    ++report_.checkpoints;
+  }
+  const bool is_stuck = stays_stuck(played);
+  advance(played.end);
+  if (is_stuck) stop_for("the checkpoint is never written");
+}
+
 void TrainingRun::iterate() {
   draw_jitter();
   const Played played = play(graph_, *changes_);
   if (played.ended == ReplayEnd::stopped) return interrupt();
   if (played.ended == ReplayEnd::finished) {
-    show(stretch_of(Stretch::Kind::iteration, played, graph_));
-    return complete(played.end);
+    const Stretch done = stretch_of(Stretch::Kind::iteration, played, graph_);
+    show(done);
+    if (has_period(scenario_)) unsaved_work_s_ += computed_seconds(done);
+    complete(played.end);
+    return is_checkpoint_due() ? save() : void();
   }
   const Stretch lost = stretch_of(Stretch::Kind::lost_iteration, played, graph_);
   show(lost);
@@ -312,7 +404,7 @@ void TrainingRun::show(const Stretch& stretch) {
 
 void TrainingRun::complete(double end) {
   report_.iterations.push_back({now_, end});
-  is_fresh_ = runs_;
+  held_ = wanted_places();
   if (end == now_ && length_.seconds) return stop_for("an iteration takes no time");
   advance(end);
   if (length_.seconds && report_.iterations.size() == most_iterations)

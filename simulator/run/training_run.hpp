@@ -12,6 +12,7 @@
 #include "simulator/run/departure_policy.hpp"
 #include "simulator/run/machine_log.hpp"
 #include "simulator/run/observer.hpp"
+#include "simulator/run/recovery_graph.hpp"
 #include "simulator/run/scenario_profiles.hpp"
 #include "simulator/run/stretch_player.hpp"
 #include "simulator/scenario/scenario.hpp"
@@ -34,6 +35,10 @@ struct RunLength {
 ///   - A device that leaves loses its weights. A device that is there keeps them, but those of a pipeline
 ///     that pauses are out of date when the others have completed an iteration. Before the first completed
 ///     iteration nobody fetches: every device makes its weights from the seed.
+///   - A checkpoint with a period is written between two iterations, by the first pipeline that runs; all
+///     wait. A departure meanwhile breaks it off, and it is written after the next iteration.
+///   - Where all load the checkpoint, by the policy or because nobody else has some of the weights, the
+///     iterations after it were in vain: the report no longer has them, and they are done again.
 ///   - An iteration that the end of the run cuts off counts neither as an iteration nor as lost.
 ///   - Who stops the run has what was complete by then.
 class TrainingRun {
@@ -43,7 +48,8 @@ class TrainingRun {
   TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed);
 
   /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, now and then.
-  /// Fills in `iterations`, `events`, `lost_work_s`, `stopped`, `stuck` and the counts of the report.
+  /// Fills in `iterations`, `rolled_back`, `checkpoints`, `events`, `lost_work_s`, `stopped`, `stuck` and the
+  /// counts of the report.
   SimReport run(const RunLength& length, const std::vector<RunObserver*>& observers,
                 const std::function<bool()>& stop);
 
@@ -70,7 +76,14 @@ class TrainingRun {
   void make_graph();
   double next_departure() const;
 
+  std::vector<Place> wanted_places() const;
+  std::vector<Fetch> missing() const;
   bool recover();
+  bool fetch(const std::vector<Fetch>& fetches);
+  void roll_back();
+  std::size_t saved_iterations() const;
+  bool is_checkpoint_due() const;
+  void save();
   void iterate();
   void draw_jitter();
   Played play(LabelledGraph& graph, const ScenarioProfiles& changes);
@@ -92,15 +105,20 @@ class TrainingRun {
   double now_ = 0, known_at_ = 0;  // when the last departure will be noticed
   MachineLog machines_;
   std::vector<int> spares_;
-  Plan plan_;                                      // who has which place
-  std::vector<bool> running_;                      // of each pipeline
-  bool is_changed_ = true;                         // since the last decision
-  std::vector<bool> runs_, had_place_, is_fresh_;  // of each device; fresh: has the weights of the last
-                                                   // completed iteration, for its place
-  std::vector<bool> is_needed_;                    // of each device; its departure breaks off what goes on
-  std::uint64_t attempts_ = 0;                     // of iterations
+  Plan home_, plan_;                    // as it was given; who has which place now
+  std::vector<bool> running_;           // of each pipeline
+  bool is_changed_ = true;              // since the last decision
+  bool is_broken_ = false;              // one who was needed has left since
+  std::vector<bool> runs_, had_place_;  // of each device
+  std::vector<Place> held_;             // where the weights of the last completed iteration are
+  std::vector<bool> is_needed_;         // of each device; its departure breaks off what goes on
+  std::uint64_t attempts_ = 0;          // of iterations
 
-  std::vector<int> graph_devices_;  // that the graph was made for, by pipeline
+  std::size_t saved_ = 0;      // iterations that the checkpoint has, if it has a period
+  double saved_at_ = 0;        // when it was written
+  double unsaved_work_s_ = 0;  // device-seconds of the iterations after it
+
+  Plan graph_plan_;  // that the graph was made for
   LabelledGraph graph_;
   std::vector<double> amounts_;  // of the graph's tasks, without jitter
   std::optional<ScenarioProfiles> changes_;
