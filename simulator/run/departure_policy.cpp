@@ -40,8 +40,7 @@ Decision with_all_from_checkpoint(const FleetState& state) {
   return decision;
 }
 
-/// A device keeps all its stages (interleaved schedules give it several), so it
-/// is replaced as a whole.
+/// A device keeps all its stages (interleaved schedules give it several), so it is replaced as a whole.
 void replace(Plan& plan, int device, int spare) {
   for (Pipeline& pipeline : plan.pipelines)
     for (Stage& stage : pipeline.stages)
@@ -86,26 +85,27 @@ Decision with_successors(const FleetState& state) {
   return decision;
 }
 
-constexpr std::array policies{DeparturePolicy{"restart-without-pipeline",
-                                              "pipelines that lost a device pause until it is back; the "
-                                              "others do their micro-batches",
-                                              without_broken_pipelines},
-                              DeparturePolicy{"wait", "all wait until the device is back", wait_for_all},
-                              DeparturePolicy{"spare",
-                                              "a device that has no place takes that of one that left; "
-                                              "without one, as "
-                                              "restart-without-pipeline",
-                                              with_spares},
-                              DeparturePolicy{"restart",
-                                              "all stop and load the last checkpoint; pipelines that "
-                                              "lost a device pause until it is "
-                                              "back",
-                                              with_all_from_checkpoint},
-                              DeparturePolicy{"redundant",
-                                              "the device of the next stage, which has a copy of the "
-                                              "weights, computes the stage too; "
-                                              "without it, as restart-without-pipeline",
-                                              with_successors, true}};
+constexpr std::array policies{
+    DeparturePolicy{"restart-without-pipeline",
+                    "pipelines that lost a device pause until it is back; the others do their micro-batches",
+                    without_broken_pipelines},
+    DeparturePolicy{"wait", "all wait until the device is back", wait_for_all},
+    DeparturePolicy{"spare",
+                    "a device that has no place takes that of one that left; without one, as "
+                    "restart-without-pipeline",
+                    with_spares},
+    DeparturePolicy{"restart",
+                    "all stop and load the last checkpoint; pipelines that lost a device pause until it is "
+                    "back",
+                    with_all_from_checkpoint},
+    DeparturePolicy{"drop-pipeline",
+                    "pipelines that lost nobody go on within the iteration and do the micro-batches of the "
+                    "others, which pause until they are whole",
+                    without_broken_pipelines, true},
+    DeparturePolicy{"redundant",
+                    "the device of the next stage, which has a copy of the weights, computes the stage too; "
+                    "without it, as restart-without-pipeline",
+                    with_successors, false, true}};
 
 /// How many micro-batches a pipeline is given at a time.
 int deal_size(const Plan& plan, const std::vector<bool>& running, int total) {
@@ -120,8 +120,7 @@ int deal_size(const Plan& plan, const std::vector<bool>& running, int total) {
   return total % size == 0 ? size : 1;
 }
 
-/// `count` things in proportion to `weights`, evenly if all are 0, by largest
-/// remainder, the first first.
+/// `count` things in proportion to `weights`, evenly if all are 0, by largest remainder, the first first.
 std::vector<int> shares_of(long long count, std::vector<long long> weights) {
   long long sum = std::accumulate(weights.begin(), weights.end(), 0LL);
   if (sum == 0) weights.assign(weights.size(), 1), sum = static_cast<long long>(weights.size());

@@ -1,6 +1,5 @@
-// What a run does when machines have left or come back: who computes from now
-// on. A policy is one function and one line of the table in
-// departure_policy.cpp.
+// What a run does when machines have left or come back: who computes from now on. A policy is one function
+// and one line of the table in departure_policy.cpp.
 #pragma once
 
 #include <span>
@@ -15,25 +14,23 @@ namespace dtfm {
 struct FleetState {
   const Plan& plan;                // with the devices that have the places now
   const std::vector<bool>& there;  // of each device
-  std::span<const int> spares;     // that may take a place, the first first; some
-                                   // may be gone or have one
+  std::span<const int> spares;     // that may take a place, the first first; some may be gone or have one
   const Plan* home = nullptr;      // the plan as it was given; nothing: `plan`
   bool is_broken = false;          // a departure has broken off what went on
 };
 
 struct Decision {
-  Plan plan;                  // who has which place from now on; all pipelines, micro-batches as
-                              // in `state`
-  std::vector<bool> running;  // of each pipeline; none: the run waits for a
-                              // machine to come back
+  Plan plan;                  // who has which place from now on; all pipelines, micro-batches as in `state`
+  std::vector<bool> running;  // of each pipeline; none: the run waits for a machine to come back
   bool rolls_back = false;    // all load the last checkpoint
 };
 
 struct DeparturePolicy {
   std::string_view name, what;
   Decision (*decide)(const FleetState& state);
-  bool keeps_copies = false;  // every device has the weights of the stage before
-                              // its own too (copies_of)
+  bool goes_on =
+      false;  // who is not hit goes on with the iteration, and does what the others do not (dealt_on)
+  bool keeps_copies = false;  // every device has the weights of the stage before its own too (copies_of)
 };
 
 /// The first is the default.
@@ -41,16 +38,14 @@ std::span<const DeparturePolicy> departure_policies();
 /// Throws Error ("did you mean" is for readers) for a name that is not there.
 const DeparturePolicy& departure_policy(std::string_view name);
 
-/// The pipelines of `plan` that run, with all micro-batches of it: those of the
-/// others are dealt to them in proportion to their own, evenly if they have
-/// none, by largest remainder, the first pipeline first; of an interleaved
-/// schedule, which needs multiples of the number of devices of a pipeline, so
-/// many at a time while that can be.
+/// The pipelines of `plan` that run, with all micro-batches of it: those of the others are dealt to them in
+/// proportion to their own, evenly if they have none, by largest remainder, the first pipeline first; of an
+/// interleaved schedule, which needs multiples of the number of devices of a pipeline, so many at a time
+/// while that can be.
 Plan running_plan(const Plan& plan, const std::vector<bool>& running);
 
-/// `plan`, in which the pipelines that are `running` keep their micro-batches
-/// and are dealt those of the others, in the same way; the others have none. At
-/// least one runs.
+/// `plan`, in which the pipelines that are `running` keep their micro-batches and are dealt those of the
+/// others, in the same way; the others have none. At least one runs.
 Plan dealt_on(const Plan& plan, const std::vector<bool>& running);
 
 }  // namespace dtfm

@@ -29,12 +29,14 @@ std::size_t change_count(const std::vector<Profile>& profiles) {
 
 }  // namespace
 
-Played StretchPlayer::play(LabelledGraph& graph, const ScenarioProfiles& changes, double now, double until) {
+Played StretchPlayer::play(LabelledGraph& graph, const ScenarioProfiles& changes, double now, double until,
+                           bool keeps_rest) {
   for (;; window_ *= 2) {
     const double window_end = now + window_;
     graph.graph.profiles = changes.between(now, window_end);
     const double known_until = changes.change_after(window_end) ? window_end : infinity;
-    Played played{replay(graph.graph, {now, std::min(until, known_until), stop_}), ReplayEnd::finished, 0};
+    Played played{replay(graph.graph, {now, std::min(until, known_until), stop_, keeps_rest}),
+                  ReplayEnd::finished, 0};
     played.ended = played.replay.ended;
     if (played.ended == ReplayEnd::stopped) return played;
     const bool is_futile =

@@ -24,7 +24,8 @@ class StretchPlayer {
   /// Runs `graph` from `now` until it is done or broken off at `until`, which may be infinite. Profiles are
   /// made for a window of time, which grows until the stretch fits in. Throws Error where simulated time
   /// would run out.
-  Played play(LabelledGraph& graph, const ScenarioProfiles& changes, double now, double until);
+  Played play(LabelledGraph& graph, const ScenarioProfiles& changes, double now, double until,
+              bool keeps_rest = false);
 
  private:
   std::function<bool()> stop_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,22 +27,6 @@ std::vector<int> given_spares(const Scenario& scenario, const Topology& topology
   return all;
 }
 
-bool has_period(const Scenario& scenario) {
-  return scenario.checkpoint && scenario.checkpoint->period_s > 0;
-}
-
-/// Device-seconds of computations that had begun by the end of the stretch.
-double computed_seconds(const Stretch& stretch) {
-  double sum = 0;
-  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
-    const TaskRecord& task = stretch.replay.tasks[i];
-    if (stretch.graph.graph.tasks[i].kind != TaskKind::compute || !has_started(task)) continue;
-    const Interval time = busy(task, stretch);
-    sum += time.end - time.begin;
-  }
-  return sum;
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
@@ -57,7 +42,8 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       running_(plan.pipelines.size(), true),
       runs_(at(problem.topology.size())),
       had_place_(runs_.size()),
-      is_needed_(runs_.size()) {
+      is_needed_(runs_.size()),
+      hit_(runs_.size()) {
   if (policy_.keeps_copies && plan.schedule == "interleaved")
     throw Error("", fmt::format("policy {} needs a schedule in which every device has one stage, and "
                                 "`interleaved` deals out several",
@@ -135,6 +121,7 @@ void TrainingRun::take(const DeviceEvent& event) {
   std::erase_if(held_, [&](const Place& place) { return place.device == event.device; });
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
   note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
+  if (leaves) hit_[at(event.device)] = true;
   if (!leaves || !is_needed_[at(event.device)]) return;
   is_broken_ = true;
   known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
@@ -214,16 +201,22 @@ void TrainingRun::make_graph() {
   const std::vector<int> devices = pipeline_major(plan);
   for (const int device : devices) runs_[at(device)] = true;
   if (plan == graph_plan_) return;
-  graph_ = iteration_graph(problem_, plan);
+  graph_ = graph_of(plan);
   graph_plan_ = plan;
-  std::vector<int> numbers;  // of the pipelines that run, in the whole plan
-  for (int i = 0; at(i) < running_.size(); ++i)
-    if (running_[at(i)]) numbers.push_back(i);
-  for (TaskLabel& label : graph_.labels)
-    if (label.pipeline != no_index) label.pipeline = numbers[at(label.pipeline)];
   amounts_.clear();
   for (const Task& task : graph_.graph.tasks) amounts_.push_back(task.amount);
   changes_.emplace(scenario_, problem_.topology, graph_);
+}
+
+/// `plan`: the pipelines that run. Labels have their numbers in the whole plan.
+LabelledGraph TrainingRun::graph_of(const Plan& plan) const {
+  LabelledGraph graph = iteration_graph(problem_, plan);
+  std::vector<int> numbers;
+  for (int i = 0; at(i) < running_.size(); ++i)
+    if (running_[at(i)]) numbers.push_back(i);
+  for (TaskLabel& label : graph.labels)
+    if (label.pipeline != no_index) label.pipeline = numbers[at(label.pipeline)];
+  return graph;
 }
 
 /// Of a device that is needed.
@@ -234,137 +227,30 @@ double TrainingRun::next_departure() const {
   return date;
 }
 
-std::vector<Place> TrainingRun::wanted_places() const {
-  const Plan computed = computed_stages(problem_.job, plan_);
-  std::vector<Place> places = places_of(computed, running_);
-  if (!policy_.keeps_copies) return places;
-  const std::vector<Place> copies = copies_of(computed, home_, running_, machines_.there());
-  places.insert(places.end(), copies.begin(), copies.end());
-  return places;
-}
-
-/// Before the first iteration there is nothing to fetch.
-std::vector<Fetch> TrainingRun::missing() const {
-  if (report_.iterations.empty()) return {};
-  return fetches_of(problem_, plan_, wanted_places(), held_);
-}
-
-/// True when all who run have their weights, and nothing has had to be fetched for it.
-bool TrainingRun::recover() {
-  std::vector<Fetch> fetches = missing();
-  const auto lost =
-      std::find_if(fetches.begin(), fetches.end(), [](const Fetch& fetch) { return !fetch.from; });
-  if (lost != fetches.end()) {
-    if (!scenario_.checkpoint) {
-      stop_for(
-          fmt::format("no device that is there has the weights of layers {} to {}, and the scenario names "
-                      "no checkpoint",
-                      lost->layers.first, lost->layers.second - 1));
-      return false;
-    }
-    if (saved_iterations() < report_.iterations.size()) {
-      roll_back();
-      fetches = missing();
-    }
-  }
-  return fetches.empty() || fetch(fetches);
-}
-
-/// False: whoever is next to do something has to look at the state of things.
-bool TrainingRun::fetch(const std::vector<Fetch>& fetches) {
-  for (const Fetch& fetch : fetches)
-    if (fetch.from) is_needed_[at(*fetch.from)] = true;
-  LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
-  const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
-  if (played.ended == ReplayEnd::stopped) {
-    interrupt();
-    return false;
-  }
-  double bytes = 0;
-  for (const Fetch& fetch : fetches) bytes += fetch.bytes;
-  note(now_, fmt::format("recovery: {:.4g} GB of weights are fetched{}", bytes / 1e9,
-                         played.ended == ReplayEnd::finished ? "" : ", in vain"));
-  show(stretch_of(Stretch::Kind::recovery, played, graph));
-  if (played.ended == ReplayEnd::finished) {
-    std::vector<Place> places = wanted_places();
-    std::vector<bool> has_place(runs_.size());
-    for (const Place& place : places) has_place[at(place.device)] = true;
-    for (Place& place : held_)
-      if (!has_place[at(place.device)]) places.push_back(std::move(place));
-    held_ = std::move(places);
-    is_needed_ = runs_;
-  }
-  const bool is_stuck = stays_stuck(played);
-  advance(played.end);
-  if (is_stuck) stop_for("the weights never come");
-  return false;
-}
-
-std::size_t TrainingRun::saved_iterations() const {
-  return has_period(scenario_) ? saved_ : report_.iterations.size();
-}
-
-/// To the checkpoint: what came after it was in vain, and nobody has its weights.
-void TrainingRun::roll_back() {
-  if (report_.iterations.empty()) return;
-  if (!scenario_.checkpoint)
-    return stop_for(
-        fmt::format("under the policy `{}` all load the last checkpoint, and the scenario names "
-                    "none",
-                    policy_.name));
-  held_.clear();
-  const std::size_t lost = report_.iterations.size() - saved_iterations();
-  if (lost == 0) return;
-  note(now_, fmt::format("{} iteration{} after the last checkpoint {} lost", lost, lost == 1 ? "" : "s",
-                         lost == 1 ? "is" : "are"));
-  report_.iterations.resize(saved_iterations());
-  report_.rolled_back += static_cast<int>(lost);
-  report_.lost_work_s += unsaved_work_s_;
-  unsaved_work_s_ = 0;
-}
-
-bool TrainingRun::is_checkpoint_due() const {
-  return has_period(scenario_) && !is_over() && !is_broken_ &&
-         now_ - saved_at_ >= scenario_.checkpoint->period_s;
-}
-
-/// Synchronous: nobody computes meanwhile.
-void TrainingRun::save() {
-  const auto first = std::find(running_.begin(), running_.end(), true) - running_.begin();
-  const Plan computed = computed_stages(problem_.job, plan_);
-  LabelledGraph graph = checkpoint_graph(problem_, plan_, computed.pipelines[static_cast<std::size_t>(first)],
-                                         static_cast<int>(first), *scenario_.checkpoint);
-  const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
-  if (played.ended == ReplayEnd::stopped) return interrupt();
-  show(stretch_of(Stretch::Kind::checkpoint, played, graph));
-  const bool is_done = played.ended == ReplayEnd::finished;
-  note(now_, fmt::format("a checkpoint is written{}", is_done ? "" : ", in vain"));
-  if (is_done) {
-    saved_ = report_.iterations.size();
-    saved_at_ = played.end;
-    unsaved_work_s_ = 0;
-    ++report_.checkpoints;
-  }
-  const bool is_stuck = stays_stuck(played);
-  advance(played.end);
-  if (is_stuck) stop_for("the checkpoint is never written");
-}
-
 void TrainingRun::iterate() {
   draw_jitter();
+  begun_at_ = now_;
+  part_work_s_.assign(runs_.size(), 0);
+  hit_.assign(runs_.size(), false);
   const Played played = play(graph_, *changes_);
+  if (policy_.goes_on && is_broken_off(played)) return go_on(played);
+  end_iteration(played, graph_);
+}
+
+/// `graph`: the last part of the iteration, or all of it.
+void TrainingRun::end_iteration(const Played& played, const LabelledGraph& graph) {
   if (played.ended == ReplayEnd::stopped) return interrupt();
+  const double before = std::accumulate(part_work_s_.begin(), part_work_s_.end(), 0.0);
   if (played.ended == ReplayEnd::finished) {
-    const Stretch done = stretch_of(Stretch::Kind::iteration, played, graph_);
+    const Stretch done = stretch_of(Stretch::Kind::iteration, played, graph);
     show(done);
-    if (has_period(scenario_)) unsaved_work_s_ += computed_seconds(done);
+    if (saves_by_period()) unsaved_work_s_ += before + computed_seconds(done);
     complete(played.end);
     return is_checkpoint_due() ? save() : void();
   }
-  const Stretch lost = stretch_of(Stretch::Kind::lost_iteration, played, graph_);
+  const Stretch lost = stretch_of(Stretch::Kind::lost_iteration, played, graph);
   show(lost);
-  if (played.ended == ReplayEnd::cut && next_departure() <= played.end)
-    report_.lost_work_s += computed_seconds(lost);
+  if (is_broken_off(played)) report_.lost_work_s += before + computed_seconds(lost);
   const bool is_stuck = stays_stuck(played);
   advance(played.end);
   if (is_stuck)
@@ -372,18 +258,26 @@ void TrainingRun::iterate() {
                          played.replay.makespan));
 }
 
+bool TrainingRun::is_broken_off(const Played& played) const {
+  return played.ended == ReplayEnd::cut && next_departure() <= played.end;
+}
+
 void TrainingRun::draw_jitter() {
+  for (std::size_t i = 0; i < amounts_.size(); ++i) graph_.graph.tasks[i].amount = amounts_[i];
+  draw_jitter(graph_);
+}
+
+void TrainingRun::draw_jitter(LabelledGraph& graph) {
   const std::uint64_t attempt = attempts_++;
   if (!is_random(scenario_)) return;
   JitterFactors factors(Rng::for_task(seed_, attempt), scenario_.compute_jitter.cv);
-  for (std::size_t i = 0; i < amounts_.size(); ++i)
-    if (Task& task = graph_.graph.tasks[i]; task.kind == TaskKind::compute)
-      task.amount = amounts_[i] * factors.next();
+  for (Task& task : graph.graph.tasks)
+    if (task.kind == TaskKind::compute) task.amount *= factors.next();
 }
 
 /// Until it is done or the next departure or the end of the run breaks it off.
 Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfiles& changes) {
-  return player_.play(graph, changes, now_, std::min(next_departure(), end_of_run()));
+  return player_.play(graph, changes, now_, std::min(next_departure(), end_of_run()), policy_.goes_on);
 }
 
 /// Nothing goes on, and no departure will break it off.
@@ -403,9 +297,10 @@ void TrainingRun::show(const Stretch& stretch) {
 }
 
 void TrainingRun::complete(double end) {
-  report_.iterations.push_back({now_, end});
+  report_.iterations.push_back({begun_at_, end});
   held_ = wanted_places();
-  if (end == now_ && length_.seconds) return stop_for("an iteration takes no time");
+  std::erase_if(held_, [&](const Place& place) { return hit_[at(place.device)]; });
+  if (end == begun_at_ && length_.seconds) return stop_for("an iteration takes no time");
   advance(end);
   if (length_.seconds && report_.iterations.size() == most_iterations)
     report_.stopped = fmt::format("at {:.6g} s, after {} iterations, the most that are simulated", now_,

@@ -30,6 +30,8 @@ struct RunLength {
 ///     iteration, or the recovery, is lost at once. After the time of detection the policy says who goes on;
 ///     weights that are missing are fetched; the iteration starts anew. A departure in this time is noticed
 ///     like the first.
+///   - Where the policy lets the others go on, they do their own micro-batches until they know, are then
+///     dealt those of the pipelines that were hit, all of them anew, and exchange among themselves.
 ///   - A device that joins, and a pipeline that is whole again, wait for the end of the iteration: weights
 ///     are fetched when nobody changes them, and the others wait for it.
 ///   - A device that leaves loses its weights. A device that is there keeps them, but those of a pipeline
@@ -84,8 +86,21 @@ class TrainingRun {
   std::size_t saved_iterations() const;
   bool is_checkpoint_due() const;
   void save();
+  bool saves_by_period() const;
   void iterate();
+  void end_iteration(const Played& played, const LabelledGraph& graph);
+  bool is_broken_off(const Played& played) const;
   void draw_jitter();
+  void draw_jitter(LabelledGraph& graph);
+  LabelledGraph graph_of(const Plan& plan) const;
+
+  struct Rest;
+  void go_on(const Played& played);
+  std::vector<bool> pipelines_not_hit(double until) const;
+  void show_part(const LabelledGraph& graph, const Played& played);
+  void drop_all_but(const std::vector<bool>& pipelines);
+  bool go_on_unknowing(Rest& rest);
+  bool deal_out(Rest& rest);
   Played play(LabelledGraph& graph, const ScenarioProfiles& changes);
   bool stays_stuck(const Played& played) const;
   /// From now on, of the iteration that is next. `played` and `graph` must outlive it.
@@ -113,6 +128,10 @@ class TrainingRun {
   std::vector<Place> held_;             // where the weights of the last completed iteration are
   std::vector<bool> is_needed_;         // of each device; its departure breaks off what goes on
   std::uint64_t attempts_ = 0;          // of iterations
+
+  double begun_at_ = 0;              // when the iteration began that goes on
+  std::vector<double> part_work_s_;  // that each device has computed in earlier parts of it
+  std::vector<bool> hit_;            // of each device: it has left since
 
   std::size_t saved_ = 0;      // iterations that the checkpoint has, if it has a period
   double saved_at_ = 0;        // when it was written
