@@ -8,7 +8,6 @@
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/report/useful_work.hpp"
-#include "simulator/run/departure_policy.hpp"
 #include "simulator/run/training_run.hpp"
 
 namespace dtfm {
@@ -69,12 +68,12 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
-  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next());
-  RunStatistics statistics(problem.topology,
-                           stage_memory(problem, plan, departure_policy(scenario.on_departure).keeps_copies),
+  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.replan);
+  PlacedMemory memory(problem, plan, departure_policy(scenario.on_departure).keeps_copies);
+  RunStatistics statistics(problem.topology, memory.memory_of(),
                            down_times(scenario, problem.topology.size()));
   EgressMeter egress(problem.topology);
-  std::vector<RunObserver*> observers{&statistics};
+  std::vector<RunObserver*> observers{&memory, &statistics};
   if (is_disturbed(scenario)) observers.push_back(&egress);
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);

@@ -105,7 +105,11 @@ constexpr std::array policies{
     DeparturePolicy{"redundant",
                     "the device of the next stage, which has a copy of the weights, computes the stage too; "
                     "without it, as restart-without-pipeline",
-                    with_successors, false, true}};
+                    with_successors, false, true},
+    DeparturePolicy{"replan",
+                    "a planner makes a new plan of the devices that are there; without one, as "
+                    "restart-without-pipeline",
+                    without_broken_pipelines, false, false, true}};
 
 /// How many micro-batches a pipeline is given at a time.
 int deal_size(const Plan& plan, const std::vector<bool>& running, int total) {

@@ -2,6 +2,8 @@
 // and one line of the table in departure_policy.cpp.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -25,12 +27,16 @@ struct Decision {
   bool rolls_back = false;    // all load the last checkpoint
 };
 
+/// A new plan on devices that are `there`, of as many micro-batches and the same schedule, for the `running`
+/// one, of which some may be gone; nothing where it may stay as it is, or there is none.
+using Replanner = std::function<std::optional<Plan>(const Plan& running, const std::vector<bool>& there)>;
+
 struct DeparturePolicy {
   std::string_view name, what;
   Decision (*decide)(const FleetState& state);
-  bool goes_on =
-      false;  // who is not hit goes on with the iteration, and does what the others do not (dealt_on)
+  bool goes_on = false;       // who is not hit goes on within the iteration, with more to do (dealt_on)
   bool keeps_copies = false;  // every device has the weights of the stage before its own too (copies_of)
+  bool asks_planner = false;  // a Replanner; where it says nothing, `decide`
 };
 
 /// The first is the default.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,13 +28,20 @@ std::vector<int> given_spares(const Scenario& scenario, const Topology& topology
   return all;
 }
 
+int micro_batches_of(const Plan& plan) {
+  int count = 0;
+  for (const Pipeline& pipeline : plan.pipelines) count += pipeline.micro_batches;
+  return count;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                         std::uint64_t seed)
+                         std::uint64_t seed, Replanner replan)
     : problem_(problem),
       scenario_(scenario),
       policy_(departure_policy(scenario.on_departure)),
+      replan_(std::move(replan)),
       seed_(seed),
       machines_(scenario, problem.topology.size()),
       spares_(given_spares(scenario, problem.topology)),
@@ -44,6 +52,8 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
       had_place_(runs_.size()),
       is_needed_(runs_.size()),
       hit_(runs_.size()) {
+  if (policy_.asks_planner && !replan_)
+    throw Error("", fmt::format("policy {} needs a planner, and there is none here", policy_.name));
   if (policy_.keeps_copies && plan.schedule == "interleaved")
     throw Error("", fmt::format("policy {} needs a schedule in which every device has one stage, and "
                                 "`interleaved` deals out several",
@@ -117,7 +127,7 @@ void TrainingRun::take(const DeviceEvent& event) {
     note(event.date, fmt::format("{} computes at {:.4g} of its speed", id, event.speed));
     return;
   }
-  is_changed_ = true;
+  is_changed_ = has_event_ = true;
   std::erase_if(held_, [&](const Place& place) { return place.device == event.device; });
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
   note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
@@ -142,8 +152,26 @@ void TrainingRun::wait() {
     advance(next);
 }
 
+/// The planner is asked whenever somebody has come or gone.
+void TrainingRun::replan() {
+  if (!policy_.asks_planner || !std::exchange(has_event_, false)) return;
+  const std::optional<Plan> next = replan_(plan_, machines_.there());
+  if (!next || *next == plan_) return;
+  const std::vector<int> devices = pipeline_major(*next);
+  if (next->schedule != plan_.schedule || micro_batches_of(*next) != micro_batches_of(plan_) ||
+      !std::all_of(devices.begin(), devices.end(), [&](int it) { return machines_.there()[at(it)]; }))
+    throw Error("", "the planner changed what is trained, or took devices that are not there");
+  for (const int device : devices) had_place_[at(device)] = true;
+  home_ = plan_ = *next;
+  running_.assign(plan_.pipelines.size(), true);
+  note(now_, fmt::format("a new plan: {} pipeline{} on {} devices", plan_.pipelines.size(),
+                         plan_.pipelines.size() == 1 ? "" : "s", devices.size()));
+  tell_places();
+}
+
 void TrainingRun::decide() {
   is_changed_ = false;
+  replan();
   const Decision decision = policy_.decide({plan_, machines_.there(), spares_, &home_, is_broken_});
   is_broken_ = false;
   const bool is_new = decision.running != running_;

@@ -46,8 +46,9 @@ struct RunLength {
 class TrainingRun {
  public:
   /// The arguments must outlive this. `seed` is that of the jitter. Throws Error for a plan that cannot be
-  /// run.
-  TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed);
+  /// run, and where the policy asks a planner and there is none.
+  TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed,
+              Replanner replan = {});
 
   /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, now and then.
   /// Fills in `iterations`, `rolled_back`, `checkpoints`, `events`, `lost_work_s`, `stopped`, `stuck` and the
@@ -72,6 +73,7 @@ class TrainingRun {
   void notice();
   void wait();
   void decide();
+  void replan();
   void tell_places();
   void note_replacements(const Plan& next);
   std::string missing_devices() const;
@@ -111,6 +113,7 @@ class TrainingRun {
   const Problem& problem_;
   const Scenario& scenario_;
   const DeparturePolicy& policy_;
+  Replanner replan_;
   std::uint64_t seed_;
   RunLength length_;
   std::vector<RunObserver*> observers_;
@@ -123,6 +126,7 @@ class TrainingRun {
   Plan home_, plan_;                    // as it was given; who has which place now
   std::vector<bool> running_;           // of each pipeline
   bool is_changed_ = true;              // since the last decision
+  bool has_event_ = false;              // somebody has come or gone since
   bool is_broken_ = false;              // one who was needed has left since
   std::vector<bool> runs_, had_place_;  // of each device
   std::vector<Place> held_;             // where the weights of the last completed iteration are

@@ -206,3 +206,41 @@ TEST_CASE("redundant: with one stage, or with several on a device, there is no n
   it.plan.schedule = it.problem.job.parallelism.schedule = "interleaved";
   CHECK_THAT(error_of([&] { it.run(1); }), contains("policy redundant"));
 }
+
+TEST_CASE("replan: what the caller's planner says is done, and paid for") {
+  // A pipeline of two stages, of three micro-batches: (3 + 1) · 3 s. At 14 device 1 leaves; from 15 on device
+  // 0 has all layers, 18 s an iteration, and lacks layer 1.
+  Chain it(2, 1, 3);
+  it.problem.topology = flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6));
+  it.scenario.on_departure = "replan";
+  it.scenario.events = {{14, 1, Kind::leave}};
+  CHECK_THAT(error_of([&] { it.run(1); }), contains("policy replan needs a planner"));
+  SimOptions options;
+  options.iterations = 2;
+  int asked = 0;
+  Plan next = it.plan;
+  next.pipelines[0].stages = {{{0, 2}, {0}}};
+  options.replan = [&](const Plan& running, const std::vector<bool>& there) -> std::optional<Plan> {
+    ++asked;
+    CHECK(running == it.plan);
+    CHECK(there == std::vector<bool>{true, false, true});
+    return next;
+  };
+  CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped,
+             contains("no device that is there has the weights of layers 1 to 1"));
+  it.scenario.checkpoint = checkpoint_every(0);
+  CHECK(dates(simulate(it.problem, it.plan, it.scenario, options)) == Dates{0, 12, 21, 39});
+  CHECK(asked == 2);
+  // The other way round, with layer 0 fetched from device 0, in 12 s, while device 2 loads layer 1, in 6 s.
+  next.pipelines[0].stages = {{{0, 1}, {2}}, {{1, 2}, {0}}};
+  const SimReport report = simulate(it.problem, it.plan, it.scenario, options);
+  CHECK(dates(report) == Dates{0, 12, 27, 39});
+  CHECK(report.devices.size() == 3);
+  // Deeper than the plan before, and on a device that is gone.
+  next.pipelines[0].stages = {{{0, 1}, {0}}, {{1, 1}, {2}}, {{1, 2}, {1}}};
+  CHECK_THAT(error_of([&] { simulate(it.problem, it.plan, it.scenario, options); }),
+             contains("devices that are not there"));
+  // Nothing: as by default.
+  options.replan = [](const Plan&, const std::vector<bool>&) { return std::nullopt; };
+  CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped, contains("nobody joins any more"));
+}
