@@ -1,5 +1,7 @@
 #include "simulator/simulate.hpp"
 
+#include <set>
+
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/rng.hpp"
@@ -25,6 +27,11 @@ double micro_batches_of(const Plan& plan) {
   double count = 0;
   for (const Pipeline& pipeline : plan.pipelines) count += pipeline.micro_batches;
   return count;
+}
+
+int device_count(const Plan& plan) {
+  const std::vector<int> devices = pipeline_major(plan);
+  return static_cast<int>(std::set<int>(devices.begin(), devices.end()).size());
 }
 
 /// Of a micro-batch, all layers.
@@ -88,8 +95,10 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   report.peak_flops_per_s = peak_flops(report, problem);
   report.bubble = bubble_of(report, length);
   if (is_disturbed(scenario))
-    report.useful = useful_work(problem, scenario, report, micro_batches * problem.job.training.micro_batch,
-                                undisturbed_seconds(problem, plan), egress.usd());
+    report.useful = useful_work(problem, scenario, report,
+                                {micro_batches * problem.job.training.micro_batch,
+                                 undisturbed_seconds(problem, plan), device_count(plan)},
+                                egress.usd());
   return report;
 }
 

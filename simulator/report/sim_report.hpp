@@ -47,8 +47,8 @@ struct EventReport {
 /// What came of a run in which machines come and go, or checkpoints are written.
 struct UsefulWork {
   double samples = 0, samples_per_s = 0;  // of the iterations that were not lost later; over the whole run
-  /// Of the plan undisturbed, at every moment times the share of the topology's devices that are there;
-  /// and `samples` ÷ those.
+  /// If all devices that are there, with a place or without, did as much as one of the plan does on average
+  /// when nothing happens; and `samples` ÷ those. More than 1 where a new plan is better than that.
   double optimal_samples = 0, share_of_optimal = 0;
   double usd_egress = 0;      // for what arrived over links with a price
   std::optional<double> usd;  // that, and for all devices while they are there; nothing: a price is not known

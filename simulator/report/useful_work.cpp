@@ -32,7 +32,7 @@ bool is_disturbed(const Scenario& scenario) {
 }
 
 UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const SimReport& report,
-                       double samples, double undisturbed_s, double usd_egress) {
+                       const PlanRate& plan, double usd_egress) {
   const Topology& topology = problem.topology;
   const double length = report.length_s;
   const auto down = down_times(scenario, topology.size());
@@ -49,9 +49,10 @@ UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const S
     else
       work.usd.reset();
   }
-  work.samples = samples * static_cast<double>(report.iterations.size());
+  work.samples = plan.samples * static_cast<double>(report.iterations.size());
   work.samples_per_s = length > 0 ? work.samples / length : 0;
-  if (undisturbed_s > 0) work.optimal_samples = samples / undisturbed_s * there_s / topology.size();
+  if (plan.iteration_s > 0 && plan.devices > 0)
+    work.optimal_samples = plan.samples / plan.iteration_s * there_s / plan.devices;
   if (work.optimal_samples > 0) work.share_of_optimal = work.samples / work.optimal_samples;
   return work;
 }

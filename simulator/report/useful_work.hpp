@@ -25,10 +25,15 @@ class EgressMeter : public RunObserver {
 /// take time.
 bool is_disturbed(const Scenario& scenario);
 
-/// Of a run of `report.length_s` seconds, of which every iteration has `samples` sequences and would take
-/// `undisturbed_s` seconds. Devices cost their own price, else that of their GPU, for as long as they are
-/// there, with a place in the plan or without.
+/// What a plan does undisturbed.
+struct PlanRate {
+  double samples = 0, iteration_s = 0;  // sequences of an iteration, and how long it takes
+  int devices = 0;
+};
+
+/// Of a run of `report.length_s` seconds. Devices cost their own price, else that of their GPU, for as long
+/// as they are there, with a place in the plan or without.
 UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const SimReport& report,
-                       double samples, double undisturbed_s, double usd_egress);
+                       const PlanRate& plan, double usd_egress);
 
 }  // namespace dtfm
