@@ -41,6 +41,9 @@ std::string TaskCsv::prefix(const Stretch& stretch) {
     case Stretch::Kind::part:
       return fmt::format("i{}.part{} ", stretch.iteration, ++parts_);
   }
+  // One that was lost because a checkpoint was older is done again.
+  if (stretch.iteration < iterations_) return fmt::format("i{}.again{} ", stretch.iteration, ++repeats_);
+  iterations_ = stretch.iteration + 1;
   return fmt::format("i{} ", stretch.iteration);
 }
 

@@ -164,32 +164,47 @@ TEST_CASE("computations that slow down, and a backward done layer by layer, keep
 }
 
 TEST_CASE("what is computed is of use or lost, and all micro-batches of an iteration are done") {
-  for (int seed = 0; seed < 80; ++seed) {
+  for (int seed = 0; seed < 120; ++seed) {
     const std::string policies[] = {"drop-pipeline", "restart", "redundant", "restart-without-pipeline"};
-    CAPTURE(seed, policies[seed % 4]);
-    Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed), 6);
-    Chain it(2, 3, 3, 2e5);
-    it.problem.job.compression.gradients = 1;
-    it.problem.job.parallelism.schedule = it.plan.schedule = seed % 8 < 4 ? "gpipe" : "1f1b";
-    it.problem.job.parallelism.overlap = seed % 16 < 8;
+    const int devices = seed % 3 == 2 ? 12 : 6;
+    Chain it(2, 3, 4, 2e5);
     it.scenario.on_departure = policies[seed % 4];
+    it.problem.topology = flat_topology({devices}, link_of(0.01, 1e6), link_of(0, 1e6));
+    it.problem.job = chain_job(4, 1e6, 2e5);
+    it.problem.job.parallelism.overlap = seed % 16 < 8;
+    it.problem.job.parallelism.schedule = seed % 8 < 4 ? "gpipe" : "1f1b";
+    if (seed % 3 == 1 && it.scenario.on_departure != "redundant") {
+      it.problem.job.parallelism.schedule = "interleaved";
+      it.problem.job.parallelism.chunks = 2;
+    }
+    CAPTURE(seed, it.scenario.on_departure, it.problem.job.parallelism.schedule);
+    it.plan = plan_of(it.problem.job, 2, 3, 4);
+    if (devices == 12) {  // stages of two devices
+      it.plan.tensor = 2;
+      for (Pipeline& pipeline : it.plan.pipelines)
+        for (Stage& stage : pipeline.stages) {
+          const int first = stage.devices[0];
+          stage.devices = {2 * first, 2 * first + 1};
+        }
+    }
+    Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed), 6);
     it.scenario.detection_s = seed % 3;
-    it.scenario.checkpoint = Checkpoint{16e6, {}, seed % 5 == 0 ? 0.0 : 30.0};
-    std::vector<bool> there(6, true);
+    it.scenario.checkpoint = Checkpoint{16e6, {}, seed % 5 == 0 ? 0.0 : 60.0};
+    std::vector<bool> there(at(devices), true);
     double date = 0;
     for (int i = 0; i < 60; ++i) {
-      date += 12 * rng.uniform();
-      const auto device = static_cast<int>(rng.below(6));
+      date += 30 * rng.uniform();
+      const auto device = static_cast<int>(rng.below(static_cast<std::uint32_t>(devices)));
       there[at(device)] = !there[at(device)];
       it.scenario.events.push_back({date, device, there[at(device)] ? Kind::join : Kind::leave});
     }
-    for (int device = 0; device < 6; ++device)
+    for (int device = 0; device < devices; ++device)
       if (!there[at(device)]) it.scenario.events.push_back({date + 1, device, Kind::join});
     const SimReport report = it.run(30);
     CHECK(report.stopped.empty());
     REQUIRE(report.iterations.size() == 30);
-    // Nine micro-batches of two stages, 3 s each.
-    CHECK(computed(report) == Approx(30 * 9 * 2 * 3 + report.lost_work_s));
+    // Twelve micro-batches of four layers, 3 s each.
+    CHECK(computed(report) == Approx(30 * 12 * 4 * 3 + report.lost_work_s));
     for (const DeviceReport& device : report.devices)
       CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==
             Approx(report.length_s));
