@@ -161,11 +161,13 @@ class ScenarioReader {
   }
 
   void read_recovery(const YamlValue& value) {
-    const YamlMap map = value.map({"policy", "detection", "spare", "checkpoint"});
+    const YamlMap map = value.map({"policy", "detection", "spare", "exclude_slower_than", "checkpoint"});
     if (const auto policy = map.optional("policy")) scenario_.on_departure = policy_name(*policy);
     if (const auto detection = map.optional("detection"))
       scenario_.detection_s = detection->seconds().value();
     if (const auto spare = map.optional("spare")) scenario_.spares = names_.devices_of_list(*spare);
+    if (const auto share = map.optional("exclude_slower_than"))
+      scenario_.exclude_slower_than = share->number(0, 1);
     if (const auto checkpoint = map.optional("checkpoint")) {
       const YamlMap entry = checkpoint->map({"period", "bandwidth", "device"});
       const auto bandwidth = entry.optional("bandwidth"), device = entry.optional("device");

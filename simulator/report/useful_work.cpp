@@ -26,7 +26,7 @@ void EgressMeter::see(const Stretch& stretch) {
 }
 
 bool is_disturbed(const Scenario& scenario) {
-  return (scenario.checkpoint && scenario.checkpoint->period_s > 0) ||
+  return (scenario.checkpoint && scenario.checkpoint->period_s > 0) || scenario.exclude_slower_than > 0 ||
          std::any_of(scenario.events.begin(), scenario.events.end(),
                      [](const DeviceEvent& event) { return event.kind != DeviceEvent::Kind::speed; });
 }

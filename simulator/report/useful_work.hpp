@@ -21,8 +21,8 @@ class EgressMeter : public RunObserver {
   double usd_ = 0;
 };
 
-/// Whether iterations may be lost, or wait for anything but each other: machines come and go, or checkpoints
-/// take time.
+/// Whether iterations may be lost, or wait for anything but each other: machines come and go, pipelines
+/// are left out, or checkpoints take time.
 bool is_disturbed(const Scenario& scenario);
 
 /// What a plan does undisturbed.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <string>
@@ -142,6 +143,23 @@ std::vector<int> shares_of(long long count, std::vector<long long> weights) {
 }
 
 }  // namespace
+
+std::vector<bool> without_slow(const Plan& plan, const std::vector<bool>& running,
+                               const std::vector<double>& speeds, double share) {
+  std::vector<double> of_all, least(running.size(), std::numeric_limits<double>::infinity());
+  for (std::size_t i = 0; i < running.size(); ++i)
+    for (const Stage& stage : plan.pipelines[i].stages)
+      for (const int device : stage.devices) {
+        if (running[i]) of_all.push_back(speeds[at(device)]);
+        least[i] = std::min(least[i], speeds[at(device)]);
+      }
+  if (of_all.empty()) return running;
+  std::sort(of_all.begin(), of_all.end());
+  const double median = of_all[of_all.size() / 2];
+  std::vector<bool> result = running;
+  for (std::size_t i = 0; i < running.size(); ++i) result[i] = running[i] && least[i] >= share * median;
+  return std::find(result.begin(), result.end(), true) == result.end() ? running : result;
+}
 
 std::span<const DeparturePolicy> departure_policies() {
   return policies;

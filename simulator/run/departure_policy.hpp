@@ -39,6 +39,12 @@ struct DeparturePolicy {
   bool asks_planner = false;  // a Replanner; where it says nothing, `decide`
 };
 
+/// `running` without the pipelines of `plan` of which a device has less than `share` of the median of the
+/// `speeds` (of each device of the topology) of all devices that run, of an even number the upper one; as it
+/// is where none would be left.
+std::vector<bool> without_slow(const Plan& plan, const std::vector<bool>& running,
+                               const std::vector<double>& speeds, double share);
+
 /// The first is the default.
 std::span<const DeparturePolicy> departure_policies();
 /// Throws Error ("did you mean" is for readers) for a name that is not there.

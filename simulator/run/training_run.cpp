@@ -125,6 +125,7 @@ void TrainingRun::take(const DeviceEvent& event) {
   const std::string& id = problem_.topology.devices[at(event.device)].id;
   if (event.kind == DeviceEvent::Kind::speed) {
     note(event.date, fmt::format("{} computes at {:.4g} of its speed", id, event.speed));
+    if (scenario_.exclude_slower_than > 0) is_changed_ = true;
     return;
   }
   is_changed_ = has_event_ = true;
@@ -172,8 +173,10 @@ void TrainingRun::replan() {
 void TrainingRun::decide() {
   is_changed_ = false;
   replan();
-  const Decision decision = policy_.decide({plan_, machines_.there(), spares_, &home_, is_broken_});
+  Decision decision = policy_.decide({plan_, machines_.there(), spares_, &home_, is_broken_});
   is_broken_ = false;
+  decision.running =
+      without_slow(decision.plan, decision.running, machines_.speeds(), scenario_.exclude_slower_than);
   const bool is_new = decision.running != running_;
   note_replacements(decision.plan);
   const bool has_moved = pipeline_major(decision.plan) != pipeline_major(plan_);

@@ -64,7 +64,8 @@ struct Scenario {
       "restart-without-pipeline";          // a policy by name: simulator/run/departure_policy.hpp
   double detection_s = 0;                  // from a departure to the moment at which the others know
   std::optional<std::vector<int>> spares;  // devices that may take a place; nothing: all that the plan leaves
-  std::optional<Checkpoint> checkpoint;    // nothing: weights that no living device holds are lost
+  double exclude_slower_than = 0;  // of the median speed: pipelines with such a device are left out; 0: none
+  std::optional<Checkpoint> checkpoint;  // nothing: weights that no living device holds are lost
 };
 
 /// Whether runs with different seeds differ.

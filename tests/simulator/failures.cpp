@@ -244,3 +244,26 @@ TEST_CASE("replan: what the caller's planner says is done, and paid for") {
   options.replan = [](const Plan&, const std::vector<bool>&) { return std::nullopt; };
   CHECK_THAT(simulate(it.problem, it.plan, it.scenario, options).stopped, contains("nobody joins any more"));
 }
+
+TEST_CASE("a pipeline with a slow device is left out until it has recovered") {
+  // At 8 device 1 has done 2 s of 6, and computes the rest at 0.4 of its speed, until 18. Then device 0 does
+  // all, in 12 s. At 20 device 1 is as fast as ever; it fetches from 30 to 42.
+  Chain it(1, 2, 2);
+  it.scenario.exclude_slower_than = 0.5;
+  it.scenario.events = {{8, 1, Kind::speed, 0.4}, {20, 1, Kind::speed, 1}};
+  const SimReport report = it.run(4);
+  CHECK(dates(report) == Dates{0, 6, 6, 18, 18, 30, 42, 48});
+  CHECK(report.lost_work_s == 0);
+  CHECK(report.useful);
+  // Half as fast is not less than half; and where all are slow, nobody is.
+  it.scenario.events = {{6, 1, Kind::speed, 0.5}};
+  CHECK(dates(it.run(3)) == Dates{0, 6, 6, 18, 18, 30});
+  it.scenario.events = {{6, 0, Kind::speed, 0.4}, {6, 1, Kind::speed, 0.4}};
+  CHECK(dates(it.run(3)) == Dates{0, 6, 6, 21, 21, 36});
+  // Each of two pipelines has a slow device: both go on.
+  Chain two(3, 2, 1);
+  two.scenario.exclude_slower_than = 0.5;
+  two.scenario.events = {{0, 0, Kind::speed, 0.25}, {0, 3, Kind::speed, 0.25}};
+  // (1 + 2) · 4 s of the first stage, and 6 s of the two others.
+  CHECK(dates(two.run(2)) == Dates{0, 18, 18, 36});
+}
