@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cli/replanner.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
@@ -35,6 +36,7 @@ PlanRecord::Finalist::Simulated simulated(const PlanCandidate& candidate, const 
   const Problem problem = problem_of(candidate);
   SimOptions options;
   options.stop = stop;
+  options.replan = replanner(problem);
   if (is_quiet(judged.scenario)) options.iterations = 1;
   const int runs = is_random(judged.scenario) ? random_runs : 1;
   PlanRecord::Finalist::Simulated result{judged.name, 0, 0, 0};

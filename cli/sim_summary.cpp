@@ -64,6 +64,22 @@ class Writer {
     return text + remarks("note", s_.record.notes);
   }
 
+  /// Where machines come and go, or checkpoints take time.
+  void add_useful(Rows& rows) const {
+    if (!report_.useful) return;
+    const UsefulWork& it = *report_.useful;
+    rows.push_back(
+        {"useful", fmt::format("{} samples/s", three_digits(it.samples_per_s)),
+         fmt::format("{} of what the devices that were there could do", percent(it.share_of_optimal))});
+    if (report_.rolled_back > 0)
+      rows.push_back({"rolled back", counted(report_.rolled_back, "iteration"),
+                      "completed after the last checkpoint, and lost"});
+    if (it.usd)
+      rows.push_back(
+          {"cost", fmt::format("{:.4g} USD", *it.usd),
+           it.usd_egress > 0 ? fmt::format("{:.4g} USD of it for what is sent", it.usd_egress) : ""});
+  }
+
   std::string results() const {
     if (report_.iterations.empty()) return "";  // a note says so
     const Distribution& time = report_.iteration_time_s;
@@ -76,6 +92,7 @@ class Writer {
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
       rows.push_back({"lost work", seconds(report_.lost_work_s), "of computing, summed over devices"});
+    add_useful(rows);
     if (s_.record.samples) {
       const SampleSummary& samples = *s_.record.samples;
       rows.push_back({"samples", seconds(samples.iteration_time_s.mean),

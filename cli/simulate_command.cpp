@@ -12,6 +12,7 @@
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
+#include "cli/replanner.hpp"
 #include "cli/report/put_report.hpp"
 #include "cli/report/report_html.hpp"
 #include "cli/run_stats.hpp"
@@ -31,6 +32,7 @@
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
+#include "simulator/run/departure_policy.hpp"
 #include "simulator/schemes/scheme.hpp"
 #include "simulator/simulate.hpp"
 
@@ -126,7 +128,8 @@ class StreamedOutputs {
   StreamedOutputs(const SimulateOptions& options, const Input& input) {
     if (options.trace) {
       trace_file_.emplace(*options.trace);
-      trace_.emplace(input.problem.topology, stage_memory(input.problem, input.plan),
+      memory_.emplace(input.problem, input.plan, departure_policy(input.scenario.on_departure).keeps_copies);
+      trace_.emplace(input.problem.topology, memory_->memory_of(),
                      [this](std::string_view text) { trace_file_->write(text); });
     }
     if (options.report) timeline_.emplace(input.problem.topology.size());
@@ -140,6 +143,7 @@ class StreamedOutputs {
 
   std::vector<RunObserver*> observers() {
     std::vector<RunObserver*> observers;
+    if (memory_) observers.push_back(&*memory_);
     if (trace_) observers.push_back(&*trace_);
     if (tasks_) observers.push_back(&*tasks_);
     if (timeline_) observers.push_back(&*timeline_);
@@ -158,6 +162,7 @@ class StreamedOutputs {
 
  private:
   std::optional<WholeFile> trace_file_, task_file_;
+  std::optional<PlacedMemory> memory_;
   std::optional<ChromeTrace> trace_;
   std::optional<TaskCsv> tasks_;
   std::optional<TimelineRecorder> timeline_;
@@ -183,6 +188,7 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   sim_options.iterations = options.iterations;
   sim_options.seed = options.seed;
   sim_options.stop = watch.stop();
+  sim_options.replan = replanner(input.problem);
   if (options.samples) {
     const int samples = is_random(input.scenario) ? *options.samples : 1;
     std::vector<SimReport> runs =

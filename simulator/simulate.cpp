@@ -1,5 +1,7 @@
 #include "simulator/simulate.hpp"
 
+#include <set>
+
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/rng.hpp"
@@ -7,6 +9,7 @@
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/stage_memory.hpp"
+#include "simulator/report/useful_work.hpp"
 #include "simulator/run/training_run.hpp"
 
 namespace dtfm {
@@ -24,6 +27,11 @@ double micro_batches_of(const Plan& plan) {
   double count = 0;
   for (const Pipeline& pipeline : plan.pipelines) count += pipeline.micro_batches;
   return count;
+}
+
+int device_count(const Plan& plan) {
+  const std::vector<int> devices = pipeline_major(plan);
+  return static_cast<int>(std::set<int>(devices.begin(), devices.end()).size());
 }
 
 /// Of a micro-batch, all layers.
@@ -67,10 +75,13 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
-  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next());
-  RunStatistics statistics(problem.topology, stage_memory(problem, plan),
+  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.replan);
+  PlacedMemory memory(problem, plan, departure_policy(scenario.on_departure).keeps_copies);
+  RunStatistics statistics(problem.topology, memory.memory_of(),
                            down_times(scenario, problem.topology.size()));
-  std::vector<RunObserver*> observers{&statistics};
+  EgressMeter egress(problem.topology);
+  std::vector<RunObserver*> observers{&memory, &statistics};
+  if (is_disturbed(scenario)) observers.push_back(&egress);
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
 
@@ -83,6 +94,11 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   report.model_flops_per_s = rate_of(report, micro_batches * model_flops(problem, plan), length);
   report.peak_flops_per_s = peak_flops(report, problem);
   report.bubble = bubble_of(report, length);
+  if (is_disturbed(scenario))
+    report.useful = useful_work(problem, scenario, report,
+                                {micro_batches * problem.job.training.micro_batch,
+                                 undisturbed_seconds(problem, plan), device_count(plan)},
+                                egress.usd());
   return report;
 }
 

@@ -8,6 +8,7 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
+#include "simulator/run/departure_policy.hpp"
 #include "simulator/run/observer.hpp"
 #include "simulator/scenario/scenario.hpp"
 
@@ -18,10 +19,12 @@ struct SimOptions {
   std::uint64_t seed = 0;               // with the scenario's: of the jitter
   std::function<bool()> stop;           // asked now and then, by many threads; nothing: never
   std::vector<RunObserver*> observers;  // beside the report's own
+  Replanner replan = {};                // for the policy that asks a planner; called by one thread a run
 };
 
 /// Replays `plan` under `scenario`. The same arguments give the same report on any machine with the same
-/// compiler. Throws Error for a plan that cannot be run; one that departures end is told in `stopped`.
+/// compiler. Throws Error for a plan that cannot be run, and for a
+/// policy that asks a planner where there is none; a run that departures end is told in `stopped`.
 ///
 /// With n iterations, tokens and model FLOPs per second are those of iterations 2 … n over the time from the
 /// end of the first to the end of the run, recoveries and what was lost included; of the only one over the

@@ -34,6 +34,7 @@ SpanKind kind_of(Activity activity) {
     case Activity::gather:
       return SpanKind::exchange;
     case Activity::fetch:
+    case Activity::save:
       return SpanKind::fetch;
     case Activity::wait:
     case Activity::step:
@@ -50,6 +51,10 @@ std::string title_of(const Stretch& stretch) {
       return fmt::format("iteration {}, which was lost", stretch.iteration);
     case Stretch::Kind::recovery:
       return fmt::format("recovery before iteration {}", stretch.iteration);
+    case Stretch::Kind::checkpoint:
+      return fmt::format("checkpoint before iteration {}", stretch.iteration);
+    case Stretch::Kind::part:
+      return fmt::format("iteration {} up to a departure", stretch.iteration);
   }
   return fmt::format("iteration {}", stretch.iteration);
 }

@@ -18,7 +18,7 @@ enum class SpanKind : char {
   gradients = 'G',    // of activations, sent to the stage before
   all_reduce = 'R',   // between the devices of a stage
   exchange = 'X',     // of the gradients of parameters
-  fetch = 'W',        // of weights, in a recovery
+  fetch = 'W',        // of weights, in a recovery or to a checkpoint
   overhead = 'O',
   several = 'S',  // put together from unlike ones
 };

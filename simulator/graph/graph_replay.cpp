@@ -10,31 +10,13 @@
 #include "simulator/engine/waiting_lines.hpp"
 #include "simulator/graph/graph_network.hpp"
 #include "simulator/graph/profile_steps.hpp"
+#include "simulator/graph/replay_event.hpp"
 #include "simulator/graph/task_progress.hpp"
 
 namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// In the order in which they come at one instant; starts come after all of them.
-enum Rank : unsigned { ends, failures, changes };
-
-struct Event {
-  enum class Kind : std::uint8_t { task_end, overhead_end, latency_end, down, up, change };
-  Kind kind = Kind::task_end;
-  int id = 0;  // a task; a failure; a profile
-};
-
-/// So far ahead tasks are fetched from memory: some events take as long as that (any number from 4 to 16
-/// does).
-constexpr std::size_t events_ahead = 8;
-
-/// A flow or shared computation that the network moves; its end comes `tail` seconds after its last byte.
-struct Moving {
-  int task = 0;
-  double tail = 0;
-};
 
 class GraphReplay {
  public:
@@ -49,6 +31,8 @@ class GraphReplay {
   bool is_over(double next) const;
   bool is_stopped();
   void close(double next);
+  void keep_rest();
+  void set_end(TaskRest& rest, double left) const;
   const std::vector<int>& running_tasks();
   void handle(const Event& event);
   double next_date();
@@ -72,14 +56,13 @@ class GraphReplay {
   void start_flow(int task);
   void arrive(int task, double latency);
   void push_end(int task, double duration);
-  void keep_terms(int task, const FlowTerms& terms);
-  FlowTerms take_terms(int task);
   void share(int task, const FlowTerms& terms, double tail);
   void leave_network(int task);
   void end(int task, TaskState state);
 
   const TaskGraph& graph_;
   const double until_;
+  const bool keeps_rest_;
   const std::function<bool()>& stop_;
   long long dates_ = 0;
   bool stopped_ = false;
@@ -90,8 +73,7 @@ class GraphReplay {
   std::size_t ended_ = 0, running_ = 0;  // tasks
 
   TaskProgress progress_;
-  std::vector<FlowTerms> terms_;  // of flows in latency
-  std::vector<int> unused_terms_;
+  TermsPool terms_;  // of flows in latency
   std::vector<int> ready_, starting_;
   std::vector<int> started_;  // all that run, and some that have ended
   WaitingLines queues_, hosts_;
@@ -107,6 +89,7 @@ class GraphReplay {
 GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
     : graph_(graph),
       until_(options.until),
+      keeps_rest_(options.keeps_rest && options.until < infinity),
       stop_(options.stop),
       now_(on_grid(options.start)),
       network_(graph),
@@ -192,8 +175,39 @@ void GraphReplay::close(double next) {
   if (ended_ == graph_.tasks.size()) return;
   const bool cut = running_ > 0 && next < infinity && next > until_;
   replay_.ended = stopped_ ? ReplayEnd::stopped : cut ? ReplayEnd::cut : ReplayEnd::stuck;
+  if (keeps_rest_) keep_rest();
   if (replay_.ended == ReplayEnd::stuck) return;
   for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::cut;
+}
+
+/// At `until_`. What has yet to move is the network's to say; of the rest, when it would have ended.
+void GraphReplay::keep_rest() {
+  for (const int task : running_tasks()) {
+    TaskRest& rest = replay_.rest.emplace_back(TaskRest{task, false, 0, progress_[task].amount});
+    if (progress_[task].phase == Phase::sharing)
+      rest.amount = network_.fluid().ends().remaining(progress_[task].place, until_);
+  }
+  std::sort(replay_.rest.begin(), replay_.rest.end(),
+            [](const TaskRest& a, const TaskRest& b) { return a.task < b.task; });
+  while (!queue_.empty()) {
+    const double left = queue_.next_date() - until_;
+    const Event event = queue_.pop();
+    if (event.kind != Event::Kind::task_end && event.kind != Event::Kind::overhead_end) continue;
+    const auto rest = std::lower_bound(replay_.rest.begin(), replay_.rest.end(), event.id,
+                                       [](const TaskRest& a, int task) { return a.task < task; });
+    if (rest != replay_.rest.end() && rest->task == event.id) set_end(*rest, left);
+  }
+}
+
+/// `left`: seconds until what has a date ends.
+void GraphReplay::set_end(TaskRest& rest, double left) const {
+  const Progress& it = progress_[rest.task];
+  if (it.phase == Phase::in_overhead) {
+    rest.overhead = left;
+  } else if (it.phase == Phase::timed || it.phase == Phase::arriving) {
+    rest.is_delay = it.kind != TaskKind::compute;
+    rest.amount = it.kind == TaskKind::compute ? left * graph_.hosts[at(it.host)].speed : left;
+  }
 }
 
 void GraphReplay::handle(const Event& event) {
@@ -209,7 +223,8 @@ void GraphReplay::handle(const Event& event) {
       if (progress_[event.id].phase == Phase::in_overhead) start_flow(event.id);
       break;
     case Event::Kind::latency_end:
-      if (progress_[event.id].phase == Phase::in_latency) share(event.id, take_terms(event.id), 0);
+      if (progress_[event.id].phase == Phase::in_latency)
+        share(event.id, terms_.take(progress_[event.id].place), 0);
       break;
     case Event::Kind::down:
     case Event::Kind::up:
@@ -374,27 +389,9 @@ void GraphReplay::start_flow(int task) {
   const FlowTerms terms = network_.terms(it);
   if (it.amount == 0) return it.streamed ? arrive(task, terms.latency) : push_end(task, terms.latency);
   if (terms.latency == 0 || it.streamed) return share(task, terms, terms.latency);
-  keep_terms(task, terms);
+  progress_[task].phase = Phase::in_latency;
+  progress_[task].place = terms_.keep(terms);
   queue_.push(on_grid(now_ + terms.latency), ends, {Event::Kind::latency_end, task});
-}
-
-void GraphReplay::keep_terms(int task, const FlowTerms& terms) {
-  Progress& progress = progress_[task];
-  progress.phase = Phase::in_latency;
-  if (unused_terms_.empty()) {
-    progress.place = static_cast<int>(terms_.size());
-    terms_.push_back(terms);
-  } else {
-    progress.place = unused_terms_.back();
-    unused_terms_.pop_back();
-    terms_[at(progress.place)] = terms;
-  }
-}
-
-FlowTerms GraphReplay::take_terms(int task) {
-  const int place = progress_[task].place;
-  unused_terms_.push_back(place);
-  return terms_[at(place)];
 }
 
 void GraphReplay::push_end(int task, double duration) {
@@ -426,7 +423,7 @@ void GraphReplay::leave_network(int task) {
 void GraphReplay::end(int task, TaskState state) {
   Progress& progress = progress_[task];
   if (progress.phase == Phase::sharing) leave_network(task);
-  if (progress.phase == Phase::in_latency) take_terms(task);
+  if (progress.phase == Phase::in_latency) terms_.take(progress.place);
   if (progress.queue != no_index && progress.phase != Phase::arriving) queues_.leave(progress.queue);
   progress.phase = Phase::ended;
   ++ended_;

@@ -39,6 +39,15 @@ struct ReplayOptions {
   double start = 0;  // the date at which the graph begins: profiles and failures are then where they are
   double until = std::numeric_limits<double>::infinity();  // nothing happens after it
   std::function<bool()> stop = {};  // asked every `dates_between_asking` dates; nothing: never
+  bool keeps_rest = false;          // fill in Replay::rest
+};
+
+/// What was left of a task when the replay was cut: of a flow its bytes, after `overhead` seconds; of a
+/// computation its work; of a delay, or of a flow whose last byte was on its way, seconds.
+struct TaskRest {
+  int task = no_index;
+  bool is_delay = false;  // seconds
+  double overhead = 0, amount = 0;
 };
 
 enum class ReplayEnd {
@@ -51,8 +60,9 @@ enum class ReplayEnd {
 struct Replay {
   ReplayEnd ended = ReplayEnd::finished;
   std::vector<TaskRecord> tasks;
-  double makespan = 0;  // the date of the last end of a task; that of the start if there is none
-  double reached = 0;   // the date of the last that happened
+  std::vector<TaskRest> rest;  // of those that ran at the end, if it was asked for and that is finite
+  double makespan = 0;         // the date of the last end of a task; that of the start if there is none
+  double reached = 0;          // the date of the last that happened
   long long events = 0, flows = 0;
 };
 

@@ -41,6 +41,10 @@ std::string title(const Stretch& stretch) {
       return fmt::format("iteration {} (lost)", stretch.iteration);
     case Stretch::Kind::recovery:
       return "recovery";
+    case Stretch::Kind::checkpoint:
+      return "checkpoint";
+    case Stretch::Kind::part:
+      return fmt::format("iteration {} (up to a departure)", stretch.iteration);
   }
   return fmt::format("iteration {}", stretch.iteration);
 }

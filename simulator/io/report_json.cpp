@@ -65,6 +65,18 @@ ordered_json step_json(const CriticalStep& it) {
   return {{"text", it.text}, {"tasks", it.tasks}, {"start_s", it.start_s}, {"end_s", it.end_s}};
 }
 
+ordered_json useful_json(const SimReport& report) {
+  const UsefulWork& it = *report.useful;
+  return {{"samples", it.samples},
+          {"samples_per_s", it.samples_per_s},
+          {"optimal_samples", it.optimal_samples},
+          {"share_of_optimal", it.share_of_optimal},
+          {"rolled_back_iterations", report.rolled_back},
+          {"checkpoints", report.checkpoints},
+          {"usd", it.usd ? ordered_json(*it.usd) : ordered_json(nullptr)},
+          {"usd_egress", it.usd_egress}};
+}
+
 ordered_json fairness_json(const std::optional<FairnessComparison>& it) {
   return it ? ordered_json{{"equal", it->equal_s}, {"rtt", it->rtt_s}} : ordered_json(nullptr);
 }
@@ -112,6 +124,7 @@ ordered_json sim_document(const Topology& topology, const SimReport& report, con
   json["links"] = list_json(report.links, of_topology(link_json));
   json["events"] = list_json(report.events, event_json);
   json["lost_work_s"] = report.lost_work_s;
+  if (report.useful) json["useful_work"] = useful_json(report);
   json["critical_path"] = list_json(report.critical_path, step_json);
   json["overfull"] = list_json(report.overfull, [&](int device) { return topology.devices[at(device)].id; });
   json["simulator"] = {{"tasks", report.tasks}, {"events", report.events_handled}, {"flows", report.flows}};

@@ -161,18 +161,24 @@ class ScenarioReader {
   }
 
   void read_recovery(const YamlValue& value) {
-    const YamlMap map = value.map({"policy", "detection", "spare", "checkpoint"});
+    const YamlMap map = value.map({"policy", "detection", "spare", "exclude_slower_than", "checkpoint"});
     if (const auto policy = map.optional("policy")) scenario_.on_departure = policy_name(*policy);
     if (const auto detection = map.optional("detection"))
       scenario_.detection_s = detection->seconds().value();
     if (const auto spare = map.optional("spare")) scenario_.spares = names_.devices_of_list(*spare);
+    if (const auto share = map.optional("exclude_slower_than"))
+      scenario_.exclude_slower_than = share->number(0, 1);
     if (const auto checkpoint = map.optional("checkpoint")) {
-      const YamlMap entry = checkpoint->map({"bandwidth", "device"});
+      const YamlMap entry = checkpoint->map({"period", "bandwidth", "device"});
       const auto bandwidth = entry.optional("bandwidth"), device = entry.optional("device");
       if (!bandwidth && !device) throw entry.error("expected `bandwidth`, `device` or both");
       Checkpoint& place = scenario_.checkpoint.emplace();
       if (bandwidth) place.bandwidth = bandwidth->rate().value();
       if (device) place.device = names_.device(*device);
+      if (const auto period = entry.optional("period")) {
+        place.period_s = period->seconds().value();
+        if (place.period_s == 0) throw period->value_error("must be above zero");
+      }
     }
   }
 

@@ -36,7 +36,14 @@ std::string TaskCsv::prefix(const Stretch& stretch) {
       return fmt::format("i{}.lost{} ", stretch.iteration, ++lost_);
     case Stretch::Kind::recovery:
       return fmt::format("i{}.recovery{} ", stretch.iteration, ++recoveries_);
+    case Stretch::Kind::checkpoint:
+      return fmt::format("i{}.checkpoint{} ", stretch.iteration, ++checkpoints_);
+    case Stretch::Kind::part:
+      return fmt::format("i{}.part{} ", stretch.iteration, ++parts_);
   }
+  // One that was lost because a checkpoint was older is done again.
+  if (stretch.iteration < iterations_) return fmt::format("i{}.again{} ", stretch.iteration, ++repeats_);
+  iterations_ = stretch.iteration + 1;
   return fmt::format("i{} ", stretch.iteration);
 }
 

@@ -35,6 +35,8 @@ std::string_view letter_of(Activity activity) {
       return "step";
     case Activity::fetch:
       return "fetch";
+    case Activity::save:
+      return "save";
   }
   return "";
 }

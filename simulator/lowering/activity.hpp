@@ -21,6 +21,7 @@ enum class Activity : std::uint8_t {
   wait,            // joins and delays that no device is busy with
   step,            // the fixed cost of an iteration
   fetch,           // of weights, in a recovery
+  save,            // of weights, into a checkpoint
 };
 
 struct TaskLabel {

@@ -85,8 +85,10 @@ class PipelineGraph {
   PipelineEnds ends_;
 };
 
-/// Stages before a device comes again.
-int devices_in_turn(const Pipeline& pipeline) {
+/// Stages before a device comes again. Only interleaved schedules order the stages of a device among each
+/// other; else one that has several computes what is ready first.
+int devices_in_turn(const Pipeline& pipeline, const std::string& schedule) {
+  if (schedule != "interleaved") return static_cast<int>(pipeline.stages.size());
   std::set<int> seen;
   for (const Stage& stage : pipeline.stages)
     if (!seen.insert(stage.devices.front()).second) break;
@@ -108,7 +110,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       number_(number),
       recodes_(job.compression.throughput && job.compression.activations != 1),
       blocks_(plan.schedule == blocking_schedule),
-      devices_(devices_in_turn(pipeline_)) {
+      devices_(devices_in_turn(pipeline_, plan.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));
     if (stage.devices.size() > 1 && !all_reduces_) all_reduces_.emplace(builder, job, pipeline_);

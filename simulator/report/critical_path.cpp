@@ -138,6 +138,8 @@ std::string text_of(const TaskLabel& label, const Topology& topology) {
       return "end of the iteration (overhead, barrier)";
     case Activity::fetch:
       return message("fetch weights");
+    case Activity::save:
+      return message("save weights");
   }
   return "";
 }

@@ -1,6 +1,7 @@
 // The result of a simulation.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,16 @@ struct EventReport {
   std::string text;
 };
 
+/// What came of a run in which machines come and go, or checkpoints are written.
+struct UsefulWork {
+  double samples = 0, samples_per_s = 0;  // of the iterations that were not lost later; over the whole run
+  /// If all devices that are there, with a place or without, did as much as one of the plan does on average
+  /// when nothing happens; and `samples` ÷ those. More than 1 where a new plan is better than that.
+  double optimal_samples = 0, share_of_optimal = 0;
+  double usd_egress = 0;      // for what arrived over links with a price
+  std::optional<double> usd;  // that, and for all devices while they are there; nothing: a price is not known
+};
+
 struct SimReport {
   double length_s = 0;  // of the run, what follows the last iteration included
   std::vector<IterationReport> iterations;
@@ -53,7 +64,10 @@ struct SimReport {
   std::vector<DeviceReport> devices;  // of the plan
   std::vector<LinkReport> links;      // that carried something, the most bytes first
   std::vector<EventReport> events;
-  double lost_work_s = 0;  // device-seconds of computations whose results were lost
+  double lost_work_s = 0;  // device-seconds of computations whose results were lost, there and then or later
+  int rolled_back = 0;     // iterations that were completed, and lost because a checkpoint was older
+  int checkpoints = 0;     // that were written, where that takes time
+  std::optional<UsefulWork> useful;  // where it says more than the throughput does
   std::vector<CriticalStep> critical_path;
   std::vector<int> overfull;  // devices whose memory does not suffice: the plan is infeasible
   std::string stopped;        // why before its end; empty: it was not

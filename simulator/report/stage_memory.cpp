@@ -20,15 +20,20 @@ struct Table {
   std::vector<StageMemory> most;                         // by stage
 };
 
-Table table_of(const Problem& problem, const Plan& plan) {
-  const LoadModel model(problem, plan);
+/// `copies`: of who takes a stage over, less what it has of it already.
+Table table_of(const Problem& problem, const Plan& computed, bool copies) {
+  const LoadModel model(problem, computed);
   Table table;
-  for (const Pipeline& pipeline : computed_stages(problem.job, plan).pipelines) {
+  for (const Pipeline& pipeline : computed.pipelines) {
     if (table.most.size() < pipeline.stages.size()) table.most.resize(pipeline.stages.size());
     for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
       const StageLoad load = model.of(pipeline.stages[stage]);
-      const StageMemory memory{load.state_bytes, load.activation_bytes, load.working_bytes};
-      if (total(memory) > total(table.most[stage])) table.most[stage] = memory;
+      StageMemory memory{load.state_bytes, load.activation_bytes, load.working_bytes};
+      StageMemory taken_over = memory;
+      if (copies) taken_over.state -= load.weight_bytes;
+      if (total(taken_over) > total(table.most[stage])) table.most[stage] = taken_over;
+      const std::size_t count = pipeline.stages.size(), before = (stage + count - 1) % count;
+      if (copies && count > 1) memory.state += model.of(pipeline.stages[before]).weight_bytes;
       for (const int device : pipeline.stages[stage].devices)
         table.of_device[{device, static_cast<int>(stage)}] = memory;
     }
@@ -36,13 +41,40 @@ Table table_of(const Problem& problem, const Plan& plan) {
   return table;
 }
 
-}  // namespace
-
-StageMemoryOf stage_memory(const Problem& problem, const Plan& plan) {
-  return [table = table_of(problem, plan)](int device, int stage) {
+StageMemoryOf memory_in(Table table) {
+  return [table = std::move(table)](int device, int stage) {
     const auto found = table.of_device.find({device, stage});
     return found != table.of_device.end() ? found->second : table.most[at(stage)];
   };
+}
+
+/// Who has a place, and how much it does there, means nothing to what a place takes.
+Plan without_devices(Plan plan) {
+  for (Pipeline& pipeline : plan.pipelines) {
+    pipeline.micro_batches = 0;
+    for (Stage& stage : pipeline.stages) stage.devices.assign(stage.devices.size(), 0);
+  }
+  return plan;
+}
+
+}  // namespace
+
+StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies) {
+  return memory_in(table_of(problem, computed_stages(problem.job, plan), copies));
+}
+
+PlacedMemory::PlacedMemory(const Problem& problem, const Plan& plan, bool copies)
+    : problem_(problem),
+      copies_(copies),
+      layers_(without_devices(computed_stages(problem.job, plan))),
+      memory_of_(stage_memory(problem, plan, copies)) {}
+
+/// Who takes the place of another in the same plan is one that the plan does not have.
+void PlacedMemory::place(const Plan& computed) {
+  Plan layers = without_devices(computed);
+  if (layers == layers_) return;
+  layers_ = std::move(layers);
+  memory_of_ = memory_in(table_of(problem_, computed, copies_));
 }
 
 }  // namespace dtfm

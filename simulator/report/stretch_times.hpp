@@ -28,6 +28,18 @@ inline Interval since_ready(const TaskRecord& record, const Stretch& stretch) {
   return {record.ready, end_of(record, stretch)};
 }
 
+/// Device-seconds of computations that had begun by the end of the stretch.
+inline double computed_seconds(const Stretch& stretch) {
+  double sum = 0;
+  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
+    const TaskRecord& task = stretch.replay.tasks[i];
+    if (stretch.graph.graph.tasks[i].kind != TaskKind::compute || !has_started(task)) continue;
+    const Interval time = busy(task, stretch);
+    sum += time.end - time.begin;
+  }
+  return sum;
+}
+
 /// A flow from one device to another.
 inline bool is_message(const Task& task) {
   return task.kind == TaskKind::flow && task.destination != task.host;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -33,6 +35,12 @@ Decision wait_for_all(const FleetState& state) {
   return decision;
 }
 
+Decision with_all_from_checkpoint(const FleetState& state) {
+  Decision decision = without_broken_pipelines(state);
+  decision.rolls_back = state.is_broken;
+  return decision;
+}
+
 /// A device keeps all its stages (interleaved schedules give it several), so it is replaced as a whole.
 void replace(Plan& plan, int device, int spare) {
   for (Pipeline& pipeline : plan.pipelines)
@@ -54,7 +62,28 @@ Decision with_spares(const FleetState& state) {
     taken.erase(device);
     taken.insert(*spare);
   }
-  return without_broken_pipelines({plan, state.there, state.spares});
+  return without_broken_pipelines({plan, state.there, state.spares, state.home, state.is_broken});
+}
+
+/// From the plan as it was given, so that who is back has its own place again.
+Decision with_successors(const FleetState& state) {
+  const Plan& home = state.home ? *state.home : state.plan;
+  Plan plan = home;
+  for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+    const std::vector<Stage>& stages = home.pipelines[i].stages;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+      const Stage& holder = stages[(stage + 1) % stages.size()];
+      if (holder.devices.size() != stages[stage].devices.size()) continue;
+      for (std::size_t rank = 0; rank < holder.devices.size(); ++rank)
+        if (!state.there[at(stages[stage].devices[rank])] && state.there[at(holder.devices[rank])])
+          plan.pipelines[i].stages[stage].devices[rank] = holder.devices[rank];
+    }
+  }
+  Decision decision{std::move(plan), {}};
+  decision.running = whole_pipelines(decision.plan, state.there);
+  for (std::size_t i = 0; i < decision.running.size(); ++i)
+    if (!decision.running[i]) decision.plan.pipelines[i] = home.pipelines[i];
+  return decision;
 }
 
 constexpr std::array policies{
@@ -65,7 +94,23 @@ constexpr std::array policies{
     DeparturePolicy{"spare",
                     "a device that has no place takes that of one that left; without one, as "
                     "restart-without-pipeline",
-                    with_spares}};
+                    with_spares},
+    DeparturePolicy{"restart",
+                    "all stop and load the last checkpoint; pipelines that lost a device pause until it is "
+                    "back",
+                    with_all_from_checkpoint},
+    DeparturePolicy{"drop-pipeline",
+                    "pipelines that lost nobody go on within the iteration and do the micro-batches of the "
+                    "others, which pause until they are whole",
+                    without_broken_pipelines, true},
+    DeparturePolicy{"redundant",
+                    "the device of the next stage, which has a copy of the weights, computes the stage too; "
+                    "without it, as restart-without-pipeline",
+                    with_successors, false, true},
+    DeparturePolicy{"replan",
+                    "a planner makes a new plan of the devices that are there; without one, as "
+                    "restart-without-pipeline",
+                    without_broken_pipelines, false, false, true}};
 
 /// How many micro-batches a pipeline is given at a time.
 int deal_size(const Plan& plan, const std::vector<bool>& running, int total) {
@@ -80,7 +125,41 @@ int deal_size(const Plan& plan, const std::vector<bool>& running, int total) {
   return total % size == 0 ? size : 1;
 }
 
+/// `count` things in proportion to `weights`, evenly if all are 0, by largest remainder, the first first.
+std::vector<int> shares_of(long long count, std::vector<long long> weights) {
+  long long sum = std::accumulate(weights.begin(), weights.end(), 0LL);
+  if (sum == 0) weights.assign(weights.size(), 1), sum = static_cast<long long>(weights.size());
+  std::vector<int> shares;
+  std::vector<std::pair<long long, std::size_t>> remainders;
+  long long left = count;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    shares.push_back(static_cast<int>(count * weights[i] / sum));
+    left -= shares.back();
+    remainders.emplace_back(-(count * weights[i] % sum), i);
+  }
+  std::sort(remainders.begin(), remainders.end());
+  for (std::size_t k = 0; k < static_cast<std::size_t>(left); ++k) ++shares[remainders[k].second];
+  return shares;
+}
+
 }  // namespace
+
+std::vector<bool> without_slow(const Plan& plan, const std::vector<bool>& running,
+                               const std::vector<double>& speeds, double share) {
+  std::vector<double> of_all, least(running.size(), std::numeric_limits<double>::infinity());
+  for (std::size_t i = 0; i < running.size(); ++i)
+    for (const Stage& stage : plan.pipelines[i].stages)
+      for (const int device : stage.devices) {
+        if (running[i]) of_all.push_back(speeds[at(device)]);
+        least[i] = std::min(least[i], speeds[at(device)]);
+      }
+  if (of_all.empty()) return running;
+  std::sort(of_all.begin(), of_all.end());
+  const double median = of_all[of_all.size() / 2];
+  std::vector<bool> result = running;
+  for (std::size_t i = 0; i < running.size(); ++i) result[i] = running[i] && least[i] >= share * median;
+  return std::find(result.begin(), result.end(), true) == result.end() ? running : result;
+}
 
 std::span<const DeparturePolicy> departure_policies() {
   return policies;
@@ -106,19 +185,26 @@ Plan running_plan(const Plan& plan, const std::vector<bool>& running) {
   if (total == shares) return result;
   const int deal = deal_size(plan, running, static_cast<int>(total));
   const long long deals = total / deal;
-  long long left = deals;
-  std::vector<std::pair<long long, std::size_t>> remainders;  // the largest first, then the first pipeline
-  const bool is_even = shares == 0;                           // none of those left had any
-  if (is_even) shares = static_cast<long long>(result.pipelines.size());
-  for (std::size_t i = 0; i < result.pipelines.size(); ++i) {
-    const long long share = deals * (is_even ? 1 : result.pipelines[i].micro_batches);
-    result.pipelines[i].micro_batches = static_cast<int>(share / shares) * deal;
-    left -= share / shares;
-    remainders.emplace_back(-(share % shares), i);
+  std::vector<long long> weights;
+  for (const Pipeline& pipeline : result.pipelines) weights.push_back(pipeline.micro_batches);
+  const std::vector<int> counts = shares_of(deals, std::move(weights));
+  for (std::size_t i = 0; i < counts.size(); ++i) result.pipelines[i].micro_batches = counts[i] * deal;
+  return result;
+}
+
+Plan dealt_on(const Plan& plan, const std::vector<bool>& running) {
+  Plan result = plan;
+  int lost = 0;
+  std::vector<long long> weights;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    weights.push_back(running[i] ? plan.pipelines[i].micro_batches : 0);
+    if (!running[i]) lost += std::exchange(result.pipelines[i].micro_batches, 0);
   }
-  std::sort(remainders.begin(), remainders.end());
-  for (std::size_t k = 0; k < static_cast<std::size_t>(left); ++k)
-    result.pipelines[remainders[k].second].micro_batches += deal;
+  if (std::accumulate(weights.begin(), weights.end(), 0LL) == 0)
+    weights.assign(running.begin(), running.end());
+  const int deal = deal_size(plan, running, lost);
+  const std::vector<int> more = shares_of(lost / deal, std::move(weights));
+  for (std::size_t i = 0; i < more.size(); ++i) result.pipelines[i].micro_batches += more[i] * deal;
   return result;
 }
 

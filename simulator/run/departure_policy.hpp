@@ -2,6 +2,8 @@
 // and one line of the table in departure_policy.cpp.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -15,17 +17,33 @@ struct FleetState {
   const Plan& plan;                // with the devices that have the places now
   const std::vector<bool>& there;  // of each device
   std::span<const int> spares;     // that may take a place, the first first; some may be gone or have one
+  const Plan* home = nullptr;      // the plan as it was given; nothing: `plan`
+  bool is_broken = false;          // a departure has broken off what went on
 };
 
 struct Decision {
   Plan plan;                  // who has which place from now on; all pipelines, micro-batches as in `state`
   std::vector<bool> running;  // of each pipeline; none: the run waits for a machine to come back
+  bool rolls_back = false;    // all load the last checkpoint
 };
+
+/// A new plan on devices that are `there`, of as many micro-batches and the same schedule, for the `running`
+/// one, of which some may be gone; nothing where it may stay as it is, or there is none.
+using Replanner = std::function<std::optional<Plan>(const Plan& running, const std::vector<bool>& there)>;
 
 struct DeparturePolicy {
   std::string_view name, what;
   Decision (*decide)(const FleetState& state);
+  bool goes_on = false;       // who is not hit goes on within the iteration, with more to do (dealt_on)
+  bool keeps_copies = false;  // every device has the weights of the stage before its own too (copies_of)
+  bool asks_planner = false;  // a Replanner; where it says nothing, `decide`
 };
+
+/// `running` without the pipelines of `plan` of which a device has less than `share` of the median of the
+/// `speeds` (of each device of the topology) of all devices that run, of an even number the upper one; as it
+/// is where none would be left.
+std::vector<bool> without_slow(const Plan& plan, const std::vector<bool>& running,
+                               const std::vector<double>& speeds, double share);
 
 /// The first is the default.
 std::span<const DeparturePolicy> departure_policies();
@@ -37,5 +55,9 @@ const DeparturePolicy& departure_policy(std::string_view name);
 /// interleaved schedule, which needs multiples of the number of devices of a pipeline, so many at a time
 /// while that can be.
 Plan running_plan(const Plan& plan, const std::vector<bool>& running);
+
+/// `plan`, in which the pipelines that are `running` keep their micro-batches and are dealt those of the
+/// others, in the same way; the others have none. At least one runs.
+Plan dealt_on(const Plan& plan, const std::vector<bool>& running);
 
 }  // namespace dtfm

@@ -16,6 +16,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 MachineLog::MachineLog(const Scenario& scenario, int devices)
     : scenario_(scenario),
       there_(at(devices), true),
+      speeds_(at(devices), 1),
       departures_(at(devices)),
       departures_taken_(at(devices)) {
   for (const DeviceEvent& event : scenario.events)
@@ -25,7 +26,10 @@ MachineLog::MachineLog(const Scenario& scenario, int devices)
 const DeviceEvent* MachineLog::take(double date) {
   if (next_ == scenario_.events.size() || on_grid(scenario_.events[next_].date) > date) return nullptr;
   const DeviceEvent& event = scenario_.events[next_++];
-  if (event.kind == DeviceEvent::Kind::speed) return &event;
+  if (event.kind == DeviceEvent::Kind::speed) {
+    speeds_[at(event.device)] = event.speed;
+    return &event;
+  }
   there_[at(event.device)] = event.kind == DeviceEvent::Kind::join;
   if (event.kind == DeviceEvent::Kind::leave) ++departures_taken_[at(event.device)];
   return &event;

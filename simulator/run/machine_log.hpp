@@ -15,6 +15,8 @@ class MachineLog {
 
   /// Of each device, after the events taken so far.
   const std::vector<bool>& there() const { return there_; }
+  /// Of each device: the factor on what the topology says, after the events taken so far.
+  const std::vector<double>& speeds() const { return speeds_; }
   /// Takes the next event if its date is at most `date`; null if there is none.
   const DeviceEvent* take(double date);
   /// The date of the next event in which a device comes or goes; infinite if there is none.
@@ -27,6 +29,7 @@ class MachineLog {
  private:
   const Scenario& scenario_;
   std::vector<bool> there_;
+  std::vector<double> speeds_;
   std::size_t next_ = 0;                         // event
   std::vector<std::vector<double>> departures_;  // of each device
   std::vector<std::size_t> departures_taken_;    // of each device

@@ -6,9 +6,12 @@
 
 namespace dtfm {
 
-/// A stretch of a run: an iteration, one that a departure ended early, or a recovery.
+/// A stretch of a run: an iteration, one that a departure ended early, a recovery, a checkpoint that is
+/// written; or the part of an iteration up to a departure after which those who are left go on with it: the
+/// last part, in which it is completed or lost, is of the kinds of whole ones, and has the tasks alone that
+/// were left.
 struct Stretch {
-  enum class Kind { iteration, lost_iteration, recovery };
+  enum class Kind { iteration, lost_iteration, recovery, checkpoint, part };
   Kind kind = Kind::iteration;
   int iteration = 0;          // that it is, or that it tries to be
   double start = 0, end = 0;  // s since the start of the run; records of `replay` have the same origin

@@ -13,38 +13,32 @@
 namespace dtfm {
 namespace {
 
-/// A place in the plan that holds the newest weights.
-struct Source {
-  int device, rank, degree;
-  std::pair<int, int> layers;
-};
-
 class FetchList {
  public:
-  FetchList(const Problem& problem, const Plan& computed, const std::vector<bool>& fresh)
-      : problem_(problem), loads_(problem, computed), busy_s_(at(problem.topology.size())) {
-    for (const Pipeline& pipeline : computed.pipelines)
-      for (const Stage& stage : pipeline.stages)
-        for (int rank = 0; at(rank) < stage.devices.size(); ++rank)
-          if (const int device = stage.devices[at(rank)]; fresh[at(device)])
-            sources_.push_back({device, rank, static_cast<int>(stage.devices.size()), stage.layers});
-  }
+  FetchList(const Problem& problem, const Plan& plan, const std::vector<Place>& held)
+      : problem_(problem), loads_(problem, plan), sources_(held), busy_s_(at(problem.topology.size())) {}
 
-  /// All layers of `stage` for its device `rank`, part by part.
-  void add(const Stage& stage, int rank, Fetch fetch) {
-    const int degree = static_cast<int>(stage.devices.size());
+  /// All layers of a place that its device does not hold, part by part.
+  void add(const Place& place) {
+    const int degree = degree_of(place);
+    Fetch fetch{place.device, place.pipeline, place.stage};
     fetch.parts = degree;
-    for (const Source& source : sources_)
-      if (source.layers.first < stage.layers.second && source.layers.second > stage.layers.first)
-        fetch.parts = std::max(fetch.parts, source.degree);
+    for (const Place& source : sources_)
+      if (source.layers.first < place.layers.second && source.layers.second > place.layers.first)
+        fetch.parts = std::max(fetch.parts, degree_of(source));
+    const Stage stage{place.layers, place.devices};
     for (fetch.part = 0; fetch.part < fetch.parts; ++fetch.part)
-      if (rank_of_part(fetch.part, fetch.parts, degree) == rank) add_part(stage, fetch);
+      if (rank_of_part(fetch.part, fetch.parts, degree) == place.rank) add_part(stage, fetch);
   }
   std::vector<Fetch> take() { return std::move(fetches_); }
 
  private:
   void add_part(const Stage& stage, Fetch fetch) {
     for (int layer = stage.layers.first; layer < stage.layers.second; layer = fetch.layers.second) {
+      if (const int end = own_until(layer, fetch); end > layer) {
+        fetch.layers.second = end;
+        continue;
+      }
       fetch.from.reset();
       fetch.layers = {layer, next_source_after(layer, stage.layers.second, fetch)};
       choose_source(stage, fetch);
@@ -58,13 +52,24 @@ class FetchList {
     return of_device * (static_cast<double>(stage.devices.size()) / parts);
   }
 
-  static bool holds_part(const Source& source, const Fetch& fetch) {
-    return rank_of_part(fetch.part, fetch.parts, source.degree) == source.rank;
+  static int degree_of(const Place& place) { return static_cast<int>(place.devices.size()); }
+
+  static bool holds_part(const Place& source, const Fetch& fetch) {
+    return rank_of_part(fetch.part, fetch.parts, degree_of(source)) == source.rank;
+  }
+
+  /// The end of the layers from `layer` on that the device has itself; `layer` where it does not have it.
+  int own_until(int layer, const Fetch& fetch) const {
+    for (const Place& source : sources_)
+      if (source.device == fetch.to && source.layers.first <= layer && layer < source.layers.second &&
+          holds_part(source, fetch))
+        return source.layers.second;
+    return layer;
   }
 
   /// The first layer after `layer`, at most `end`, with which a source begins.
   int next_source_after(int layer, int end, const Fetch& fetch) const {
-    for (const Source& source : sources_)
+    for (const Place& source : sources_)
       if (source.layers.first > layer && source.layers.first < end && holds_part(source, fetch))
         end = source.layers.first;
     return end;
@@ -73,9 +78,9 @@ class FetchList {
   void choose_source(const Stage& stage, Fetch& fetch) {
     const int first = fetch.layers.first;
     double earliest = std::numeric_limits<double>::infinity();
-    const Source* chosen = nullptr;
+    const Place* chosen = nullptr;
     double chosen_s = 0;
-    for (const Source& source : sources_) {
+    for (const Place& source : sources_) {
       if (source.layers.first > first || source.layers.second <= first || !holds_part(source, fetch))
         continue;
       const auto link = problem_.topology.link(source.device, fetch.to);
@@ -91,11 +96,14 @@ class FetchList {
     busy_s_[at(chosen->device)] += chosen_s;
     fetch.from = chosen->device;
     fetch.layers.second = std::min(stage.layers.second, chosen->layers.second);
+    for (const Place& own : sources_)
+      if (own.device == fetch.to && own.layers.first > first && holds_part(own, fetch))
+        fetch.layers.second = std::min(fetch.layers.second, own.layers.first);
   }
 
   const Problem& problem_;
   const LoadModel loads_;
-  std::vector<Source> sources_;
+  std::vector<Place> sources_;
   std::vector<double> busy_s_;  // of each device, with what it has to send
   std::vector<Fetch> fetches_;
 };
@@ -113,18 +121,38 @@ TaskLabel label_of(const Fetch& fetch) {
 
 }  // namespace
 
-std::vector<Fetch> fetches_of(const Problem& problem, const Plan& computed, const std::vector<bool>& running,
-                              const std::vector<bool>& fresh) {
-  FetchList fetches(problem, computed, fresh);
+std::vector<Place> places_of(const Plan& computed, const std::vector<bool>& running) {
+  std::vector<Place> places;
   for (int pipeline = 0; at(pipeline) < computed.pipelines.size(); ++pipeline) {
     if (!running[at(pipeline)]) continue;
     const std::vector<Stage>& stages = computed.pipelines[at(pipeline)].stages;
     for (int stage = 0; at(stage) < stages.size(); ++stage)
-      for (int rank = 0; at(rank) < stages[at(stage)].devices.size(); ++rank) {
-        const int device = stages[at(stage)].devices[at(rank)];
-        if (!fresh[at(device)]) fetches.add(stages[at(stage)], rank, {device, pipeline, stage});
-      }
+      for (int rank = 0; at(rank) < stages[at(stage)].devices.size(); ++rank)
+        places.push_back({stages[at(stage)].devices[at(rank)], pipeline, stage, rank,
+                          stages[at(stage)].devices, stages[at(stage)].layers});
   }
+  return places;
+}
+
+std::vector<Place> copies_of(const Plan& computed, const Plan& home, const std::vector<bool>& running,
+                             const std::vector<bool>& there) {
+  std::vector<Place> copies;
+  for (Place& place : places_of(computed, running)) {
+    const std::vector<Stage>& stages = home.pipelines[at(place.pipeline)].stages;
+    const Stage& holders = stages[at(place.stage + 1) % stages.size()];
+    if (holders.devices.size() != place.devices.size()) continue;
+    const int holder = holders.devices[at(place.rank)];
+    if (holder == place.device || !there[at(holder)]) continue;
+    place.device = holder;
+    copies.push_back(std::move(place));
+  }
+  return copies;
+}
+
+std::vector<Fetch> fetches_of(const Problem& problem, const Plan& plan, const std::vector<Place>& wanted,
+                              const std::vector<Place>& held) {
+  FetchList fetches(problem, plan, held);
+  for (const Place& place : wanted) fetches.add(place);
   return fetches.take();
 }
 
@@ -150,6 +178,40 @@ LabelledGraph recovery_graph(const Problem& problem, const std::vector<Fetch>& f
   }
   LabelledGraph graph = builder.take();
   for (const int task : limited) graph.graph.tasks[at(task)].rate = checkpoint->bandwidth / bits_per_byte;
+  return graph;
+}
+
+LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan, const Pipeline& pipeline, int number,
+                               const Checkpoint& checkpoint) {
+  const LoadModel loads(problem, plan);
+  GraphBuilder builder(problem.topology, problem.constants);
+  std::vector<int> limited;
+  std::map<int, int> last_written;  // of each device
+  for (int stage = 0; at(stage) < pipeline.stages.size(); ++stage) {
+    const Stage& it = pipeline.stages[at(stage)];
+    const double bytes = loads.of(it).weight_bytes;
+    for (int rank = 0; at(rank) < it.devices.size(); ++rank) {
+      const int device = it.devices[at(rank)];
+      TaskLabel label;
+      label.activity = Activity::save;
+      label.device = device;
+      label.pipeline = number;
+      label.stage = stage;
+      label.rank = rank;
+      if (checkpoint.device && *checkpoint.device != device) {
+        label.peer = *checkpoint.device;
+        limited.push_back(
+            builder.send(builder.channel(device, label.peer, Activity::save), bytes, {}, label));
+      } else {
+        const double duration = checkpoint.bandwidth > 0 ? bytes * bits_per_byte / checkpoint.bandwidth : 0;
+        int& last = last_written.try_emplace(device, no_index).first->second;
+        last = builder.wait(duration, std::array{last}, label);
+      }
+    }
+  }
+  LabelledGraph graph = builder.take();
+  if (checkpoint.bandwidth > 0)
+    for (const int task : limited) graph.graph.tasks[at(task)].rate = checkpoint.bandwidth / bits_per_byte;
   return graph;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +14,6 @@
 #include "simulator/engine/clock.hpp"
 #include "simulator/report/stretch_times.hpp"
 #include "simulator/run/jitter.hpp"
-#include "simulator/run/recovery_graph.hpp"
 
 namespace dtfm {
 namespace {
@@ -27,49 +28,36 @@ std::vector<int> given_spares(const Scenario& scenario, const Topology& topology
   return all;
 }
 
-/// Device-seconds of computations that had begun by the end of the stretch.
-double computed_seconds(const Stretch& stretch) {
-  double sum = 0;
-  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
-    const TaskRecord& task = stretch.replay.tasks[i];
-    if (stretch.graph.graph.tasks[i].kind != TaskKind::compute || !has_started(task)) continue;
-    const Interval time = busy(task, stretch);
-    sum += time.end - time.begin;
-  }
-  return sum;
-}
-
-/// A scenario's dates end at 1e9 s, and a time of detection may come on top; timelines are in ns of 63 bits.
-void check_date(double date) {
-  constexpr double latest = 2e9;
-  if (date > latest)
-    throw Error("", fmt::format("the run would reach {:.3g} s of simulated time, and {:g} s is the most: are "
-                                "the speeds and bandwidths right?",
-                                date, latest));
-}
-
-std::size_t change_count(const std::vector<Profile>& profiles) {
-  std::size_t count = 0;
-  for (const Profile& profile : profiles) count += profile.steps.size();
+int micro_batches_of(const Plan& plan) {
+  int count = 0;
+  for (const Pipeline& pipeline : plan.pipelines) count += pipeline.micro_batches;
   return count;
 }
 
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                         std::uint64_t seed)
+                         std::uint64_t seed, Replanner replan)
     : problem_(problem),
       scenario_(scenario),
       policy_(departure_policy(scenario.on_departure)),
+      replan_(std::move(replan)),
       seed_(seed),
       machines_(scenario, problem.topology.size()),
       spares_(given_spares(scenario, problem.topology)),
+      home_(plan),
       plan_(plan),
       running_(plan.pipelines.size(), true),
       runs_(at(problem.topology.size())),
       had_place_(runs_.size()),
-      is_fresh_(runs_.size()),
-      is_needed_(runs_.size()) {
+      is_needed_(runs_.size()),
+      hit_(runs_.size()) {
+  if (policy_.asks_planner && !replan_)
+    throw Error("", fmt::format("policy {} needs a planner, and there is none here", policy_.name));
+  if (policy_.keeps_copies && plan.schedule == "interleaved")
+    throw Error("", fmt::format("policy {} needs a schedule in which every device has one stage, and "
+                                "`interleaved` deals out several",
+                                policy_.name));
   for (const int device : pipeline_major(plan)) had_place_[at(device)] = true;
   make_graph();
 }
@@ -78,7 +66,7 @@ SimReport TrainingRun::run(const RunLength& length, const std::vector<RunObserve
                            const std::function<bool()>& stop) {
   length_ = length;
   observers_ = observers;
-  stop_ = stop;
+  player_.set_stop(stop);
   tell_places();
   advance(0);  // who is gone at the start was never expected: nobody is needed yet
   while (!is_over()) {
@@ -137,14 +125,17 @@ void TrainingRun::take(const DeviceEvent& event) {
   const std::string& id = problem_.topology.devices[at(event.device)].id;
   if (event.kind == DeviceEvent::Kind::speed) {
     note(event.date, fmt::format("{} computes at {:.4g} of its speed", id, event.speed));
+    if (scenario_.exclude_slower_than > 0) is_changed_ = true;
     return;
   }
-  is_changed_ = true;
-  is_fresh_[at(event.device)] = false;
+  is_changed_ = has_event_ = true;
+  std::erase_if(held_, [&](const Place& place) { return place.device == event.device; });
   const bool leaves = event.kind == DeviceEvent::Kind::leave;
   note(event.date, fmt::format("{} {}", id, !leaves ? "joins" : event.date > 0 ? "leaves" : "is not there"));
-  if (leaves && is_needed_[at(event.device)])
-    known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
+  if (leaves) hit_[at(event.device)] = true;
+  if (!leaves || !is_needed_[at(event.device)]) return;
+  is_broken_ = true;
+  known_at_ = std::max(known_at_, on_grid(event.date + scenario_.detection_s));
 }
 
 /// A departure is known some time later, in which there may be another one.
@@ -162,9 +153,30 @@ void TrainingRun::wait() {
     advance(next);
 }
 
+/// The planner is asked whenever somebody has come or gone.
+void TrainingRun::replan() {
+  if (!policy_.asks_planner || !std::exchange(has_event_, false)) return;
+  const std::optional<Plan> next = replan_(plan_, machines_.there());
+  if (!next || *next == plan_) return;
+  const std::vector<int> devices = pipeline_major(*next);
+  if (next->schedule != plan_.schedule || micro_batches_of(*next) != micro_batches_of(plan_) ||
+      !std::all_of(devices.begin(), devices.end(), [&](int it) { return machines_.there()[at(it)]; }))
+    throw Error("", "the planner changed what is trained, or took devices that are not there");
+  for (const int device : devices) had_place_[at(device)] = true;
+  home_ = plan_ = *next;
+  running_.assign(plan_.pipelines.size(), true);
+  note(now_, fmt::format("a new plan: {} pipeline{} on {} devices", plan_.pipelines.size(),
+                         plan_.pipelines.size() == 1 ? "" : "s", devices.size()));
+  tell_places();
+}
+
 void TrainingRun::decide() {
   is_changed_ = false;
-  const Decision decision = policy_.decide({plan_, machines_.there(), spares_});
+  replan();
+  Decision decision = policy_.decide({plan_, machines_.there(), spares_, &home_, is_broken_});
+  is_broken_ = false;
+  decision.running =
+      without_slow(decision.plan, decision.running, machines_.speeds(), scenario_.exclude_slower_than);
   const bool is_new = decision.running != running_;
   note_replacements(decision.plan);
   const bool has_moved = pipeline_major(decision.plan) != pipeline_major(plan_);
@@ -175,7 +187,8 @@ void TrainingRun::decide() {
   if (is_new) note(now_, fmt::format("{} of {} pipelines run", count, running_.size()));
   runs_.assign(runs_.size(), false);
   is_needed_ = runs_;
-  if (count == 0) return;
+  if (decision.rolls_back) roll_back();
+  if (count == 0 || is_over()) return;
   try {
     make_graph();
   } catch (const Error& error) {
@@ -218,17 +231,23 @@ void TrainingRun::make_graph() {
   const Plan plan = running_plan(plan_, running_);
   const std::vector<int> devices = pipeline_major(plan);
   for (const int device : devices) runs_[at(device)] = true;
-  if (devices == graph_devices_) return;
-  graph_ = iteration_graph(problem_, plan);
-  graph_devices_ = devices;
-  std::vector<int> numbers;  // of the pipelines that run, in the whole plan
-  for (int i = 0; at(i) < running_.size(); ++i)
-    if (running_[at(i)]) numbers.push_back(i);
-  for (TaskLabel& label : graph_.labels)
-    if (label.pipeline != no_index) label.pipeline = numbers[at(label.pipeline)];
+  if (plan == graph_plan_) return;
+  graph_ = graph_of(plan);
+  graph_plan_ = plan;
   amounts_.clear();
   for (const Task& task : graph_.graph.tasks) amounts_.push_back(task.amount);
   changes_.emplace(scenario_, problem_.topology, graph_);
+}
+
+/// `plan`: the pipelines that run. Labels have their numbers in the whole plan.
+LabelledGraph TrainingRun::graph_of(const Plan& plan) const {
+  LabelledGraph graph = iteration_graph(problem_, plan);
+  std::vector<int> numbers;
+  for (int i = 0; at(i) < running_.size(); ++i)
+    if (running_[at(i)]) numbers.push_back(i);
+  for (TaskLabel& label : graph.labels)
+    if (label.pipeline != no_index) label.pipeline = numbers[at(label.pipeline)];
+  return graph;
 }
 
 /// Of a device that is needed.
@@ -239,55 +258,30 @@ double TrainingRun::next_departure() const {
   return date;
 }
 
-/// True when all who run have their weights, and nothing has had to be fetched for it.
-bool TrainingRun::recover() {
-  if (report_.iterations.empty()) return true;
-  const std::vector<Fetch> fetches =
-      fetches_of(problem_, computed_stages(problem_.job, plan_), running_, is_fresh_);
-  if (fetches.empty()) return true;
-  for (const Fetch& fetch : fetches)
-    if (!fetch.from && !scenario_.checkpoint) {
-      stop_for(
-          fmt::format("no device that is there has the weights of layers {} to {}, and the scenario names "
-                      "no checkpoint",
-                      fetch.layers.first, fetch.layers.second - 1));
-      return false;
-    }
-  for (const Fetch& fetch : fetches)
-    if (fetch.from) is_needed_[at(*fetch.from)] = true;
-  LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
-  const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
-  if (played.ended == ReplayEnd::stopped) {
-    interrupt();
-    return false;
-  }
-  double bytes = 0;
-  for (const Fetch& fetch : fetches) bytes += fetch.bytes;
-  note(now_, fmt::format("recovery: {:.4g} GB of weights are fetched{}", bytes / 1e9,
-                         played.ended == ReplayEnd::finished ? "" : ", in vain"));
-  show(stretch_of(Stretch::Kind::recovery, played, graph));
-  if (played.ended == ReplayEnd::finished) {
-    for (const Fetch& fetch : fetches) is_fresh_[at(fetch.to)] = true;
-    is_needed_ = runs_;
-  }
-  const bool is_stuck = stays_stuck(played);
-  advance(played.end);
-  if (is_stuck) stop_for("the weights never come");
-  return false;
-}
-
 void TrainingRun::iterate() {
   draw_jitter();
+  begun_at_ = now_;
+  part_work_s_.assign(runs_.size(), 0);
+  hit_.assign(runs_.size(), false);
   const Played played = play(graph_, *changes_);
+  if (policy_.goes_on && is_broken_off(played)) return go_on(played);
+  end_iteration(played, graph_);
+}
+
+/// `graph`: the last part of the iteration, or all of it.
+void TrainingRun::end_iteration(const Played& played, const LabelledGraph& graph) {
   if (played.ended == ReplayEnd::stopped) return interrupt();
+  const double before = std::accumulate(part_work_s_.begin(), part_work_s_.end(), 0.0);
   if (played.ended == ReplayEnd::finished) {
-    show(stretch_of(Stretch::Kind::iteration, played, graph_));
-    return complete(played.end);
+    const Stretch done = stretch_of(Stretch::Kind::iteration, played, graph);
+    show(done);
+    if (saves_by_period()) unsaved_work_s_ += before + computed_seconds(done);
+    complete(played.end);
+    return is_checkpoint_due() ? save() : void();
   }
-  const Stretch lost = stretch_of(Stretch::Kind::lost_iteration, played, graph_);
+  const Stretch lost = stretch_of(Stretch::Kind::lost_iteration, played, graph);
   show(lost);
-  if (played.ended == ReplayEnd::cut && next_departure() <= played.end)
-    report_.lost_work_s += computed_seconds(lost);
+  if (is_broken_off(played)) report_.lost_work_s += before + computed_seconds(lost);
   const bool is_stuck = stays_stuck(played);
   advance(played.end);
   if (is_stuck)
@@ -295,35 +289,26 @@ void TrainingRun::iterate() {
                          played.replay.makespan));
 }
 
+bool TrainingRun::is_broken_off(const Played& played) const {
+  return played.ended == ReplayEnd::cut && next_departure() <= played.end;
+}
+
 void TrainingRun::draw_jitter() {
+  for (std::size_t i = 0; i < amounts_.size(); ++i) graph_.graph.tasks[i].amount = amounts_[i];
+  draw_jitter(graph_);
+}
+
+void TrainingRun::draw_jitter(LabelledGraph& graph) {
   const std::uint64_t attempt = attempts_++;
   if (!is_random(scenario_)) return;
   JitterFactors factors(Rng::for_task(seed_, attempt), scenario_.compute_jitter.cv);
-  for (std::size_t i = 0; i < amounts_.size(); ++i)
-    if (Task& task = graph_.graph.tasks[i]; task.kind == TaskKind::compute)
-      task.amount = amounts_[i] * factors.next();
+  for (Task& task : graph.graph.tasks)
+    if (task.kind == TaskKind::compute) task.amount *= factors.next();
 }
 
-/// Runs `graph` from now until it is done or the next departure or the end of the run breaks it off. Profiles
-/// are made for a window of time, which grows until the stretch fits in.
-TrainingRun::Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfiles& changes) {
-  const double until = std::min(next_departure(), end_of_run());
-  for (;; window_ *= 2) {
-    const double window_end = now_ + window_;
-    graph.graph.profiles = changes.between(now_, window_end);
-    const double known_until = changes.change_after(window_end) ? window_end : infinity;
-    Played played{replay(graph.graph, {now_, std::min(until, known_until), stop_}), ReplayEnd::finished, 0};
-    played.ended = played.replay.ended;
-    if (played.ended == ReplayEnd::stopped) return played;
-    const bool is_futile =
-        played.ended == ReplayEnd::stuck && change_count(graph.graph.profiles) > std::size_t{futile_changes};
-    if (played.ended != ReplayEnd::finished && known_until < until && !is_futile) continue;
-    if (played.ended == ReplayEnd::stuck && until < infinity) played.ended = ReplayEnd::cut;
-    played.end = played.ended == ReplayEnd::cut ? until : played.replay.makespan;
-    check_date(played.end);
-    window_ = std::max(window_ / 2, 2 * (played.end - now_));
-    return played;
-  }
+/// Until it is done or the next departure or the end of the run breaks it off.
+Played TrainingRun::play(LabelledGraph& graph, const ScenarioProfiles& changes) {
+  return player_.play(graph, changes, now_, std::min(next_departure(), end_of_run()), policy_.goes_on);
 }
 
 /// Nothing goes on, and no departure will break it off.
@@ -343,9 +328,10 @@ void TrainingRun::show(const Stretch& stretch) {
 }
 
 void TrainingRun::complete(double end) {
-  report_.iterations.push_back({now_, end});
-  is_fresh_ = runs_;
-  if (end == now_ && length_.seconds) return stop_for("an iteration takes no time");
+  report_.iterations.push_back({begun_at_, end});
+  held_ = wanted_places();
+  std::erase_if(held_, [&](const Place& place) { return hit_[at(place.device)]; });
+  if (end == begun_at_ && length_.seconds) return stop_for("an iteration takes no time");
   advance(end);
   if (length_.seconds && report_.iterations.size() == most_iterations)
     report_.stopped = fmt::format("at {:.6g} s, after {} iterations, the most that are simulated", now_,

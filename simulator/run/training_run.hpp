@@ -12,7 +12,9 @@
 #include "simulator/run/departure_policy.hpp"
 #include "simulator/run/machine_log.hpp"
 #include "simulator/run/observer.hpp"
+#include "simulator/run/recovery_graph.hpp"
 #include "simulator/run/scenario_profiles.hpp"
+#include "simulator/run/stretch_player.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm {
@@ -28,21 +30,29 @@ struct RunLength {
 ///     iteration, or the recovery, is lost at once. After the time of detection the policy says who goes on;
 ///     weights that are missing are fetched; the iteration starts anew. A departure in this time is noticed
 ///     like the first.
+///   - Where the policy lets the others go on, they do their own micro-batches until they know, are then
+///     dealt those of the pipelines that were hit, all of them anew, and exchange among themselves.
 ///   - A device that joins, and a pipeline that is whole again, wait for the end of the iteration: weights
 ///     are fetched when nobody changes them, and the others wait for it.
 ///   - A device that leaves loses its weights. A device that is there keeps them, but those of a pipeline
 ///     that pauses are out of date when the others have completed an iteration. Before the first completed
 ///     iteration nobody fetches: every device makes its weights from the seed.
+///   - A checkpoint with a period is written between two iterations, by the first pipeline that runs; all
+///     wait. A departure meanwhile breaks it off, and it is written after the next iteration.
+///   - Where all load the checkpoint, by the policy or because nobody else has some of the weights, the
+///     iterations after it were in vain: the report no longer has them, and they are done again.
 ///   - An iteration that the end of the run cuts off counts neither as an iteration nor as lost.
 ///   - Who stops the run has what was complete by then.
 class TrainingRun {
  public:
   /// The arguments must outlive this. `seed` is that of the jitter. Throws Error for a plan that cannot be
-  /// run.
-  TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed);
+  /// run, and where the policy asks a planner and there is none.
+  TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed,
+              Replanner replan = {});
 
   /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, now and then.
-  /// Fills in `iterations`, `events`, `lost_work_s`, `stopped`, `stuck` and the counts of the report.
+  /// Fills in `iterations`, `rolled_back`, `checkpoints`, `events`, `lost_work_s`, `stopped`, `stuck` and the
+  /// counts of the report.
   SimReport run(const RunLength& length, const std::vector<RunObserver*>& observers,
                 const std::function<bool()>& stop);
 
@@ -63,21 +73,36 @@ class TrainingRun {
   void notice();
   void wait();
   void decide();
+  void replan();
   void tell_places();
   void note_replacements(const Plan& next);
   std::string missing_devices() const;
   void make_graph();
   double next_departure() const;
 
+  std::vector<Place> wanted_places() const;
+  std::vector<Fetch> missing() const;
   bool recover();
+  bool fetch(const std::vector<Fetch>& fetches);
+  void roll_back();
+  std::size_t saved_iterations() const;
+  bool is_checkpoint_due() const;
+  void save();
+  bool saves_by_period() const;
   void iterate();
+  void end_iteration(const Played& played, const LabelledGraph& graph);
+  bool is_broken_off(const Played& played) const;
   void draw_jitter();
-  /// How a stretch ended: done, broken off, interrupted, or it never will.
-  struct Played {
-    Replay replay;
-    ReplayEnd ended;
-    double end;
-  };
+  void draw_jitter(LabelledGraph& graph);
+  LabelledGraph graph_of(const Plan& plan) const;
+
+  struct Rest;
+  void go_on(const Played& played);
+  std::vector<bool> pipelines_not_hit(double until) const;
+  void show_part(const LabelledGraph& graph, const Played& played);
+  void drop_all_but(const std::vector<bool>& pipelines);
+  bool go_on_unknowing(Rest& rest);
+  bool deal_out(Rest& rest);
   Played play(LabelledGraph& graph, const ScenarioProfiles& changes);
   bool stays_stuck(const Played& played) const;
   /// From now on, of the iteration that is next. `played` and `graph` must outlive it.
@@ -88,28 +113,38 @@ class TrainingRun {
   const Problem& problem_;
   const Scenario& scenario_;
   const DeparturePolicy& policy_;
+  Replanner replan_;
   std::uint64_t seed_;
   RunLength length_;
   std::vector<RunObserver*> observers_;
-  std::function<bool()> stop_;
+  StretchPlayer player_;
 
   SimReport report_;
   double now_ = 0, known_at_ = 0;  // when the last departure will be noticed
   MachineLog machines_;
   std::vector<int> spares_;
-  Plan plan_;                                      // who has which place
-  std::vector<bool> running_;                      // of each pipeline
-  bool is_changed_ = true;                         // since the last decision
-  std::vector<bool> runs_, had_place_, is_fresh_;  // of each device; fresh: has the weights of the last
-                                                   // completed iteration, for its place
-  std::vector<bool> is_needed_;                    // of each device; its departure breaks off what goes on
-  std::uint64_t attempts_ = 0;                     // of iterations
+  Plan home_, plan_;                    // as it was given; who has which place now
+  std::vector<bool> running_;           // of each pipeline
+  bool is_changed_ = true;              // since the last decision
+  bool has_event_ = false;              // somebody has come or gone since
+  bool is_broken_ = false;              // one who was needed has left since
+  std::vector<bool> runs_, had_place_;  // of each device
+  std::vector<Place> held_;             // where the weights of the last completed iteration are
+  std::vector<bool> is_needed_;         // of each device; its departure breaks off what goes on
+  std::uint64_t attempts_ = 0;          // of iterations
 
-  std::vector<int> graph_devices_;  // that the graph was made for, by pipeline
+  double begun_at_ = 0;              // when the iteration began that goes on
+  std::vector<double> part_work_s_;  // that each device has computed in earlier parts of it
+  std::vector<bool> hit_;            // of each device: it has left since
+
+  std::size_t saved_ = 0;      // iterations that the checkpoint has, if it has a period
+  double saved_at_ = 0;        // when it was written
+  double unsaved_work_s_ = 0;  // device-seconds of the iterations after it
+
+  Plan graph_plan_;  // that the graph was made for
   LabelledGraph graph_;
   std::vector<double> amounts_;  // of the graph's tasks, without jitter
   std::optional<ScenarioProfiles> changes_;
-  double window_ = 1;  // s that the next stretch may well take
 };
 
 }  // namespace dtfm

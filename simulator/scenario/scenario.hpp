@@ -42,11 +42,13 @@ struct ComputeJitter {
   double cv = 0;  // standard deviation ÷ mean of a lognormal factor of mean 1 on every computation; 0: none
 };
 
-/// Where weights are that no living device holds. It has those of the last completed iteration and never
-/// fails.
+/// Where weights are that no living device holds. It never fails. Without a period it has those of the last
+/// completed iteration and costs nothing to write; with one, those of the iteration after which it was last
+/// written, for which the run waits.
 struct Checkpoint {
-  double bandwidth = 0;  // bit/s that one device reads from it, however many read; 0: as the network gives
+  double bandwidth = 0;  // bit/s that one device reads or writes, however many do; 0: as the network gives
   std::optional<int> device;  // beside which it lies, behind its links; nothing: equally near to all
+  double period_s = 0;        // it is written after the first iteration that ends so long after the last one
 };
 
 struct Scenario {
@@ -62,7 +64,8 @@ struct Scenario {
       "restart-without-pipeline";          // a policy by name: simulator/run/departure_policy.hpp
   double detection_s = 0;                  // from a departure to the moment at which the others know
   std::optional<std::vector<int>> spares;  // devices that may take a place; nothing: all that the plan leaves
-  std::optional<Checkpoint> checkpoint;    // nothing: weights that no living device holds are lost
+  double exclude_slower_than = 0;  // of the median speed: pipelines with such a device are left out; 0: none
+  std::optional<Checkpoint> checkpoint;  // nothing: weights that no living device holds are lost
 };
 
 /// Whether runs with different seeds differ.

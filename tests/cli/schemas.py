@@ -312,7 +312,7 @@ class Schemas(unittest.TestCase):
             "latency": [{"between": ["oregon", "ohio"], "trace": {"file": "trace.csv", "kind": "absolute", "unit": "ms", "time_unit": "h", "repeat": "3 h"}}],
             "availability": [{"file": "alive.csv", "format": "count", "time_unit": "h", "devices": "berlin"}],
             "events": [{"at": "1 ms", "device": "oregon/3", "leave": True}, {"at": "2 ms", "device": "oregon/3", "join": True}, {"at": "1 ms", "site": "ohio", "speed": 0.5}],
-            "compute_jitter": {"kind": "lognormal", "cv": 0.05}, "recovery": {"policy": "wait", "detection": "1 s", "spare": ["berlin"], "checkpoint": {"bandwidth": "1 Gbps"}}})
+            "compute_jitter": {"kind": "lognormal", "cv": 0.05}, "recovery": {"policy": "wait", "detection": "1 s", "spare": ["berlin"], "exclude_slower_than": 0.5, "checkpoint": {"period": "10 min", "bandwidth": "1 Gbps"}}})
 
     def test_agreement_on_profiles_and_calibrations(self):
         self.check_agreement("profile", {

@@ -223,6 +223,27 @@ def test_memory():
     check("oregon/0" in result["overfull"], result["overfull"])
 
 
+def test_departures():
+    away = "events: [{at: 4 s, device: oregon/0, leave: true}, {at: 60 s, device: oregon/0, join: true}]\n"
+    for policy in ("restart", "drop-pipeline", "redundant", "replan"):
+        Path("away.yaml").write_text(f"version: 1\n{away}recovery: {{policy: {policy}, detection: 1 s, checkpoint: "
+                                     "{period: 10 s, bandwidth: 1 Gbps}}\n", encoding="utf-8")
+        more = ("--scenario", "away.yaml", "--iterations", "20")
+        done = run(*small(*more, "-o", "away.json", "--trace", "away-trace.json", "--tasks", "away.csv"))
+        check(re.search(r"^useful +[0-9.]+ samples/s +[0-9.]+ % of what", done.stdout, re.M), policy, done.stdout)
+        text = Path("away.json").read_text(encoding="utf-8")
+        result = json.loads(text)
+        useful = result["useful_work"]
+        check(close(useful["samples"], 24 * 20) and close(useful["samples_per_s"], 480 / result["length_s"]), policy, useful)
+        check(useful["usd"] is None, "a card without a price costs", useful["usd"])
+        json.loads(Path("away-trace.json").read_text(encoding="utf-8"))
+        ids = [row["id"] for row in csv.DictReader(Path("away.csv").open(encoding="utf-8"))]
+        check(len(set(ids)) == len(ids), policy, "two tasks of one name")
+        check(run(*small(*more, "-o", "-")).stdout == text, policy, "another run, other bytes")
+    events = [event["text"] for event in result["events"]]
+    check(any(text.startswith("a new plan: ") for text in events), events)
+
+
 def refused(message, *arguments):
     before = sorted((path.name, path.stat().st_mtime_ns) for path in Path().iterdir())
     done = run(*arguments, status=2)

@@ -154,7 +154,7 @@ TEST_CASE("every device killed at every instant of an iteration") {
     options.iterations = iterations;
     const SimReport calm = simulate(it.problem, it.plan, {}, options);
     const IterationReport second = calm.iterations[1];
-    for (const std::string policy : {"restart-without-pipeline", "wait", "spare"})
+    for (const std::string policy : {"restart-without-pipeline", "wait", "spare", "restart", "redundant"})
       for (int device = 0; device < stages * replicas; ++device)
         for (int instant = 0; instant < instants; ++instant) {
           const double date = second.start_s + second.duration_s() * instant / instants;
@@ -181,8 +181,8 @@ TEST_CASE("devices that come and go at random, with jitter and links that come a
     Case it(2, 3);
     Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed), 5);
     Scenario scenario;
-    const std::string policies[] = {"restart-without-pipeline", "wait", "spare"};
-    scenario.on_departure = policies[seed % 3];
+    const std::string policies[] = {"restart-without-pipeline", "wait", "spare", "restart", "redundant"};
+    scenario.on_departure = policies[seed % 5];
     scenario.detection_s = 0.3;
     scenario.checkpoint = Checkpoint{8e6, {}};
     scenario.compute_jitter.cv = 0.2;

@@ -126,6 +126,8 @@ TEST_CASE("every key of a scenario is read") {
   CHECK(scenario.spares == std::vector<int>{3, 2});
   REQUIRE(scenario.checkpoint.has_value());
   CHECK(scenario.checkpoint->bandwidth == 1e9);
+  CHECK(scenario.checkpoint->period_s == 0);
+  CHECK(scenario.exclude_slower_than == 0);
 }
 
 TEST_CASE("what happens to a site happens to all its devices") {
@@ -183,6 +185,12 @@ TEST_CASE("bad scenarios are told with their position") {
   CHECK(complaint("recovery: {policy: wiat}\n") ==
         "s.yaml:2:20: `policy`: unknown `wiat`; did you mean `wait`?");
   CHECK_THAT(complaint("recovery: {checkpoint: {}}\n"), contains("expected `bandwidth`, `device` or both"));
+  CHECK_THAT(complaint("recovery: {checkpoint: {period: 1 min}}\n"),
+             contains("expected `bandwidth`, `device` or both"));
+  CHECK_THAT(complaint("recovery: {checkpoint: {period: 0 s, bandwidth: 1 Gbps}}\n"),
+             contains("must be above zero"));
+  CHECK_THAT(complaint("recovery: {exclude_slower_than: 1.5}\n"), contains("`exclude_slower_than`"));
+  CHECK_THAT(complaint("recovery: {policy: redundnat}\n"), contains("did you mean `redundant`?"));
 }
 
 TEST_CASE("files of a scenario lie below it, and two recordings are not about one device") {

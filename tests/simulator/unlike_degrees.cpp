@@ -193,7 +193,8 @@ TEST_CASE("who comes back fetches every part from a device that has it") {
   const Job job = chain_job(4, 1e6, 0);
   const Problem problem{hosts_of({2, 1}, instant, instant), job, {}};
   const Plan plan = degrees_plan(job, {{2}, {1}}, 1);
-  const auto to_one = fetches_of(problem, plan, {true, true}, {true, true, false});
+  const std::vector<Place> wanted = places_of(plan, {true, true});
+  const auto to_one = fetches_of(problem, plan, wanted, places_of(plan, {true, false}));
   REQUIRE(to_one.size() == 2);
   for (int part = 0; part < 2; ++part) {
     CHECK(to_one[at(part)].to == 2);
@@ -201,7 +202,7 @@ TEST_CASE("who comes back fetches every part from a device that has it") {
     CHECK(to_one[at(part)].bytes == Approx(24e6));
     CHECK(to_one[at(part)].layers == std::pair(0, 4));
   }
-  const auto to_two = fetches_of(problem, plan, {true, true}, {false, false, true});
+  const auto to_two = fetches_of(problem, plan, wanted, places_of(plan, {false, true}));
   REQUIRE(to_two.size() == 2);
   for (int part = 0; part < 2; ++part) {
     CHECK(to_two[at(part)].to == part);

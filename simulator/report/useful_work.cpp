@@ -1,0 +1,60 @@
+#include "simulator/report/useful_work.hpp"
+
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+#include "simulator/report/stretch_times.hpp"
+#include "simulator/run/machine_log.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double seconds_per_hour = 3600;
+
+std::optional<double> price_of(const Topology& topology, const Device& device) {
+  const auto price = device.price || device.gpu < 0 ? device.price : topology.gpus[at(device.gpu)].price;
+  return price ? std::optional(price->value()) : std::nullopt;
+}
+
+}  // namespace
+
+void EgressMeter::see(const Stretch& stretch) {
+  const std::vector<Task>& tasks = stretch.graph.graph.tasks;
+  for (std::size_t i = 0; i < tasks.size(); ++i)
+    if (is_message(tasks[i]) && stretch.replay.tasks[i].state == TaskState::done)
+      usd_ += tasks[i].amount * topology_.link(tasks[i].host, tasks[i].destination).egress.value();
+}
+
+bool is_disturbed(const Scenario& scenario) {
+  return (scenario.checkpoint && scenario.checkpoint->period_s > 0) || scenario.exclude_slower_than > 0 ||
+         std::any_of(scenario.events.begin(), scenario.events.end(),
+                     [](const DeviceEvent& event) { return event.kind != DeviceEvent::Kind::speed; });
+}
+
+UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const SimReport& report,
+                       const PlanRate& plan, double usd_egress) {
+  const Topology& topology = problem.topology;
+  const double length = report.length_s;
+  const auto down = down_times(scenario, topology.size());
+  double there_s = 0;  // of all devices
+  UsefulWork work;
+  work.usd_egress = usd_egress;
+  work.usd = usd_egress;
+  for (int device = 0; device < topology.size(); ++device) {
+    const double of_device = length - covered(down[at(device)], {0, length});
+    there_s += of_device;
+    const auto price = price_of(topology, topology.devices[at(device)]);
+    if (price && work.usd)
+      *work.usd += *price * of_device / seconds_per_hour;
+    else
+      work.usd.reset();
+  }
+  work.samples = plan.samples * static_cast<double>(report.iterations.size());
+  work.samples_per_s = length > 0 ? work.samples / length : 0;
+  if (plan.iteration_s > 0 && plan.devices > 0)
+    work.optimal_samples = plan.samples / plan.iteration_s * there_s / plan.devices;
+  if (work.optimal_samples > 0) work.share_of_optimal = work.samples / work.optimal_samples;
+  return work;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,128 @@
+#include "simulator/run/iteration_progress.hpp"
+
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+namespace {
+
+/// The first device of the stage that a task of a pipeline belongs to; no_index for those of no pipeline.
+int place_of(const TaskLabel& label, const Plan& computed) {
+  if (label.pipeline == no_index) return no_index;
+  return computed.pipelines[at(label.pipeline)].stages[at(label.stage)].devices.front();
+}
+
+void make_unique(std::vector<int>& numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
+void continue_with(Task& task, const TaskRest& rest) {
+  if (rest.is_delay) {
+    task = {};
+    task.kind = TaskKind::delay;
+  }
+  task.overhead = rest.overhead;
+  task.amount = rest.amount;
+  task.priority = 1;
+}
+
+bool is_layer(const TaskLabel& label) {
+  return label.activity == Activity::backward && label.layer != no_index;
+}
+
+TaskLabel without_layer(TaskLabel label) {
+  label.layer = no_index;
+  return label;
+}
+
+}  // namespace
+
+IterationProgress::Key IterationProgress::key_of(const TaskLabel& label) {
+  return {label.activity,    label.device, label.peer,  label.pipeline, label.stage,
+          label.micro_batch, label.phase,  label.layer, label.rank};
+}
+
+void IterationProgress::add(const LabelledGraph& graph, const Replay& replay, bool exchanges) {
+  for (std::size_t i = 0; i < graph.labels.size(); ++i) {
+    const TaskLabel& label = graph.labels[i];
+    if (replay.tasks[i].state != TaskState::done || (label.pipeline == no_index && !exchanges)) continue;
+    states_[key_of(label)].is_done = true;
+    if (is_layer(label)) layered_[key_of(without_layer(label))] += graph.graph.tasks[i].amount;
+  }
+  for (const TaskRest& rest : replay.rest) {
+    const TaskLabel& label = graph.labels[at(rest.task)];
+    if (label.pipeline == no_index && !exchanges) continue;
+    states_[key_of(label)].rest = rest;
+    if (is_layer(label))
+      layered_[key_of(without_layer(label))] += graph.graph.tasks[at(rest.task)].amount - rest.amount;
+  }
+}
+
+const IterationProgress::State* IterationProgress::state_of(const TaskLabel& label) const {
+  const auto state = states_.find(key_of(label));
+  return state == states_.end() ? nullptr : &state->second;
+}
+
+/// What was the last backward is computed as a whole where others have come after it.
+double IterationProgress::done_by_layers(const TaskLabel& label) const {
+  if (label.activity != Activity::backward || label.layer != no_index) return 0;
+  const auto done = layered_.find(key_of(label));
+  return done == layered_.end() ? 0 : done->second;
+}
+
+LabelledGraph IterationProgress::rest_of(const LabelledGraph& next, const Plan& computed,
+                                         const std::vector<bool>& wanted) const {
+  const std::vector<Task>& tasks = next.graph.tasks;
+  LabelledGraph result;
+  result.links = next.links;
+  result.graph = next.graph;
+  result.graph.tasks.clear();
+  result.graph.after.clear();
+  std::vector<int> number(tasks.size(), no_index);     // in the result
+  std::vector<std::vector<int>> before(tasks.size());  // what comes before it in its place, and is not done
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (!wanted[i]) continue;
+    const TaskLabel& label = next.labels[i];
+    const int place = place_of(label, computed);
+    const State* state = state_of(label);
+    std::vector<int> after, in_place;
+    for (int k = 0; k < tasks[i].after_count; ++k) {
+      const std::size_t other = at(next.graph.after[at(tasks[i].first_after + k)]);
+      const bool is_near = place == no_index || place_of(next.labels[other], computed) == place;
+      std::vector<int> waited = is_near ? before[other] : std::vector<int>{};
+      if (number[other] != no_index) waited.push_back(number[other]);
+      after.insert(after.end(), waited.begin(), waited.end());
+      if (is_near) in_place.insert(in_place.end(), waited.begin(), waited.end());
+    }
+    if (state) before[i] = std::move(in_place);
+    make_unique(before[i]);
+    if (state && state->is_done) continue;
+    Task task = tasks[i];
+    if (task.kind == TaskKind::compute) task.amount = std::max(0.0, task.amount - done_by_layers(label));
+    if (state) {
+      continue_with(task, state->rest);
+      after.clear();
+    }
+    make_unique(after);
+    task.first_after = static_cast<int>(result.graph.after.size());
+    task.after_count = static_cast<int>(after.size());
+    result.graph.after.insert(result.graph.after.end(), after.begin(), after.end());
+    number[i] = static_cast<int>(result.graph.tasks.size());
+    result.graph.tasks.push_back(task);
+    result.labels.push_back(label);
+  }
+  return result;
+}
+
+bool is_exchanged(const LabelledGraph& graph, const Replay& replay) {
+  for (std::size_t i = 0; i < graph.labels.size(); ++i)
+    if (const Activity activity = graph.labels[i].activity; replay.tasks[i].state != TaskState::done &&
+                                                            activity != Activity::update &&
+                                                            activity != Activity::step)
+      return false;
+  return true;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,213 @@
+// Policy drop-pipeline: who is not hit goes on within the iteration. Dates by hand, and what must always
+// hold.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+using Kind = DeviceEvent::Kind;
+using Dates = std::vector<double>;
+
+/// Pipelines of `stages` stages with one layer each, which takes 1 s forward and 2 s backward; messages of
+/// `output` bytes over 1 MB/s. Gradients take no time.
+struct Chain {
+  Problem problem;
+  Plan plan;
+  Scenario scenario;
+
+  Chain(int stages, int replicas, int micro_batches, double output = 0)
+      : problem{flat_topology({stages * replicas}, link_of(0, 1e6), link_of(0, 1e6)),
+                chain_job(stages, 1e6, output),
+                {}} {
+    problem.job.compression.gradients = 0;
+    plan = plan_of(problem.job, stages, replicas, micro_batches);
+    scenario.on_departure = "drop-pipeline";
+  }
+
+  SimReport run(int iterations) const {
+    SimOptions options;
+    options.iterations = iterations;
+    return simulate(problem, plan, scenario, options);
+  }
+};
+
+/// Start and end of every iteration, in whole microseconds.
+Dates dates(const SimReport& report) {
+  Dates result;
+  for (const IterationReport& it : report.iterations)
+    for (const double date : {it.start_s, it.end_s}) result.push_back(std::round(date * 1e6) / 1e6);
+  return result;
+}
+
+double computed(const SimReport& report) {
+  double sum = 0;
+  for (const DeviceReport& device : report.devices) sum += device.compute_s;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("the other pipeline goes on and does the micro-batches of the broken one") {
+  // Iterations of 6 s, all forwards first. At 8 both pipelines have done theirs, and device 1 leaves, which
+  // is known at 9. Device 0 does its first backward until 10, then two forwards and three backwards: 8 s.
+  Chain it(1, 2, 2);
+  it.scenario.detection_s = 1;
+  it.scenario.events = {{8, 1, Kind::leave}};
+  SimReport report = it.run(3);
+  CHECK(dates(report) == Dates{0, 6, 6, 18, 18, 30});
+  CHECK(report.lost_work_s == Approx(2));
+  CHECK(computed(report) == Approx(3 * 12 + 2));
+  // Known late: it has done its own at 12, and has nothing to do until 16.
+  it.scenario.detection_s = 8;
+  CHECK(dates(it.run(2)) == Dates{0, 6, 6, 22});
+  // Back within the iteration: the weights are fetched after it, 12 MB over 1 MB/s.
+  it.scenario.detection_s = 1;
+  it.scenario.events.push_back({8.5, 1, Kind::join});
+  CHECK(dates(it.run(3)) == Dates{0, 6, 6, 18, 30, 36});
+}
+
+TEST_CASE("stages go on in the order of the schedule") {
+  // One micro-batch of two stages: 6 s. At 8.5 the last stage of pipeline 1 leaves; known at 9.5. Stage 0
+  // does the forward of the new one until 10.5, then the backward whose message has come at 10, until 12.5.
+  // Stage 1 does the forward from 10.5 and the backward from 11.5 to 13.5, stage 0 the last until 15.5.
+  Chain it(2, 2, 1);
+  it.scenario.detection_s = 1;
+  it.scenario.events = {{8.5, 3, Kind::leave}};
+  const SimReport report = it.run(2);
+  CHECK(dates(report) == Dates{0, 6, 6, 15.5});
+  CHECK(report.lost_work_s == Approx(1 + 1 + 0.5));
+}
+
+TEST_CASE("a message that is under way goes on with what is left of it") {
+  // Messages of 3 s: 1 + 3 + 1 + 2 + 3 + 2 = 12 s. At 14 a third of the first one is through; it is there at
+  // 16. The new micro-batch is sent from 16 to 19, its forward done at 20, the backwards of stage 1 at 22 and
+  // 24, their messages at 25 and 28, the last backward at 30.
+  Chain it(2, 2, 1, 3e6);
+  it.scenario.events = {{14, 3, Kind::leave}};
+  const SimReport report = it.run(2);
+  CHECK(dates(report) == Dates{0, 12, 12, 30});
+  // Under way as its last byte has left and 0.5 s of latency are to come.
+  Chain far(2, 2, 1, 3e6);
+  std::get<RuleLinks>(far.problem.topology.links).links[0].latency = Seconds(1);
+  // 1 + 4 + 1 + 2 + 4 + 2 = 14 s, and 2 s of an exchange of nothing; sent from 17 to 20, there at 21. The
+  // second is sent from 21.5 to 24.5, there at 25.5; forward until 26.5, backwards until 28.5 and 30.5, their
+  // messages there at 32.5 and 35.5, the last backward done at 37.5.
+  far.scenario.events = {{20.5, 3, Kind::leave}};
+  CHECK(dates(far.run(2)) == Dates{0, 16, 16, 37.5});
+}
+
+TEST_CASE("one departure after the other") {
+  // At 8 all have done their forwards, and device 2 leaves: one micro-batch more for each of the others. At
+  // 10 device 1 leaves: the last one does six of 3 s without a pause, from 6 to 24.
+  Chain it(1, 3, 2);
+  it.scenario.events = {{8, 2, Kind::leave}, {10, 1, Kind::leave}};
+  SimReport report = it.run(2);
+  CHECK(dates(report) == Dates{0, 6, 6, 24});
+  CHECK(report.lost_work_s == Approx(2 + 4));
+  // The second leaves before the first is missed.
+  it.scenario.detection_s = 3;
+  report = it.run(2);
+  CHECK(dates(report) == Dates{0, 6, 6, 25});  // idle from 12 to 13
+  CHECK(report.lost_work_s == Approx(2 + 4));
+  // All leave: the iteration is lost.
+  it.scenario.events.push_back({10.5, 0, Kind::leave});
+  report = it.run(2);
+  CHECK(dates(report) == Dates{0, 6});
+  CHECK(report.lost_work_s == Approx(2 + 4 + 4.5));
+}
+
+TEST_CASE("an exchange that has begun begins anew, and a step goes on") {
+  Chain it(1, 2, 2);
+  it.problem.job.compression.gradients = 1;
+  const double exchange = it.run(1).length_s - 6;
+  REQUIRE(exchange > 1);
+  // Of two pipelines one is left, and has two micro-batches more: 6 s.
+  const double leaves = 6 + exchange + 6 + exchange / 2;
+  it.scenario.events = {{leaves, 1, Kind::leave}};
+  SimReport report = it.run(2);
+  CHECK(report.iterations[1].end_s == Approx(leaves + 6));
+  CHECK(report.lost_work_s == Approx(6));
+  // In the overhead at the end nobody is needed any more.
+  Chain ends(1, 2, 2);
+  ends.problem.constants.iteration_overhead_s = 2;
+  ends.scenario.detection_s = 2;
+  ends.scenario.events = {{15, 1, Kind::leave}};
+  report = ends.run(3);
+  CHECK(dates(report) == Dates{0, 8, 8, 16, 17, 31});
+  CHECK(report.lost_work_s == 0);
+}
+
+TEST_CASE("computations that slow down, and a backward done layer by layer, keep what is done of them") {
+  // At half speed from 7 on: at 8 half of the second forward is done; at 9 all. Two more until 13, four
+  // backwards of 4 s until 29.
+  Chain it(1, 2, 2);
+  it.scenario.events = {{7, 0, Kind::speed, 0.5}, {8, 1, Kind::leave}};
+  CHECK(dates(it.run(2)) == Dates{0, 6, 6, 29});
+  // Two layers of a stage, whose exchange overlaps: a micro-batch is 2 + 4 s. At 11 a quarter of the second
+  // one's backward is done, for a layer has half of it; device 0 has 3 s of it left, and two micro-batches.
+  Chain layered(1, 2, 2);
+  layered.problem.job = chain_job(2, 1e6, 0);
+  layered.problem.job.compression.gradients = 0;
+  layered.problem.job.parallelism.overlap = true;
+  layered.plan = plan_of(layered.problem.job, 1, 2, 2);
+  layered.scenario.events = {{12 + 9, 1, Kind::leave}};
+  CHECK(dates(layered.run(2)) == Dates{0, 12, 12, 36});
+}
+
+TEST_CASE("what is computed is of use or lost, and all micro-batches of an iteration are done") {
+  for (int seed = 0; seed < 120; ++seed) {
+    const std::string policies[] = {"drop-pipeline", "restart", "redundant", "restart-without-pipeline"};
+    const int devices = seed % 3 == 2 ? 12 : 6;
+    Chain it(2, 3, 4, 2e5);
+    it.scenario.on_departure = policies[seed % 4];
+    it.problem.topology = flat_topology({devices}, link_of(0.01, 1e6), link_of(0, 1e6));
+    it.problem.job = chain_job(4, 1e6, 2e5);
+    it.problem.job.parallelism.overlap = seed % 16 < 8;
+    it.problem.job.parallelism.schedule = seed % 8 < 4 ? "gpipe" : "1f1b";
+    if (seed % 3 == 1 && it.scenario.on_departure != "redundant") {
+      it.problem.job.parallelism.schedule = "interleaved";
+      it.problem.job.parallelism.chunks = 2;
+    }
+    CAPTURE(seed, it.scenario.on_departure, it.problem.job.parallelism.schedule);
+    it.plan = plan_of(it.problem.job, 2, 3, 4);
+    if (devices == 12) {  // stages of two devices
+      it.plan.tensor = 2;
+      for (Pipeline& pipeline : it.plan.pipelines)
+        for (Stage& stage : pipeline.stages) {
+          const int first = stage.devices[0];
+          stage.devices = {2 * first, 2 * first + 1};
+        }
+    }
+    Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed), 6);
+    it.scenario.detection_s = seed % 3;
+    it.scenario.checkpoint = Checkpoint{16e6, {}, seed % 5 == 0 ? 0.0 : 60.0};
+    std::vector<bool> there(at(devices), true);
+    double date = 0;
+    for (int i = 0; i < 60; ++i) {
+      date += 30 * rng.uniform();
+      const auto device = static_cast<int>(rng.below(static_cast<std::uint32_t>(devices)));
+      there[at(device)] = !there[at(device)];
+      it.scenario.events.push_back({date, device, there[at(device)] ? Kind::join : Kind::leave});
+    }
+    for (int device = 0; device < devices; ++device)
+      if (!there[at(device)]) it.scenario.events.push_back({date + 1, device, Kind::join});
+    const SimReport report = it.run(30);
+    CHECK(report.stopped.empty());
+    REQUIRE(report.iterations.size() == 30);
+    // Twelve micro-batches of four layers, 3 s each.
+    CHECK(computed(report) == Approx(30 * 12 * 4 * 3 + report.lost_work_s));
+    for (const DeviceReport& device : report.devices)
+      CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==
+            Approx(report.length_s));
+    CHECK(it.run(30).iterations.back().end_s == report.iterations.back().end_s);
+  }
+}

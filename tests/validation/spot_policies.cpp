@@ -1,0 +1,121 @@
+// Eleven hours of a recorded spot fleet under every policy: what each comes to, and that nothing is made up.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/replanner.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/calibration_reader.hpp"
+#include "planner/io/job_reader.hpp"
+#include "planner/io/roofline_reader.hpp"
+#include "planner/io/topology_reader.hpp"
+#include "simulator/io/scenario_reader.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+constexpr int stages = 4, replicas = 6, micro_batches = 8;  // of each pipeline
+constexpr double hours = 11;
+
+/// 32 instances of topologies/spot.yaml with one GPU each, as many as the recording ever has.
+const char* const fleet = R"(
+version: 1
+name: spot-32
+devices: [{site: datacenter, count: 32, gpu: V100-16GB, uplink: 1.25 Gbps, downlink: 1.25 Gbps}]
+links: [{within: datacenter, latency: 0 ms, bandwidth: 1.25 Gbps}]
+)";
+
+/// GPT-3 XL, with the batch that 24 of the instances share in six pipelines.
+Problem problem_of_fleet() {
+  Problem problem;
+  problem.topology = parse_topology(fleet, "fleet.yaml", std::filesystem::path(DTFM_SOURCE_DIR) / "configs");
+  problem.job = default_job();
+  problem.job.training.global_batch = replicas * micro_batches * problem.job.training.micro_batch;
+  problem.job.training.recompute = "full";
+  problem.constants = built_in_calibration();
+  problem.roofline = built_in_roofline();
+  return problem;
+}
+
+Plan plan_of_fleet(const Job& job) {
+  Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  const int layers = layer_count(job.model) / stages;
+  for (int replica = 0; replica < replicas; ++replica) {
+    Pipeline pipeline{micro_batches, {}};
+    for (int stage = 0; stage < stages; ++stage)
+      pipeline.stages.push_back({{stage * layers, (stage + 1) * layers}, {replica * stages + stage}});
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+double computed(const SimReport& report) {
+  double sum = 0;
+  for (const DeviceReport& device : report.devices) sum += device.compute_s;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("every policy on a recorded spot fleet") {
+  const auto folder = std::filesystem::path(DTFM_SHARED_DATA) / "spot";
+  if (!std::filesystem::exists(folder / "p3-trace.csv")) {
+    WARN("skipped: no p3-trace.csv in " << folder);
+    return;
+  }
+  const Problem problem = problem_of_fleet();
+  const Plan plan = plan_of_fleet(problem.job);
+  SimOptions options;
+  options.iterations = 1;
+  const SimReport calm = simulate(problem, plan, {}, options);
+  CHECK(calm.overfull.empty());
+  options.replan = replanner(problem);
+  const Gpu& gpu = problem.topology.gpus[at(problem.topology.devices[0].gpu)];
+  const double samples = problem.job.training.global_batch;
+  std::string table = fmt::format("{:<26}{:>9}{:>14}{:>8}{:>9}{:>12}\n", "policy", "samples/s",
+                                  "lost device-h", "rolled", "USD", "of optimal");
+  for (const DeparturePolicy& policy : departure_policies()) {
+    CAPTURE(std::string(policy.name));
+    const Scenario scenario = parse_scenario(
+        fmt::format("version: 1\nhorizon: {} h\navailability: [{{file: p3-trace.csv, format: events}}]\n"
+                    "recovery: {{policy: {}, detection: 10 s, checkpoint: {{period: 10 min, bandwidth: 1 "
+                    "Gbps}}}}\n",
+                    hours, policy.name),
+        "spot.yaml", folder, problem.topology);
+    const SimReport report = simulate(problem, plan, scenario, options);
+    REQUIRE(report.useful);
+    const UsefulWork& useful = *report.useful;
+    table += fmt::format("{:<26}{:>9.2f}{:>14.1f}{:>8}{:>9.1f}{:>10.1f} %\n", policy.name,
+                         useful.samples_per_s, report.lost_work_s / 3600, report.rolled_back,
+                         useful.usd.value_or(0), 100 * useful.share_of_optimal);
+    CHECK(report.stopped.empty());
+    CHECK(report.length_s == hours * 3600);
+    // All samples of every iteration that counts, and no others.
+    CHECK(useful.samples == samples * static_cast<double>(report.iterations.size()));
+    for (std::size_t i = 1; i < report.iterations.size(); ++i)
+      REQUIRE(report.iterations[i].start_s >= report.iterations[i - 1].end_s);
+    // Every device-second is of use or lost, but for what the horizon cut off: at most an iteration's. A
+    // replanned one takes as many, but for what cutting layers otherwise changes of it.
+    const double kept = static_cast<double>(report.iterations.size()) * computed(calm);
+    const double rest = computed(report) - report.lost_work_s - kept;
+    if (!policy.asks_planner) {
+      CHECK(rest > -1e-6 * kept);
+      CHECK(rest <= computed(calm) * (1 + 1e-6));
+    }
+    for (const DeviceReport& device : report.devices)
+      CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==
+            Approx(report.length_s));
+    // The same price for all: who is there does not depend on what is done about it.
+    const double there_s =
+        useful.optimal_samples / samples * undisturbed_seconds(problem, plan) * stages * replicas;
+    CHECK(useful.usd.value() == Approx(useful.usd_egress + there_s * gpu.price->value() / 3600));
+  }
+  fmt::print("an iteration undisturbed: {:.2f} s\n{}", calm.length_s, table);
+}
