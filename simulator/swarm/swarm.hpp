@@ -26,7 +26,7 @@ enum class SwarmTransport {
 struct SwarmSetup {
   int stages = 1;  // at least 1, at most the layers
   /// Trainers, dealt to the sites in turn, at their devices in turn, whose links they use. Nothing: one for
-  /// every four devices.
+  /// every device if they relay, for all bytes of the peers are then theirs too; else one for every four.
   std::optional<int> trainers = {};
   /// Micro-batches that one trainer drives at a time. Nothing: so many that there are four for every device.
   std::optional<int> in_flight = {};
