@@ -21,6 +21,7 @@ void check(const Problem& problem, const SwarmSetup& setup, const Scenario& scen
     throw Error("", "a trainer needs at least one micro-batch in flight");
   if (setup.rebalance_s && !(*setup.rebalance_s > 0))
     throw Error("", "the period of rebalancing must be longer than 0 s");
+  if (!(setup.rebalance_ratio >= 1)) throw Error("", "the ratio of loads for rebalancing must be at least 1");
   if (job.training.global_batch < 1 || job.training.micro_batch < 1)
     throw Error("", "a swarm needs a batch and a micro-batch of at least one sample");
   if (!(scenario.horizon_s.value_or(options.seconds) > 0)) throw Error("", "a swarm runs for more than 0 s");

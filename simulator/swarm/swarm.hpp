@@ -32,7 +32,10 @@ struct SwarmSetup {
   std::optional<int> in_flight = {};
   SwarmTransport transport = SwarmTransport::relay;
   std::optional<double> rebalance_s = {};  // period of adaptive rebalancing; nothing: none
-  bool delayed_update = false;             // all-reduce and step overlap with the next batch, one step stale
+  /// A peer moves only where the most loaded stage has more than so many times the requests of the least
+  /// loaded one; at least 1. The paper says nothing of a threshold: 1.
+  double rebalance_ratio = 1;
+  bool delayed_update = false;  // all-reduce and step overlap with the next batch, one step stale
 };
 
 /// What happens to one micro-batch, for who wants to see all of it.

@@ -111,7 +111,7 @@ void SwarmRun::join(int device) {
   ++report_.joins;
   peer.there = true;
   peer.down_s += now_ - peer.down_since;
-  const int stage = most_loaded();
+  const int stage = most_loaded(true);
   note(fmt::format("{} joins stage {}", name(device), stage));
   fetch(device, stage);
 }
@@ -226,12 +226,12 @@ double SwarmRun::load(int stage) const {
 }
 
 /// A stage that nobody serves, nor will when it has its state, is more loaded than any other.
-int SwarmRun::most_loaded() const {
+int SwarmRun::most_loaded(bool by_peer) const {
   int most = 0;
   double most_load = -1;
   for (int stage = 0; stage < costs_.stages(); ++stage) {
-    const Stage& it = stages_[at(stage)];
-    const double here = it.serving + it.fetching == 0 ? infinity : load(stage);
+    const int peers = stages_[at(stage)].serving + stages_[at(stage)].fetching;
+    const double here = peers == 0 ? infinity : load(stage) / (by_peer ? peers : 1);
     if (here > most_load) {
       most = stage;
       most_load = here;
@@ -243,12 +243,13 @@ int SwarmRun::most_loaded() const {
 /// The least loaded peer of the least loaded stage that can spare one goes to the most loaded stage.
 void SwarmRun::rebalance() {
   queue_.push(on_grid(now_ + *setup_.rebalance_s), 1, {QueueEvent::Kind::rebalance});
-  const int most = most_loaded();
+  const int most = most_loaded(false);
   int least = nobody;
   for (int stage = 0; stage < costs_.stages(); ++stage)
     if (stages_[at(stage)].serving > 1 && (least == nobody || load(stage) < load(least))) least = stage;
   const bool is_empty = stages_[at(most)].serving + stages_[at(most)].fetching == 0;
-  if (least == nobody || least == most || (!is_empty && load(least) >= load(most))) return;
+  if (least == nobody || least == most || (!is_empty && load(least) * setup_.rebalance_ratio >= load(most)))
+    return;
   int mover = nobody;
   for (int device = 0; device < problem_.topology.size(); ++device) {
     const Peer& peer = peers_[at(device)];

@@ -191,7 +191,7 @@ class SwarmRun {
   void rebalance();
   double load(const Peer& peer) const { return peer.waiting + (peer.busy ? 1 : 0); }
   double load(int stage) const;
-  int most_loaded() const;
+  int most_loaded(bool by_peer) const;
   void fleet_changed();
   void count_throughput();
   std::vector<PeerKind> kinds_there(std::vector<int>* kind_of_device) const;
