@@ -44,6 +44,9 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
 
 namespace {
 
+/// What has no limit is taken to move so much, so that shards are numbers.
+constexpr double most_bits_per_s = 1e24;
+
 /// Bits per second of the pairs of one member with the others.
 struct PairSums {
   double out = 0, in = 0;
@@ -76,7 +79,7 @@ std::vector<double> exchange_rates(const Problem& problem, std::span<const int> 
   for (const int member : members) {
     const Device& it = topology.devices[at(member)];
     const auto [out, in] = pair_sums(topology, members, member);
-    double rate = std::min({out, in, it.uplink.value(), it.downlink.value()});
+    double rate = std::min({out, in, it.uplink.value(), it.downlink.value(), most_bits_per_s});
     if (on_host.size() > 1)
       rate = std::min(
           {rate, it.host_uplink.value() / on_host[it.host], it.host_downlink.value() / on_host[it.host]});

@@ -16,11 +16,14 @@ struct Line {
   int stages = 2;
   double latency = 0.5, bandwidth = 10, forward = 1, activation = 20;
   SwarmTransport transport = relay;
+  bool access = false;  // the links are those of the devices, not of pairs
+  Calibration constants = {};
 
   SwarmReport run(double seconds) const {
     const Link link = link_of(latency, bandwidth);
     const Problem problem{
-        flat_topology({stages}, link, link), swarm_job(stages, forward, activation, 1, 1000), {}};
+        access ? access_links(1, stages, latency, bandwidth) : flat_topology({stages}, link, link),
+        swarm_job(stages, forward, activation, 1, 1000), constants};
     SwarmSetup setup;
     setup.stages = stages;
     setup.trainers = setup.in_flight = 1;
@@ -32,10 +35,13 @@ struct Line {
   /// Seconds of a micro-batch: forward and backward of every stage; to and from the stages that are not
   /// beside the trainer.
   double period() const {
-    const double computing = stages * 4 * forward, message = activation / bandwidth;
-    if (transport == relay) return computing + (stages - 1) * (4 * latency + 5 * message);
+    const double computing =
+        stages * (4 * forward * constants.compute_scale + 2 * constants.micro_batch_overhead_s);
+    const double message = activation / (bandwidth * constants.network_efficiency);
+    const double wait = latency + constants.message_overhead_s;
+    if (transport == relay) return computing + (stages - 1) * (4 * wait + 5 * message);
     // In, from stage to stage; out, back to the trainer; the same backward.
-    return computing + (2 * (stages - 1) + 2) * (latency + message);
+    return computing + (2 * (stages - 1) + 2) * (wait + message);
   }
 };
 
@@ -52,6 +58,21 @@ TEST_CASE("one micro-batch after the other takes the sum of its parts") {
       CHECK(line.run(10 * line.period() * (1 + 1e-9)).samples == 10);
       CHECK(line.run(10 * line.period() * (1 - 1e-9)).samples == 9);
       for (const SwarmDevice& device : report.devices) CHECK(device.compute_s >= 10 * 4 * line.forward);
+    }
+}
+
+TEST_CASE("constants count as elsewhere, and links of devices as those of pairs") {
+  for (const SwarmTransport transport : {relay, peer_to_peer})
+    for (const bool access : {false, true}) {
+      Line line;
+      line.transport = transport;
+      line.access = access;
+      line.constants.message_overhead_s = 0.25;
+      line.constants.network_efficiency = 0.8;
+      line.constants.compute_scale = 1.5;
+      line.constants.micro_batch_overhead_s = 0.125;
+      CHECK(line.run(10 * line.period() * (1 + 1e-9)).samples == 10);
+      CHECK(line.run(10 * line.period() * (1 - 1e-9)).samples == 9);
     }
 }
 
