@@ -204,3 +204,66 @@ TEST_CASE("a stage without peers blocks until somebody joins it") {
   CHECK(report.bans >= 1);
   CHECK(report.samples > 10);
 }
+
+// One stage of 1,000 parameters, of which Adam saves 12 bytes each: 120 s at 100 B/s, and the latency. When
+// the peer that gives it, the first, leaves at 150 s, the other gives all of it anew.
+TEST_CASE("who joins fetches the state of its stage before it serves") {
+  const Link link = link_of(0.5, 100);
+  const Problem problem{flat_topology({3}, link, link), swarm_job(1, 1, 0, 1000, 4), {}};
+  SwarmOptions options;
+  options.seconds = 400;
+  using Kind = DeviceEvent::Kind;
+  Scenario scenario;
+  scenario.events = {{10, 2}, {100, 2, Kind::join}};
+  const SwarmReport report = simulate_swarm(problem, {}, scenario, options);
+  CHECK(report.steps.front().end_s < 100);
+  CHECK(report.devices[2].down_s == Approx(90));
+  CHECK(report.devices[2].fetching_s == Approx(120.5));
+  CHECK(report.stages[0].peers == 3);
+  scenario.events.push_back({150, 0});
+  CHECK(simulate_swarm(problem, {}, scenario, options).devices[2].fetching_s == Approx(170.5));
+  // Nobody has it any more: from the checkpoint, 12,000 bytes at 50 B/s; or at once, anew.
+  scenario.events.back() = {150, 0};
+  scenario.events.push_back({160, 1});
+  const SwarmReport anew = simulate_swarm(problem, {}, scenario, options);
+  CHECK(anew.devices[2].fetching_s == Approx(60));
+  CHECK(anew.events.back().text == "nobody has the weights of stage 0: it begins anew");
+  scenario.checkpoint = Checkpoint{8 * 50, {}};
+  CHECK(simulate_swarm(problem, {}, scenario, options).devices[2].fetching_s ==
+        Approx(60 + 240).epsilon(1e-9));
+}
+
+// Stage 1 takes three times as long as stage 0, and has as few peers: all requests pile up there. The first
+// move comes after the first period, to that stage, and no more than one in each period follows.
+TEST_CASE("rebalancing moves a peer to where the requests are") {
+  const Link link = link_of(0, 1e6);
+  Problem problem{flat_topology({8}, link, link), swarm_job(2, 1, 0, 10, 32), {}};
+  std::get<LayerChain>(problem.job.model).layers[1].forward = Flops(3e12);
+  std::get<LayerChain>(problem.job.model).layers[1].backward = Flops(6e12);
+  SwarmSetup setup;
+  setup.stages = 2;
+  SwarmOptions options;
+  options.seconds = 1000;
+  // The peers are dealt 2 and 6. Four leave the slower stage: 2 and 2 are there.
+  Scenario scenario;
+  scenario.compute_jitter.cv = 0.01;
+  const SwarmReport dealt = simulate_swarm(problem, setup, scenario, options);
+  CHECK(dealt.stages[0].peers == 2);
+  CHECK(dealt.stages[1].peers == 6);
+  for (int device = 3, left = 0; device < 8 && left < 4; ++device)
+    if (dealt.devices[at(device)].stage == 1) scenario.events.push_back({10.0 + left++, device});
+  const SwarmReport without = simulate_swarm(problem, setup, scenario, options);
+  setup.rebalance_s = 300;
+  const SwarmReport with = simulate_swarm(problem, setup, scenario, options);
+  CHECK(without.moves == 0);
+  CHECK(with.moves >= 1);
+  CHECK(with.moves <= 3);
+  const auto is_move = [](const EventReport& event) {
+    return event.text.find(" moves ") != std::string::npos;
+  };
+  const auto first = std::find_if(with.events.begin(), with.events.end(), is_move);
+  REQUIRE(first != with.events.end());
+  CHECK(first->date_s == 300);
+  CHECK(first->text.find("from stage 0 to stage 1") != std::string::npos);
+  CHECK(with.useful_samples > without.useful_samples);
+}
