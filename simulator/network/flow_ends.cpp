@@ -14,14 +14,19 @@ double clock_at(double clock, double level, double updated, double now) {
 }  // namespace
 
 FlowEnds::FlowEnds(std::size_t links) : links_(links) {
-  date_places_.grow(links);
+  date_places_.grow(2 * links);
+}
+
+void FlowEnds::add_link() {
+  links_.emplace_back();
+  date_places_.grow(2 * links_.size());
 }
 
 void FlowEnds::start(int flow, double amount, double weight) {
   if (flows_.size() <= at(flow)) {
     flows_.resize(at(flow) + 1);
     flow_places_.grow(flows_.size());
-    date_places_.grow(links_.size() + flows_.size());
+    date_places_.grow(2 * flows_.size());
   }
   flows_[at(flow)] = {weight, 0, amount / weight, 0, none};
 }
@@ -50,7 +55,7 @@ double FlowEnds::end(int flow) const {
 
 void FlowEnds::let_go(int number) {
   Flow& flow = flows_[at(number)];
-  if (flow.link == none) return dates_.erase(static_cast<int>(links_.size()) + number, date_places_);
+  if (flow.link == none) return dates_.erase(id_of_flow(number), date_places_);
   Link& link = links_[at(flow.link)];
   const bool was_next = link.flows.first().id == number;
   link.flows.erase(number, flow_places_);
@@ -87,7 +92,7 @@ void FlowEnds::set_alone(int number, double level, double now) {
   flow.updated = now;
   flow.level = level;
   const double date = end(number);
-  if (date < infinity) dates_.set(static_cast<int>(links_.size()) + number, date, date_places_);
+  if (date < infinity) dates_.set(id_of_flow(number), date, date_places_);
 }
 
 void FlowEnds::set_level(int number, double level, double now) {
@@ -101,15 +106,14 @@ void FlowEnds::set_level(int number, double level, double now) {
 
 void FlowEnds::plan_link(int number) {
   const Link& link = links_[at(number)];
-  if (link.flows.empty() || !(link.level > 0)) return dates_.erase(number, date_places_);
-  dates_.set(number, end(link.flows.first().id), date_places_);
+  if (link.flows.empty() || !(link.level > 0)) return dates_.erase(id_of_link(number), date_places_);
+  dates_.set(id_of_link(number), end(link.flows.first().id), date_places_);
 }
 
 FlowEnds::End FlowEnds::next() const {
   if (dates_.empty()) return {infinity, none};
   const auto [date, id] = dates_.first();
-  return {date,
-          at(id) < links_.size() ? links_[at(id)].flows.first().id : id - static_cast<int>(links_.size())};
+  return {date, id % 2 == 0 ? links_[at(id / 2)].flows.first().id : id / 2};
 }
 
 }  // namespace dtfm

@@ -23,6 +23,8 @@ class FlowEnds {
   };
 
   explicit FlowEnds(std::size_t links);
+  /// One more link, behind the others.
+  void add_link();
 
   /// A flow (a number of the caller's) of `amount` bytes that stands still.
   void start(int flow, double amount, double weight);
@@ -59,6 +61,10 @@ class FlowEnds {
     IndexedHeap flows;
   };
 
+  /// In the heap of dates: even numbers are links, so that there can be more of both at any time.
+  static int id_of_link(int link) { return 2 * link; }
+  static int id_of_flow(int flow) { return 2 * flow + 1; }
+
   double left(const Flow& flow, double now) const;
   void let_go(int flow);
   void set_back(Link& link);
@@ -67,7 +73,7 @@ class FlowEnds {
   std::vector<Flow> flows_;
   std::vector<Link> links_;
   HeapPlaces flow_places_, date_places_;
-  IndexedHeap dates_;  // of links, and behind them of flows that no link holds
+  IndexedHeap dates_;  // of links, and of flows that no link holds
 };
 
 }  // namespace dtfm

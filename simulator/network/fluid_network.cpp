@@ -19,14 +19,19 @@ bool is_same(double a, double b, double tolerance) {
 
 }  // namespace
 
-FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : ends_(links.size()), slots_(links.size()) {
-  for (const LinkCapacity& link : links) {
-    Link made{};
-    made.capacity = link.capacity;
-    made.level = infinity;
-    made.fatpipe = link.sharing == Sharing::fatpipe;
-    links_.push_back(made);
-  }
+FluidNetwork::FluidNetwork(std::span<const LinkCapacity> links) : ends_(0) {
+  for (const LinkCapacity& link : links) add_link(link);
+}
+
+int FluidNetwork::add_link(const LinkCapacity& link) {
+  Link made{};
+  made.capacity = link.capacity;
+  made.level = infinity;
+  made.fatpipe = link.sharing == Sharing::fatpipe;
+  links_.push_back(made);
+  slots_.emplace_back();
+  ends_.add_link();
+  return static_cast<int>(links_.size()) - 1;
 }
 
 int FluidNetwork::new_flow(std::size_t use_count) {

@@ -22,6 +22,9 @@ class FluidNetwork {
  public:
   explicit FluidNetwork(std::span<const LinkCapacity> links);
 
+  /// One more link, and its number: that of the last before it plus 1.
+  int add_link(const LinkCapacity& link);
+
   /// A flow of `amount` bytes that moves from the next `settle` on, and its number, which is reused after
   /// `remove`. Weight and shares above 0; a ceiling may be infinite.
   int add(std::span<const LinkUse> uses, double amount, double weight, double ceiling);

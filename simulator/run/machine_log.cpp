@@ -35,6 +35,10 @@ const DeviceEvent* MachineLog::take(double date) {
   return &event;
 }
 
+double MachineLog::next_date() const {
+  return next_ == scenario_.events.size() ? infinity : on_grid(scenario_.events[next_].date);
+}
+
 double MachineLog::next_change() const {
   const auto next =
       std::find_if(scenario_.events.begin() + static_cast<std::ptrdiff_t>(next_), scenario_.events.end(),

@@ -19,6 +19,8 @@ class MachineLog {
   const std::vector<double>& speeds() const { return speeds_; }
   /// Takes the next event if its date is at most `date`; null if there is none.
   const DeviceEvent* take(double date);
+  /// The date of the next event of any kind; infinite if there is none.
+  double next_date() const;
   /// The date of the next event in which a device comes or goes; infinite if there is none.
   double next_change() const;
   /// The date of the last departure of `device` that was taken; expects one.

@@ -66,6 +66,29 @@ TEST_CASE("rates after any changes are those of the whole system") {
   }
 }
 
+TEST_CASE("links that come later are like those that were there") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    INFO("seed " << seed);
+    Rng rng = Rng::for_task(seed, 11);
+    Twin twin(random_links(rng));
+    for (int step = 0; step < 80; ++step) {
+      INFO("step " << step);
+      if (rng.below(4) == 0) {
+        twin.links.push_back({random_capacity(rng)});
+        CHECK(twin.network.add_link(twin.links.back()) == static_cast<int>(twin.links.size()) - 1);
+      }
+      twin.change(rng);
+      twin.network.settle(0.01 * step);
+      twin.check();
+      // Who ends next is who has the least left of its amount for its rate.
+      double least = std::numeric_limits<double>::infinity();
+      for (const int flow : twin.numbers) least = std::min(least, twin.network.ends().end(flow));
+      if (least < std::numeric_limits<double>::infinity())
+        CHECK(twin.network.ends().next().date == Approx(least).epsilon(1e-9));
+    }
+  }
+}
+
 TEST_CASE("changes one by one") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     INFO("seed " << seed);

@@ -1,0 +1,96 @@
+#include "simulator/swarm/swarm_costs.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "planner/core/index.hpp"
+#include "planner/core/plan.hpp"
+#include "simulator/model/stage_load.hpp"
+
+namespace dtfm {
+namespace {
+
+Problem with_recomputation(Problem problem) {
+  problem.job.training.recompute = "full";
+  return problem;
+}
+
+}  // namespace
+
+SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.training.micro_batch) {
+  const Problem problem = with_recomputation(given);
+  const Plan of_single_devices{1, "", "", {{0, {{{0, layer_count(problem.job.model)}, {0}}}}}};
+  const LoadModel model(problem, of_single_devices);
+  std::map<std::pair<int, double>, int> kinds;  // by GPU and speed
+  for (int device = 0; device < problem.topology.size(); ++device) {
+    const Device& it = problem.topology.devices[dtfm::at(device)];
+    const auto [kind, is_new] = kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(kinds.size()));
+    kind_.push_back(kind->second);
+    if (!is_new) continue;
+    std::vector<Times>& times = of_kind_.emplace_back();
+    for (int stage = 0; stage < stages; ++stage) {
+      const auto layers = even_split(model.layers(), stages, stage);
+      const StageLoad load = model.of({layers, {device}});
+      times.push_back({load.forward_s, load.backward_s, load.update_s});
+      if (kind_.size() > 1) continue;
+      of_stage_.push_back(
+          {layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes});
+      if (stage == 0) boundary_bytes_.push_back(model.of({{0, 0}, {device}}).output_bytes);
+      boundary_bytes_.push_back(load.output_bytes);
+    }
+  }
+}
+
+namespace {
+
+/// What has no limit is taken to move so much, so that shards are numbers.
+constexpr double most_bits_per_s = 1e24;
+
+/// Bits per second of the pairs of one member with the others.
+struct PairSums {
+  double out = 0, in = 0;
+};
+
+PairSums pair_sums(const Topology& topology, std::span<const int> members, int member) {
+  PairSums sums;
+  std::set<int> shared;  // entries
+  for (const int other : members) {
+    if (other == member) continue;
+    const Link link = topology.link(member, other);
+    if (!link.shared_by_sender || shared.insert(topology.entry(member, other)).second)
+      sums.out += link.bandwidth.value();
+    sums.in += topology.link(other, member).bandwidth.value();
+  }
+  return sums;
+}
+
+}  // namespace
+
+std::vector<double> exchange_rates(const Problem& problem, std::span<const int> members) {
+  const Topology& topology = problem.topology;
+  std::map<int, double> on_host, on_site;
+  for (const int member : members) {
+    const Device& it = topology.devices[at(member)];
+    ++on_host[it.host];
+    ++on_site[it.site];
+  }
+  std::vector<double> rates;
+  for (const int member : members) {
+    const Device& it = topology.devices[at(member)];
+    const auto [out, in] = pair_sums(topology, members, member);
+    double rate = std::min({out, in, it.uplink.value(), it.downlink.value(), most_bits_per_s});
+    if (on_host.size() > 1)
+      rate = std::min(
+          {rate, it.host_uplink.value() / on_host[it.host], it.host_downlink.value() / on_host[it.host]});
+    if (on_site.size() > 1) {
+      const Site& site = topology.sites[at(it.site)];
+      rate =
+          std::min({rate, site.uplink.value() / on_site[it.site], site.downlink.value() / on_site[it.site]});
+    }
+    rates.push_back(rate / bits_per_byte * problem.constants.network_efficiency);
+  }
+  return rates;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,314 @@
+// Who is there, and who serves which stage: departures, joins, moves.
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "simulator/engine/clock.hpp"
+#include "simulator/swarm/swarm_run.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+/// Those who are there at the start serve from then on, with weights of the seed. Peers of one kind are dealt
+/// to the stages in turn, so that every stage has some of every site.
+void SwarmRun::deal() {
+  std::vector<int> kind_of;
+  const std::vector<PeerKind> kinds = kinds_there(&kind_of);
+  if (kinds.empty()) return;
+  Assignment best = best_assignment(kinds);
+  std::vector<int> turn(kinds.size());  // the stage that comes next, of each kind
+  for (int device = 0; device < problem_.topology.size(); ++device) {
+    Peer& peer = peers_[at(device)];
+    if (!peer.there) continue;
+    const std::size_t kind = at(kind_of[at(device)]);
+    int& stage = turn[kind];
+    while (best.counts[at(stage)][kind] == 0) stage = (stage + 1) % costs_.stages();
+    --best.counts[at(stage)][kind];
+    peer.stage = stage;
+    stage = (stage + 1) % costs_.stages();
+    begin_serving(device);
+  }
+}
+
+void SwarmRun::push_next_fleet_event() {
+  const double date = machines_.next_date();
+  if (date < infinity) queue_.push(std::max(now_, date), 1, {QueueEvent::Kind::fleet});
+}
+
+void SwarmRun::take_fleet_events() {
+  while (const DeviceEvent* event = machines_.take(now_)) {
+    if (event->kind == DeviceEvent::Kind::speed) {
+      change_speed(event->device, event->speed);
+      note(fmt::format("{} computes at {:g} times its speed", name(event->device), event->speed));
+    } else if (event->kind == DeviceEvent::Kind::leave) {
+      leave(event->device);
+    } else {
+      join(event->device);
+    }
+  }
+  fleet_changed();
+  push_next_fleet_event();
+}
+
+/// All that it holds, and all that is under way to it or from it, is lost.
+void SwarmRun::leave(int device) {
+  Peer& peer = peers_[at(device)];
+  if (!peer.there) return;
+  ++report_.departures;
+  note(peer.stage == nobody ? fmt::format("{} leaves", name(device))
+                            : fmt::format("{} leaves stage {}", name(device), peer.stage));
+  peer.left_at = peer.down_since = now_;
+  const double known = now_ + scenario_.detection_s;
+  for (int number = 0; at(number) < slots_.size(); ++number) {
+    Slot& slot = slots_[at(number)];
+    const auto comes_from_it = [&](int message) {
+      return message != none && network_.message(message).purpose == handed &&
+             network_.message(message).from == device;
+    };
+    const double latency = network_.latency_s(trainers_[at(slot.trainer)].device, device);
+    if (slot.phase == Phase::idle || slot.phase == Phase::doomed) continue;
+    if (slot.peer == device) {
+      forget_lost_gradient(number);
+      doom(number, known + latency, false);
+    } else if (comes_from_it(slot.messages[0]) || comes_from_it(slot.messages[1])) {
+      doom(number, known + latency, true);
+    }
+  }
+  stop_serving(device);
+  cancel_fetch(device);
+  lose_gradients(device);
+  peer.there = false;
+  peer.stage = nobody;
+  ++peer.life;
+  for (int other = 0; other < problem_.topology.size(); ++other)
+    if (peers_[at(other)].download != none && peers_[at(other)].donor == device) {
+      network_.cancel(peers_[at(other)].download, now_);
+      peers_[at(other)].download = none;
+      start_download(other);
+    }
+  peer.uploads = 0;
+}
+
+/// A backward whose gradient is lost before the trainer has its answer is done anew, and counts anew.
+void SwarmRun::forget_lost_gradient(int number) {
+  const Slot& slot = slots_[at(number)];
+  const Stage& stage = stages_[at(slot.stage)];
+  Passage& passed = passage(number, slot.stage);
+  const bool is_lost = passed.epoch == stage.epoch || (stage.averaging && passed.epoch + 1 == stage.epoch);
+  if (slot.backward && slot.phase == Phase::moving_out && passed.counted_by == slot.peer && is_lost)
+    passed.counted_by = nobody;
+}
+
+void SwarmRun::join(int device) {
+  Peer& peer = peers_[at(device)];
+  if (peer.there) return;
+  ++report_.joins;
+  peer.there = true;
+  peer.down_s += now_ - peer.down_since;
+  const int stage = most_loaded(true);
+  note(fmt::format("{} joins stage {}", name(device), stage));
+  fetch(device, stage);
+}
+
+/// Its gradients stay those of the stage that it leaves, in whose next all-reduce it takes part.
+void SwarmRun::move(int device, int stage) {
+  ++report_.moves;
+  note(fmt::format("{} moves from stage {} to stage {}", name(device), peers_[at(device)].stage, stage));
+  for (int number = 0; at(number) < slots_.size(); ++number) {
+    const Slot& slot = slots_[at(number)];
+    if (slot.peer != device || slot.phase == Phase::idle || slot.phase == Phase::moving_out ||
+        slot.phase == Phase::doomed)
+      continue;
+    doom(number, now_ + network_.latency_s(trainers_[at(slot.trainer)].device, device), false);
+  }
+  stop_serving(device);
+  fetch(device, stage);
+  fleet_changed();
+}
+
+void SwarmRun::stop_serving(int device) {
+  Peer& peer = peers_[at(device)];
+  if (!peer.serving) return;
+  stop_computing(device);
+  peer.line.clear();
+  peer.served = 0;
+  DTFM_ASSERT(peer.waiting == 0);
+  peer.serving = false;
+  announcements_.end(peer.stage, device, now_);
+  Stage& stage = stages_[at(peer.stage)];
+  if (--stage.serving == 0) stage.blocked_since = now_;
+}
+
+/// Before the first step of a stage all weights are those of the seed: nothing is fetched.
+void SwarmRun::fetch(int device, int stage) {
+  Peer& peer = peers_[at(device)];
+  peer.stage = stage;
+  peer.fetching = true;
+  peer.fetching_since = now_;
+  ++stages_[at(stage)].fetching;
+  if (stages_[at(stage)].steps == 0)
+    end_fetch(device);
+  else
+    start_download(device);
+}
+
+/// From the peer of the stage that gives to the fewest others, the first among equals.
+void SwarmRun::start_download(int device) {
+  Peer& peer = peers_[at(device)];
+  const double bytes = costs_.state_bytes(peer.stage);
+  int donor = nobody;
+  for (int other = 0; other < problem_.topology.size(); ++other) {
+    const Peer& it = peers_[at(other)];
+    if (it.there && it.serving && it.stage == peer.stage &&
+        (donor == nobody || it.uploads < peers_[at(donor)].uploads))
+      donor = other;
+  }
+  peer.donor = donor;
+  if (donor != nobody) {
+    ++peers_[at(donor)].uploads;
+    peer.download = network_.send(now_, donor, device, bytes, device, fetched_state);
+  } else if (scenario_.checkpoint && scenario_.checkpoint->device) {
+    peer.download = network_.send(now_, *scenario_.checkpoint->device, device, bytes, device, fetched_state);
+  } else if (scenario_.checkpoint && scenario_.checkpoint->bandwidth > 0) {
+    const double seconds = bytes * bits_per_byte / scenario_.checkpoint->bandwidth;
+    queue_.push(on_grid(now_ + seconds), 0, {QueueEvent::Kind::fetched, device, ++peer.mark});
+  } else {
+    if (!scenario_.checkpoint)
+      note(fmt::format("nobody has the weights of stage {}: it begins anew", peer.stage));
+    end_fetch(device);
+  }
+}
+
+void SwarmRun::cancel_fetch(int device) {
+  Peer& peer = peers_[at(device)];
+  if (!peer.fetching) return;
+  if (peer.download != none) network_.cancel(peer.download, now_);
+  if (peer.download != none && peer.donor != nobody) --peers_[at(peer.donor)].uploads;
+  peer.download = none;
+  ++peer.mark;
+  peer.fetching = false;
+  peer.fetching_s += now_ - peer.fetching_since;
+  --stages_[at(peer.stage)].fetching;
+}
+
+void SwarmRun::end_fetch(int device) {
+  Peer& peer = peers_[at(device)];
+  if (peer.download != none && peer.donor != nobody) --peers_[at(peer.donor)].uploads;
+  peer.download = none;
+  peer.fetching = false;
+  peer.fetching_s += now_ - peer.fetching_since;
+  --stages_[at(peer.stage)].fetching;
+  begin_serving(device);
+  fleet_changed();
+}
+
+void SwarmRun::begin_serving(int device) {
+  Peer& peer = peers_[at(device)];
+  Stage& stage = stages_[at(peer.stage)];
+  peer.serving = true;
+  if (stage.serving++ == 0) stage.blocked_s += now_ - stage.blocked_since;
+  announcements_.begin(peer.stage, device, now_);
+  wake(peer.stage);
+}
+
+/// Requests that wait or are computed, and micro-batches that find nobody to ask.
+double SwarmRun::load(int stage) const {
+  double sum = static_cast<double>(stages_[at(stage)].blocked.size());
+  for (const Peer& peer : peers_)
+    if (peer.serving && peer.stage == stage) sum += load(peer);
+  return sum;
+}
+
+/// A stage that nobody serves, nor will when it has its state, is more loaded than any other.
+int SwarmRun::most_loaded(bool by_peer) const {
+  int most = 0;
+  double most_load = -1;
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
+    const int peers = stages_[at(stage)].serving + stages_[at(stage)].fetching;
+    const double here = peers == 0 ? infinity : load(stage) / (by_peer ? peers : 1);
+    if (here > most_load) {
+      most = stage;
+      most_load = here;
+    }
+  }
+  return most;
+}
+
+/// The least loaded peer of the least loaded stage that can spare one goes to the most loaded stage.
+void SwarmRun::rebalance() {
+  queue_.push(on_grid(now_ + *setup_.rebalance_s), 1, {QueueEvent::Kind::rebalance});
+  const int most = most_loaded(false);
+  int least = nobody;
+  for (int stage = 0; stage < costs_.stages(); ++stage)
+    if (stages_[at(stage)].serving > 1 && (least == nobody || load(stage) < load(least))) least = stage;
+  const bool is_empty = stages_[at(most)].serving + stages_[at(most)].fetching == 0;
+  if (least == nobody || least == most || (!is_empty && load(least) * setup_.rebalance_ratio >= load(most)))
+    return;
+  int mover = nobody;
+  for (int device = 0; device < problem_.topology.size(); ++device) {
+    const Peer& peer = peers_[at(device)];
+    if (peer.serving && peer.stage == least && (mover == nobody || load(peer) < load(peers_[at(mover)])))
+      mover = device;
+  }
+  move(mover, most);
+}
+
+/// Devices that are there, by kind and speed.
+std::vector<PeerKind> SwarmRun::kinds_there(std::vector<int>* kind_of_device) const {
+  std::map<std::pair<int, double>, int> numbers;
+  std::vector<PeerKind> kinds;
+  if (kind_of_device) kind_of_device->assign(peers_.size(), nobody);
+  for (int device = 0; device < problem_.topology.size(); ++device) {
+    const Peer& peer = peers_[at(device)];
+    if (!peer.there) continue;
+    const int kind = costs_.kind(device);
+    const auto [place, is_new] =
+        numbers.emplace(std::pair(kind, peer.factor), static_cast<int>(kinds.size()));
+    if (is_new) {
+      PeerKind& made = kinds.emplace_back();
+      for (int stage = 0; stage < costs_.stages(); ++stage)
+        made.rates.push_back(costs_.rate(kind, stage) * peer.factor);
+    }
+    ++kinds[at(place->second)].count;
+    if (kind_of_device) (*kind_of_device)[at(device)] = place->second;
+  }
+  return kinds;
+}
+
+void SwarmRun::count_throughput() {
+  optimal_samples_ += optimal_ * (now_ - throughput_since_);
+  assigned_samples_ += assigned_ * (now_ - throughput_since_);
+  throughput_since_ = now_;
+}
+
+/// What the living could compute, and what those who serve can.
+void SwarmRun::fleet_changed() {
+  count_throughput();
+  const std::vector<PeerKind> kinds = kinds_there(nullptr);
+  std::vector<double> key;
+  for (const PeerKind& kind : kinds) {
+    key.push_back(kind.count);
+    key.insert(key.end(), kind.rates.begin(), kind.rates.end());
+  }
+  const auto [known, is_new] = optima_.try_emplace(key, 0, true);
+  if (is_new && !kinds.empty()) {
+    const Assignment best = best_assignment(kinds);
+    known->second = {best.bound, best.is_best};
+  }
+  optimal_ = known->second.first;
+  report_.optimum_is_exact = report_.optimum_is_exact && known->second.second;
+  std::vector<double> speeds(stages_.size());
+  for (int device = 0; device < problem_.topology.size(); ++device) {
+    const Peer& peer = peers_[at(device)];
+    if (peer.serving) speeds[at(peer.stage)] += costs_.rate(costs_.kind(device), peer.stage) * peer.factor;
+  }
+  assigned_ = *std::min_element(speeds.begin(), speeds.end());
+}
+
+}  // namespace dtfm

@@ -1,0 +1,161 @@
+#include "simulator/swarm/swarm_network.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "simulator/engine/clock.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+/// Seconds: a route without latency counts as 200 m of fibre do (graph/graph_network.cpp).
+constexpr double least_round_trip = 1e-6;
+
+}  // namespace
+
+SwarmNetwork::SwarmNetwork(const Topology& topology, const Calibration& constants, SwarmQueue& queue)
+    : topology_(topology),
+      constants_(constants),
+      queue_(queue),
+      lowered_(topology, constants, graph_),
+      fluid_(std::span<const LinkCapacity>()),
+      routes_(topology.devices.size()),
+      traffic_(topology.sites.size() * topology.sites.size()) {}
+
+double SwarmNetwork::overhead_s(int from, int to) const {
+  const auto host = [&](int device) { return topology_.devices[at(device)].host; };
+  return host(from) == host(to) ? 0 : constants_.message_overhead_s;
+}
+
+int SwarmNetwork::route(int from, int to) {
+  std::vector<int>& from_here = routes_[at(from)];
+  if (from_here.empty()) from_here.assign(routes_.size(), none);
+  if (from_here[at(to)] != none) return from_here[at(to)];
+  const int number = from_here[at(to)] = lowered_.route(from, to);
+  const double efficiency = graph_.model.bandwidth_factor;
+  for (std::size_t link = fluid_link_.size(); link < graph_.links.size(); ++link) {
+    const GraphLink& it = graph_.links[link];
+    fluid_link_.push_back(it.sharing == Sharing::fatpipe ? none
+                                                         : fluid_.add_link({it.bandwidth * efficiency}));
+  }
+  Path path;
+  path.overhead = overhead_s(from, to);
+  path.rate = infinity;
+  path.first_use = static_cast<int>(uses_.size());
+  for (const int link : graph_.routes[at(number)].links) {
+    path.latency += graph_.links[at(link)].latency;
+    if (fluid_link_[at(link)] == none)
+      path.rate = std::min(path.rate, graph_.links[at(link)].bandwidth * efficiency);
+    else
+      uses_.push_back({fluid_link_[at(link)]});
+  }
+  path.use_count = static_cast<int>(uses_.size()) - path.first_use;
+  if (graph_.model.weigh_by_latency)
+    path.weight = 1 / std::max(path.latency + graph_.routes[at(number)].return_latency, least_round_trip);
+  DTFM_ASSERT(at(number) == paths_.size());
+  paths_.push_back(path);
+  return number;
+}
+
+int SwarmNetwork::new_message() {
+  if (unused_.empty()) {
+    messages_.emplace_back();
+    return static_cast<int>(messages_.size()) - 1;
+  }
+  const int number = unused_.back();
+  unused_.pop_back();
+  return number;
+}
+
+int SwarmNetwork::send(double now, int from, int to, double bytes, int owner, int purpose) {
+  const int number = new_message();
+  Message& it = messages_[at(number)];
+  const std::uint32_t mark = it.mark + 1;
+  it = {from, to, owner, purpose, bytes, none, none, mark, true};
+  ++sent_;
+  if (from == to) {
+    queue_.push(now, 0, {QueueEvent::Kind::arrival, number, mark});
+    return number;
+  }
+  it.route = route(from, to);
+  begin_traffic(site(from), site(to), now);
+  const Path& path = paths_[at(it.route)];
+  if (path.use_count == 0) {
+    const double date = on_grid(now + (path.overhead + bytes / path.rate + path.latency));
+    queue_.push(date, 0, {QueueEvent::Kind::arrival, number, mark});
+  } else {
+    ++shared_;
+    if (path.overhead > 0)
+      queue_.push(on_grid(now + path.overhead), 0, {QueueEvent::Kind::move_begins, number, mark});
+    else
+      begin_move(number);
+  }
+  return number;
+}
+
+void SwarmNetwork::begin_move(int number) {
+  Message& it = messages_[at(number)];
+  const Path& path = paths_[at(it.route)];
+  const std::span<const LinkUse> uses = std::span(uses_).subspan(at(path.first_use), at(path.use_count));
+  it.flow = fluid_.add(uses, it.bytes, path.weight, path.rate);
+  if (message_of_flow_.size() <= at(it.flow)) message_of_flow_.resize(at(it.flow) + 1);
+  message_of_flow_[at(it.flow)] = number;
+}
+
+void SwarmNetwork::end_next(double now) {
+  const int flow = fluid_.ends().next().flow, number = message_of_flow_[at(flow)];
+  Message& it = messages_[at(number)];
+  fluid_.remove(flow);
+  it.flow = none;
+  queue_.push(on_grid(now + paths_[at(it.route)].latency), 0, {QueueEvent::Kind::arrival, number, it.mark});
+}
+
+SwarmNetwork::Message SwarmNetwork::arrive(int number, double now) {
+  const Message it = messages_[at(number)];
+  free(number, now, it.bytes);
+  return it;
+}
+
+void SwarmNetwork::cancel(int number, double now) {
+  const int flow = messages_[at(number)].flow;
+  if (flow != none) fluid_.remove(flow);
+  free(number, now, 0);
+}
+
+void SwarmNetwork::free(int number, double now, double bytes) {
+  Message& it = messages_[at(number)];
+  DTFM_ASSERT(it.is_under_way);
+  it.is_under_way = false;
+  if (it.from != it.to) end_traffic(site(it.from), site(it.to), bytes, now);
+  unused_.push_back(number);
+}
+
+void SwarmNetwork::begin_traffic(int from_site, int to_site, double now) {
+  Traffic& it = traffic(from_site, to_site);
+  if (it.under_way++ == 0) it.since = now;
+}
+
+void SwarmNetwork::end_traffic(int from_site, int to_site, double bytes, double now) {
+  Traffic& it = traffic(from_site, to_site);
+  it.bytes += bytes;
+  if (--it.under_way == 0) it.busy += now - it.since;
+}
+
+std::vector<LinkReport> SwarmNetwork::reports(double now) const {
+  std::vector<LinkReport> reports;
+  for (std::size_t i = 0; i < traffic_.size(); ++i) {
+    const Traffic& it = traffic_[i];
+    const double busy = it.busy + (it.under_way > 0 ? now - it.since : 0);
+    if (it.bytes > 0 || busy > 0)
+      reports.push_back({static_cast<int>(i / topology_.sites.size()),
+                         static_cast<int>(i % topology_.sites.size()), it.bytes, busy});
+  }
+  std::stable_sort(reports.begin(), reports.end(),
+                   [](const LinkReport& a, const LinkReport& b) { return a.bytes > b.bytes; });
+  return reports;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,81 @@
+// Peers: each computes what it is asked for, one request at a time, first come, first served.
+#include "planner/core/error.hpp"
+#include "simulator/engine/clock.hpp"
+#include "simulator/swarm/swarm_run.hpp"
+
+namespace dtfm {
+
+void SwarmRun::enter_line(int number) {
+  Slot& slot = slots_[at(number)];
+  Peer& peer = peers_[at(slot.peer)];
+  slot.phase = Phase::waiting;
+  peer.line.push_back({number, slot.attempt});
+  ++peer.waiting;
+  if (!peer.busy) serve_next(slot.peer);
+}
+
+void SwarmRun::serve_next(int number) {
+  Peer& peer = peers_[at(number)];
+  if (peer.busy || !peer.serving || is_paused(stages_[at(peer.stage)])) return;
+  while (peer.served < peer.line.size() && !is_current(peer.line[peer.served])) ++peer.served;
+  if (peer.served == peer.line.size()) {
+    peer.line.clear();
+    peer.served = 0;
+    return;
+  }
+  peer.current = peer.line[peer.served++];
+  // What has been served goes when it is more than what waits, so that the line stays short.
+  if (2 * peer.served > peer.line.size()) {
+    peer.line.erase(peer.line.begin(), peer.line.begin() + static_cast<std::ptrdiff_t>(peer.served));
+    peer.served = 0;
+  }
+  Slot& slot = slots_[at(peer.current.slot)];
+  slot.phase = Phase::computing;
+  --peer.waiting;
+  const int kind = costs_.kind(number);
+  double seconds = slot.backward ? costs_.backward_s(kind, slot.stage) : costs_.forward_s(kind, slot.stage);
+  if (!jitter_.empty()) seconds *= jitter_[at(number)].next();
+  peer.busy = true;
+  peer.begun = now_;
+  peer.ends = on_grid(now_ + seconds / peer.factor);
+  queue_.push(peer.ends, 0, {QueueEvent::Kind::computed, number, ++peer.mark});
+}
+
+void SwarmRun::on_computed(const QueueEvent& event) {
+  Peer& peer = peers_[at(event.id)];
+  if (!peer.busy || peer.mark != event.mark) return;
+  peer.busy = false;
+  const double seconds = now_ - peer.begun;
+  peer.compute_s += seconds;
+  ++peer.visits;
+  ++report_.visits;
+  if (is_current(peer.current)) {
+    slots_[at(peer.current.slot)].spent_s += seconds;
+    on_computed_request(peer.current.slot);
+  } else {
+    report_.lost_work_s += seconds;
+  }
+  serve_next(event.id);
+}
+
+/// What it computes is lost.
+void SwarmRun::stop_computing(int number) {
+  Peer& peer = peers_[at(number)];
+  if (!peer.busy) return;
+  peer.busy = false;
+  ++peer.mark;
+  peer.compute_s += now_ - peer.begun;
+  report_.lost_work_s += now_ - peer.begun;
+}
+
+/// What it computes goes on at the new speed.
+void SwarmRun::change_speed(int number, double factor) {
+  Peer& peer = peers_[at(number)];
+  if (peer.busy) {
+    peer.ends = on_grid(now_ + (peer.ends - now_) * peer.factor / factor);
+    queue_.push(peer.ends, 0, {QueueEvent::Kind::computed, number, ++peer.mark});
+  }
+  peer.factor = factor;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,239 @@
+// One run of a swarm, event by event. Trainers (swarm_trainers.cpp) take micro-batches through the stages,
+// peers (swarm_peers.cpp) compute what they are asked for, stages step (swarm_steps.cpp), and the fleet
+// changes (swarm_fleet.cpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulator/run/jitter.hpp"
+#include "simulator/run/machine_log.hpp"
+#include "simulator/swarm/announcements.hpp"
+#include "simulator/swarm/assignment.hpp"
+#include "simulator/swarm/butterfly.hpp"
+#include "simulator/swarm/queue_event.hpp"
+#include "simulator/swarm/swarm.hpp"
+#include "simulator/swarm/swarm_costs.hpp"
+#include "simulator/swarm/swarm_network.hpp"
+#include "simulator/swarm/wiring.hpp"
+
+namespace dtfm {
+
+class SwarmRun {
+ public:
+  /// Of a setup that was checked. The arguments must outlive this.
+  SwarmRun(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
+           const SwarmOptions& options);
+
+  /// To be called once.
+  SwarmReport run();
+
+ private:
+  static constexpr int nobody = -1, none = -1;
+  /// Of messages: from a trainer to a peer; from a peer to the next; from a peer to a trainer; the state of a
+  /// stage, for a peer, which owns it as slots own the others.
+  enum Purpose { asked, handed, answered, fetched_state };
+
+  /// A device at one of its lives: what it holds is lost with the life.
+  struct Holder {
+    int peer = nobody, life = 0;
+  };
+
+  // ---- Trainers
+
+  enum class Phase : std::uint8_t {
+    idle,        // between two requests, or there is no peer to ask
+    moving_in,   // the request is under way
+    waiting,     // in the peer's line
+    computing,   // by the peer
+    moving_out,  // the answer is under way
+    doomed       // the peer has failed; the trainer does not know it yet
+  };
+  /// A micro-batch under way; the place is used again for the next.
+  struct Slot {
+    int trainer = 0;
+    long long number = 0;  // of the micro-batch
+    int stage = 0;
+    bool backward = false;
+    Phase phase = Phase::idle;
+    bool keeps_peer = false;  // of doomed: the peer asked is not to blame
+    int peer = nobody;
+    std::uint32_t attempt = 0;                   // of the request
+    std::array<int, 2> messages = {none, none};  // of the request or the answer
+    int missing = 0;                             // messages of the request that have not arrived
+    double asked_at = 0, deadline = 0;
+    double timer_at = 0;  // of its next event of a timeout; 0: there is none
+    double spent_s = 0;   // of computing that a restart would lose
+    Holder gradient;      // peer to peer: who has the gradient of its output
+  };
+  /// Of a slot and a stage.
+  struct Passage {
+    Holder forward;           // who computed it
+    int counted_by = nobody;  // whose gradients it is part of, or was
+    int epoch = 0;            // of the stage, then
+  };
+  struct Trainer {
+    int device = 0;
+    Rng rng;
+    std::vector<Wiring> wirings;  // of each stage
+    std::vector<int> seen;        // versions of the announcements
+  };
+
+  void draw(int slot);
+  void ask(int slot);
+  bool refresh(Trainer& trainer, int stage, bool at_once);
+  void refresh_all(int trainer);
+  void block(int slot);
+  void wake(int stage);
+  void send_request(int slot);
+  int sources(const Slot& slot, int number, std::array<std::pair<int, double>, 2>& sources) const;
+  void on_message(int message);
+  void on_computed_request(int slot);
+  void finish_visit(int slot);
+  void end_request(int slot);
+  void doom(int slot, double date, bool keeps_peer);
+  void on_failed(int slot);
+  void on_timeout(const QueueEvent& event);
+  void set_deadline(int slot);
+  void restart(int slot);
+  double task_size(const Slot& slot) const {
+    return slot.backward ? 2.5 * costs_.samples() : costs_.samples();
+  }
+  bool is_alive(const Holder& holder) const {
+    return holder.peer != nobody && peers_[at(holder.peer)].there &&
+           peers_[at(holder.peer)].life == holder.life;
+  }
+  Passage& passage(int slot, int stage) { return passages_[at(slot) * at(costs_.stages()) + at(stage)]; }
+  const Passage& passage(int slot, int stage) const {
+    return passages_[at(slot) * at(costs_.stages()) + at(stage)];
+  }
+
+  // ---- Peers
+
+  struct Request {
+    int slot;
+    std::uint32_t attempt;
+  };
+  struct Peer {
+    bool there = true, serving = false, fetching = false, busy = false;
+    int stage = nobody, life = 0;
+    double factor = 1;  // of the scenario, on its speed
+    double left_at = 0;
+    std::vector<Request> line;  // first come, first served, from `served` on; those broken off among them
+    std::size_t served = 0;
+    int waiting = 0;  // of the line, those that are not broken off
+    Request current = {none, 0};
+    double begun = 0, ends = 0;  // of the current
+    std::uint32_t mark = 0;
+    int download = none, donor = nobody, uploads = 0;
+    double fetching_since = 0, down_since = 0;
+    double compute_s = 0, fetching_s = 0, down_s = 0;
+    long long visits = 0;
+  };
+
+  void enter_line(int slot);
+  void serve_next(int peer);
+  void on_computed(const QueueEvent& event);
+  void stop_computing(int peer);
+  void change_speed(int peer, double factor);
+  bool is_current(const Request& request) const {
+    return slots_[at(request.slot)].attempt == request.attempt;
+  }
+
+  // ---- Stages
+
+  struct Held {
+    int samples = 0;
+    double seconds = 0;  // of computing
+  };
+  struct Stage {
+    int serving = 0, fetching = 0, steps = 0, epoch = 0;
+    long long held = 0, accepted = 0, lost = 0;
+    bool averaging = false;
+    std::vector<Held> held_by, averaged_by;  // of each device
+    double step_began = 0, blocked_since = 0, blocked_s = 0;
+    std::vector<int> blocked;  // slots, in the order in which they came
+    // Of the last all-reduce.
+    std::vector<int> members;
+    double exchange_s = 0;
+    std::vector<double> site_shards, site_members;  // sums over the members at each site
+  };
+
+  void add_gradient(int slot);
+  void begin_averaging(int stage);
+  void plan_exchange(int stage, const std::vector<int>& members);
+  template <class Use>
+  void for_traffic(int stage, const Use& use) const;
+  void on_averaged(int stage);
+  void lose_gradients(int peer);
+  bool is_paused(const Stage& stage) const { return stage.averaging && !setup_.delayed_update; }
+
+  // ---- The fleet
+
+  void deal();
+  void start_trainers();
+  void take_fleet_events();
+  void push_next_fleet_event();
+  void leave(int device);
+  void forget_lost_gradient(int slot);
+  void join(int device);
+  void move(int peer, int stage);
+  void stop_serving(int peer);
+  void fetch(int peer, int stage);
+  void start_download(int peer);
+  void end_fetch(int peer);
+  void cancel_fetch(int peer);
+  void begin_serving(int peer);
+  void rebalance();
+  double load(const Peer& peer) const { return peer.waiting + (peer.busy ? 1 : 0); }
+  double load(int stage) const;
+  int most_loaded(bool by_peer) const;
+  void fleet_changed();
+  void count_throughput();
+  std::vector<PeerKind> kinds_there(std::vector<int>* kind_of_device) const;
+
+  void handle(const QueueEvent& event);
+  void emit(SwarmEvent::Kind kind, long long micro_batch, int stage, int peer) const {
+    if (options_.observe) options_.observe({kind, now_, micro_batch, stage, peer});
+  }
+  void note(std::string text) { report_.events.push_back({now_, std::move(text)}); }
+  const std::string& name(int device) const { return problem_.topology.devices[at(device)].id; }
+  bool is_over() const;
+  SwarmReport finish();
+  void report_devices();
+  void report_stages();
+
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  const Problem& problem_;
+  const SwarmSetup& setup_;
+  const Scenario& scenario_;
+  const SwarmOptions& options_;
+  std::uint64_t seed_;
+  double end_;
+  SwarmCosts costs_;
+  SwarmQueue queue_;
+  SwarmNetwork network_;
+  Announcements announcements_;
+  MachineLog machines_;
+  std::vector<JitterFactors> jitter_;  // of each device, if there is any
+
+  double now_ = 0;
+  SwarmReport report_;
+  std::vector<Trainer> trainers_;
+  std::vector<Slot> slots_;
+  std::vector<Passage> passages_;  // [slot][stage]
+  std::vector<Peer> peers_;        // of each device
+  std::vector<Stage> stages_;
+  long long drawn_ = 0;
+
+  double optimal_ = 0, assigned_ = 0, throughput_since_ = 0;       // samples per second, and from when
+  double optimal_samples_ = 0, assigned_samples_ = 0;              // until then
+  std::map<std::vector<double>, std::pair<double, bool>> optima_;  // by speeds and counts of the kinds
+};
+
+}  // namespace dtfm

@@ -1,0 +1,134 @@
+// Stages: gradients add up, are averaged, and the optimizer steps.
+#include <algorithm>
+
+#include "simulator/engine/clock.hpp"
+#include "simulator/swarm/swarm_run.hpp"
+
+namespace dtfm {
+
+void SwarmRun::add_gradient(int number) {
+  Slot& slot = slots_[at(number)];
+  Stage& stage = stages_[at(slot.stage)];
+  const Peer& peer = peers_[at(slot.peer)];
+  Passage& passed = passage(number, slot.stage);
+  const double seconds = now_ - peer.begun;
+  if (passed.counted_by != nobody) {
+    report_.lost_work_s += seconds;
+    return;
+  }
+  passed.counted_by = slot.peer;
+  passed.epoch = stage.epoch;
+  slot.spent_s -= seconds;  // a restart does not lose it
+  Held& held = stage.held_by[at(slot.peer)];
+  held.samples += costs_.samples();
+  held.seconds += seconds;
+  stage.held += costs_.samples();
+  emit(SwarmEvent::Kind::gradient, slot.number, slot.stage, slot.peer);
+  if (stage.held >= problem_.job.training.global_batch && !stage.averaging) begin_averaging(slot.stage);
+}
+
+/// Of all that its peers hold, among those and all who serve it.
+void SwarmRun::begin_averaging(int number) {
+  Stage& stage = stages_[at(number)];
+  std::vector<int> members;
+  double update_s = 0;
+  for (int device = 0; device < problem_.topology.size(); ++device) {
+    const Peer& peer = peers_[at(device)];
+    const bool serves = peer.serving && peer.stage == number;
+    if (!serves && stage.held_by[at(device)].samples == 0) continue;
+    members.push_back(device);
+    update_s = std::max(update_s, costs_.update_s(costs_.kind(device), number) / peer.factor);
+  }
+  if (members != stage.members) plan_exchange(number, members);
+  stage.averaged_by.swap(stage.held_by);
+  std::fill(stage.held_by.begin(), stage.held_by.end(), Held{});
+  stage.held = 0;
+  stage.averaging = true;
+  stage.step_began = now_;
+  ++stage.epoch;
+  emit(SwarmEvent::Kind::averaging, -1, number, nobody);
+  for_traffic(number, [&](int from, int to, double) { network_.begin_traffic(from, to, now_); });
+  const double seconds = stage.exchange_s + update_s + problem_.constants.iteration_overhead_s;
+  queue_.push(on_grid(now_ + seconds), 0, {QueueEvent::Kind::averaged, number, 0});
+}
+
+/// Two messages from each to each one after the other: shards to be added up, and sums.
+void SwarmRun::plan_exchange(int number, const std::vector<int>& members) {
+  Stage& stage = stages_[at(number)];
+  const std::size_t sites = problem_.topology.sites.size();
+  stage.members = members;
+  stage.site_shards.assign(sites, 0);
+  stage.site_members.assign(sites, 0);
+  stage.exchange_s = 0;
+  if (members.size() < 2) return;
+  const Butterfly exchange = butterfly(costs_.gradient_bytes(number), exchange_rates(problem_, members));
+  double longest = 0;
+  for (const int from : members)
+    for (const int to : members)
+      if (from != to)
+        longest = std::max(longest, network_.latency_s(from, to) + network_.overhead_s(from, to));
+  stage.exchange_s = exchange.seconds + 2 * longest;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::size_t site = at(problem_.topology.devices[at(members[i])].site);
+    stage.site_shards[site] += exchange.shards[i];
+    ++stage.site_members[site];
+  }
+}
+
+/// Peer i sends V (w_i + w_j) to peer j; summed over the members of two sites.
+template <class Use>
+void SwarmRun::for_traffic(int number, const Use& use) const {
+  const Stage& stage = stages_[at(number)];
+  if (stage.members.size() < 2) return;
+  const double bytes = costs_.gradient_bytes(number);
+  const int sites = static_cast<int>(problem_.topology.sites.size());
+  for (int from = 0; from < sites; ++from)
+    for (int to = 0; to < sites; ++to) {
+      const double here = stage.site_members[at(from)], there = stage.site_members[at(to)];
+      if (here == 0 || there == 0 || (from == to && here < 2)) continue;
+      const double shares = from == to
+                                ? 2 * (here - 1) * stage.site_shards[at(from)]
+                                : there * stage.site_shards[at(from)] + here * stage.site_shards[at(to)];
+      use(from, to, bytes * shares);
+    }
+}
+
+void SwarmRun::on_averaged(int number) {
+  Stage& stage = stages_[at(number)];
+  for_traffic(number, [&](int from, int to, double bytes) { network_.end_traffic(from, to, bytes, now_); });
+  stage.averaging = false;
+  long long samples = 0;
+  for (Held& it : stage.averaged_by) {
+    samples += it.samples;
+    it = {};
+  }
+  if (samples > 0) {
+    stage.accepted += samples;
+    if (report_.steps.size() <= at(stage.steps)) report_.steps.push_back({stage.step_began, now_});
+    SwarmStep& step = report_.steps[at(stage.steps)];
+    step.start_s = std::min(step.start_s, stage.step_began);
+    step.end_s = std::max(step.end_s, now_);
+    ++stage.steps;
+    emit(SwarmEvent::Kind::stepped, -1, number, nobody);
+  }
+  if (stage.held >= problem_.job.training.global_batch) begin_averaging(number);
+  for (int peer = 0; peer < problem_.topology.size(); ++peer)
+    if (peers_[at(peer)].stage == number) serve_next(peer);
+}
+
+/// Of all stages: those that it holds, and those of it that are being averaged.
+void SwarmRun::lose_gradients(int peer) {
+  for (int number = 0; number < costs_.stages(); ++number) {
+    Stage& stage = stages_[at(number)];
+    Held &held = stage.held_by[at(peer)], &averaged = stage.averaged_by[at(peer)];
+    const int samples = held.samples + averaged.samples;
+    if (samples == 0) continue;
+    stage.held -= held.samples;
+    stage.lost += samples;
+    report_.lost_work_s += held.seconds + averaged.seconds;
+    held = averaged = {};
+    emit(SwarmEvent::Kind::lost, -1, number, peer);
+  }
+}
+
+}  // namespace dtfm

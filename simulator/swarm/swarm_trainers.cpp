@@ -1,0 +1,272 @@
+// Trainers: every micro-batch is taken through all stages, request by request.
+#include <algorithm>
+#include <limits>
+
+#include "planner/core/error.hpp"
+#include "simulator/engine/clock.hpp"
+#include "simulator/swarm/swarm_run.hpp"
+
+namespace dtfm {
+namespace {
+
+constexpr double forward_timeout_s = 30, backward_timeout_s = 75, refresh_period_s = 30;
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+/// The trainers' views at the start are complete; from then on each looks every 30 s, at times of its own.
+void SwarmRun::start_trainers() {
+  const int devices = problem_.topology.size();
+  const int devices_each = setup_.transport == SwarmTransport::relay ? 1 : 4;
+  const int trainers = setup_.trainers.value_or((devices + devices_each - 1) / devices_each);
+  const int in_flight = setup_.in_flight.value_or(std::max(1, (4 * devices + trainers - 1) / trainers));
+  std::vector<std::vector<int>> of_site(problem_.topology.sites.size());
+  for (int device = 0; device < devices; ++device)
+    of_site[at(problem_.topology.devices[at(device)].site)].push_back(device);
+  std::erase_if(of_site, [](const std::vector<int>& site) { return site.empty(); });
+  for (int i = 0; i < trainers; ++i) {
+    const std::vector<int>& site = of_site[at(i) % of_site.size()];
+    Trainer& trainer = trainers_.emplace_back();
+    trainer.device = site[at(i) / of_site.size() % site.size()];
+    trainer.rng = Rng::for_task(seed_, static_cast<std::uint64_t>(i));
+    trainer.wirings.assign(at(costs_.stages()), Wiring(devices));
+    trainer.seen.assign(at(costs_.stages()), -1);
+    queue_.push(on_grid(trainer.rng.uniform() * refresh_period_s), 0, {QueueEvent::Kind::refresh, i, 0});
+    for (int stage = 0; stage < costs_.stages(); ++stage) refresh(trainer, stage, false);
+  }
+  slots_.resize(at(trainers) * at(in_flight));
+  passages_.resize(slots_.size() * at(costs_.stages()));
+  for (int slot = 0; at(slot) < slots_.size(); ++slot) {
+    slots_[at(slot)].trainer = slot % trainers;
+    draw(slot);
+  }
+}
+
+void SwarmRun::draw(int number) {
+  Slot& slot = slots_[at(number)];
+  slot.number = drawn_++;
+  slot.stage = 0;
+  slot.backward = false;
+  slot.spent_s = 0;
+  for (int stage = 0; stage < costs_.stages(); ++stage) passage(number, stage) = {};
+  emit(SwarmEvent::Kind::drawn, slot.number, nobody, nobody);
+  ask(number);
+}
+
+/// Whether anything may have changed. `at_once`: a stage is empty.
+bool SwarmRun::refresh(Trainer& trainer, int stage, bool at_once) {
+  Wiring& wiring = trainer.wirings[at(stage)];
+  const bool is_old = trainer.seen[at(stage)] != announcements_.version(stage) ||
+                      announcements_.has_ended(stage) || wiring.has_bans();
+  if (!is_old && !at_once) return false;
+  const std::vector<Announcement> valid = announcements_.valid(stage, now_);
+  wiring.refresh(valid, trainer.rng);
+  trainer.seen[at(stage)] = announcements_.version(stage);
+  return true;
+}
+
+void SwarmRun::refresh_all(int number) {
+  for (int stage = 0; stage < costs_.stages(); ++stage) refresh(trainers_[at(number)], stage, false);
+  queue_.push(on_grid(now_ + refresh_period_s), 0, {QueueEvent::Kind::refresh, number, 0});
+}
+
+void SwarmRun::ask(int number) {
+  Slot& slot = slots_[at(number)];
+  Trainer& trainer = trainers_[at(slot.trainer)];
+  Wiring& wiring = trainer.wirings[at(slot.stage)];
+  std::optional<int> peer = wiring.pick(task_size(slot), trainer.rng);
+  if (!peer) {
+    refresh(trainer, slot.stage, true);
+    peer = wiring.pick(task_size(slot), trainer.rng);
+  }
+  slot.asked_at = now_;
+  if (!peer) return block(number);
+  slot.peer = *peer;
+  set_deadline(number);
+  const Peer& target = peers_[at(*peer)];
+  const double round_trip = 2 * network_.latency_s(trainer.device, *peer);
+  if (!target.there) {
+    doom(number, std::max(now_, target.left_at + scenario_.detection_s) + round_trip, false);
+  } else if (!target.serving || target.stage != slot.stage) {
+    doom(number, now_ + round_trip, false);
+  } else {
+    send_request(number);
+  }
+}
+
+void SwarmRun::block(int number) {
+  Slot& slot = slots_[at(number)];
+  slot.phase = Phase::idle;
+  slot.peer = nobody;
+  slot.deadline = infinity;
+  stages_[at(slot.stage)].blocked.push_back(number);
+}
+
+/// A peer has announced itself for a stage that was empty for some.
+void SwarmRun::wake(int stage) {
+  std::vector<int> blocked;
+  blocked.swap(stages_[at(stage)].blocked);
+  for (const int slot : blocked) ask(slot);
+}
+
+void SwarmRun::set_deadline(int number) {
+  Slot& slot = slots_[at(number)];
+  slot.deadline = on_grid(now_ + (slot.backward ? backward_timeout_s : forward_timeout_s));
+  // One event for many requests: it looks at the deadline when it comes, unless it would come too late.
+  if (slot.timer_at > now_ && slot.timer_at <= slot.deadline) return;
+  slot.timer_at = slot.deadline;
+  queue_.push(slot.deadline, 0, {QueueEvent::Kind::timeout, number, 0});
+}
+
+void SwarmRun::on_timeout(const QueueEvent& event) {
+  Slot& slot = slots_[at(event.id)];
+  if (slot.timer_at != now_) return;
+  slot.timer_at = 0;
+  if (slot.phase == Phase::idle) return;
+  if (now_ < slot.deadline) {
+    slot.timer_at = slot.deadline;
+    return queue_.push(slot.deadline, 0, {QueueEvent::Kind::timeout, event.id, 0});
+  }
+  ++report_.timeouts;
+  end_request(event.id);
+  ask(event.id);
+}
+
+/// Where the bytes of a request come from: pairs of a device (`nobody`: the trainer) and bytes, and how many;
+/// nothing (−1) if somebody who had them has gone.
+int SwarmRun::sources(const Slot& slot, int number, std::array<std::pair<int, double>, 2>& found) const {
+  const int stage = slot.stage, last = costs_.stages() - 1;
+  const double in = costs_.boundary_bytes(stage), out = costs_.boundary_bytes(stage + 1);
+  if (setup_.transport == SwarmTransport::relay) {
+    found[0] = {nobody, slot.backward ? in + out : in};
+    return 1;
+  }
+  int count = 0;
+  if (slot.backward) {
+    if (stage < last && !is_alive(slot.gradient)) return -1;
+    found[at(count++)] = {stage < last ? slot.gradient.peer : nobody, out};
+    const Holder& here = passage(number, stage).forward;
+    if (is_alive(here)) {
+      if (here.peer != slot.peer) found[at(count++)] = {here.peer, in};
+      return count;
+    }
+  }
+  if (stage == 0) {
+    found[at(count++)] = {nobody, in};
+    return count;
+  }
+  const Holder& before = passage(number, stage - 1).forward;
+  if (!is_alive(before)) return -1;
+  found[at(count++)] = {before.peer, in};
+  return count;
+}
+
+void SwarmRun::send_request(int number) {
+  Slot& slot = slots_[at(number)];
+  std::array<std::pair<int, double>, 2> found;
+  const int count = sources(slot, number, found);
+  if (count < 0) return restart(number);
+  slot.phase = Phase::moving_in;
+  slot.missing = count;
+  for (std::size_t i = 0; i < at(count); ++i) {
+    const auto [peer, bytes] = found[i];
+    const int from = peer == nobody ? trainers_[at(slot.trainer)].device : peer;
+    slot.messages[i] = network_.send(now_, from, slot.peer, bytes, number, peer == nobody ? asked : handed);
+  }
+}
+
+void SwarmRun::on_message(int message) {
+  const int number = network_.message(message).owner;
+  network_.arrive(message, now_);
+  Slot& slot = slots_[at(number)];
+  for (int& it : slot.messages)
+    if (it == message) it = none;
+  if (slot.phase == Phase::moving_out)
+    finish_visit(number);
+  else if (--slot.missing == 0)
+    enter_line(number);
+}
+
+/// The peer has computed it. What goes on to another peer is part of that visit; to the trainer, of this one.
+void SwarmRun::on_computed_request(int number) {
+  Slot& slot = slots_[at(number)];
+  const int stage = slot.stage;
+  const Holder here{slot.peer, peers_[at(slot.peer)].life};
+  if (slot.backward) {
+    add_gradient(number);
+    slot.gradient = here;
+  } else {
+    emit(SwarmEvent::Kind::forward, slot.number, stage, slot.peer);
+    passage(number, stage).forward = here;
+  }
+  const bool is_last = slot.backward ? stage == 0 : stage == costs_.stages() - 1;
+  if (setup_.transport == SwarmTransport::peer_to_peer && !is_last) return finish_visit(number);
+  slot.phase = Phase::moving_out;
+  slot.messages[0] =
+      network_.send(now_, slot.peer, trainers_[at(slot.trainer)].device,
+                    costs_.boundary_bytes(slot.backward ? stage : stage + 1), number, answered);
+}
+
+void SwarmRun::finish_visit(int number) {
+  Slot& slot = slots_[at(number)];
+  Wiring& wiring = trainers_[at(slot.trainer)].wirings[at(slot.stage)];
+  wiring.measure(slot.peer, task_size(slot), now_ - slot.asked_at);
+  end_request(number);
+  if (!slot.backward && slot.stage + 1 < costs_.stages()) {
+    ++slot.stage;
+  } else if (!slot.backward) {
+    slot.backward = true;
+  } else if (slot.stage > 0) {
+    --slot.stage;
+  } else {
+    report_.samples += costs_.samples();
+    emit(SwarmEvent::Kind::finished, slot.number, nobody, nobody);
+    return draw(number);
+  }
+  ask(number);
+}
+
+/// What is under way or in a line is broken off; what is being computed is computed in vain.
+void SwarmRun::end_request(int number) {
+  Slot& slot = slots_[at(number)];
+  for (int& message : slot.messages) {
+    if (message != none) network_.cancel(message, now_);
+    message = none;
+  }
+  if (slot.phase == Phase::waiting) --peers_[at(slot.peer)].waiting;
+  slot.phase = Phase::idle;
+  slot.missing = 0;
+  ++slot.attempt;
+}
+
+/// The trainer will have the error at `date`.
+void SwarmRun::doom(int number, double date, bool keeps_peer) {
+  end_request(number);
+  Slot& slot = slots_[at(number)];
+  slot.phase = Phase::doomed;
+  slot.keeps_peer = keeps_peer;
+  queue_.push(on_grid(date), 0, {QueueEvent::Kind::failed, number, slot.attempt});
+}
+
+void SwarmRun::on_failed(int number) {
+  Slot& slot = slots_[at(number)];
+  if (!slot.keeps_peer && trainers_[at(slot.trainer)].wirings[at(slot.stage)].ban(slot.peer, now_))
+    ++report_.bans;
+  end_request(number);
+  ask(number);
+}
+
+/// From peer to peer, what it needs has gone with those who had it: all stages anew. Gradients that were
+/// added somewhere are not added again.
+void SwarmRun::restart(int number) {
+  Slot& slot = slots_[at(number)];
+  end_request(number);
+  ++report_.restarts;
+  report_.lost_work_s += slot.spent_s;
+  slot.spent_s = 0;
+  slot.stage = 0;
+  slot.backward = false;
+  ask(number);
+}
+
+}  // namespace dtfm

@@ -1,0 +1,76 @@
+#include "simulator/swarm/wiring.hpp"
+
+#include <algorithm>
+
+namespace dtfm {
+
+void Wiring::refresh(std::span<const Announcement> announcements, Rng& rng) {
+  for (const Announcement& it : announcements) of(it.peer).announced = true;
+  std::erase_if(known_, [&](int peer) {
+    Member& member = of(peer);
+    if (member.announced) return false;
+    if (member.state == State::serving) take_out(peer);
+    if (member.state == State::banned) --bans_;
+    member = {};
+    return true;
+  });
+  for (const Announcement& it : announcements) {
+    Member& member = of(it.peer);
+    member.announced = false;
+    if (member.state == State::serving || (member.state == State::banned && it.date <= member.banned_at))
+      continue;
+    if (member.state == State::banned)
+      --bans_;
+    else
+      known_.push_back(it.peer);
+    member.state = State::serving;
+    heap_.push_back({heap_.empty() ? 0 : heap_.front().time, rng.next(), it.peer});
+    std::push_heap(heap_.begin(), heap_.end(), is_later);
+  }
+}
+
+/// The top goes down to its new place: one way through the heap, not the two of a pop and a push.
+std::optional<int> Wiring::pick(double size, Rng& rng) {
+  if (heap_.empty()) return std::nullopt;
+  Entry entry = heap_.front();
+  entry.time += size / rate(entry.peer);
+  entry.tie = rng.next();
+  const std::size_t count = heap_.size();
+  std::size_t hole = 0;
+  for (std::size_t child; (child = 2 * hole + 1) < count; hole = child) {
+    if (child + 1 < count && is_later(heap_[child], heap_[child + 1])) ++child;
+    if (!is_later(entry, heap_[child])) break;
+    heap_[hole] = heap_[child];
+  }
+  heap_[hole] = entry;
+  return entry.peer;
+}
+
+double Wiring::rate(int peer) const {
+  const Member& member = of(peer);
+  return member.average > 0 ? (1 - member.unmeasured) / member.average : 1;
+}
+
+void Wiring::measure(int peer, double size, double seconds) {
+  Member& member = of(peer);
+  member.average += smoothing * (seconds / size - member.average);
+  member.unmeasured *= 1 - smoothing;
+}
+
+bool Wiring::ban(int peer, double date) {
+  Member& member = of(peer);
+  if (member.state == State::banned) member.banned_at = date;
+  if (member.state != State::serving) return false;
+  take_out(peer);
+  member.state = State::banned;
+  member.banned_at = date;
+  ++bans_;
+  return true;
+}
+
+void Wiring::take_out(int peer) {
+  std::erase_if(heap_, [&](const Entry& entry) { return entry.peer == peer; });
+  std::make_heap(heap_.begin(), heap_.end(), is_later);
+}
+
+}  // namespace dtfm

@@ -1,0 +1,142 @@
+// Peers to stages, and shards to peers.
+#include "simulator/swarm/assignment.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "planner/core/index.hpp"
+#include "planner/core/rng.hpp"
+#include "simulator/swarm/butterfly.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// The best of all ways to deal peers one by one.
+double exhaustive(const std::vector<std::vector<double>>& rates, std::size_t peer,
+                  std::vector<double>& speeds) {
+  if (peer == rates.size()) return *std::min_element(speeds.begin(), speeds.end());
+  double best = 0;
+  for (std::size_t stage = 0; stage < speeds.size(); ++stage) {
+    const double before = speeds[stage];
+    speeds[stage] += rates[peer][stage];
+    best = std::max(best, exhaustive(rates, peer + 1, speeds));
+    speeds[stage] = before;
+  }
+  return best;
+}
+
+std::vector<PeerKind> random_kinds(Rng& rng, std::uint32_t most_kinds) {
+  std::vector<PeerKind> kinds(1 + rng.below(most_kinds));
+  const std::size_t stages = 1 + rng.below(3);
+  for (PeerKind& kind : kinds) {
+    kind.count = static_cast<int>(rng.below(kinds.size() == 1 ? 8 : 4));
+    for (std::size_t stage = 0; stage < stages; ++stage) kind.rates.push_back(0.1 + rng.uniform());
+  }
+  return kinds;
+}
+
+double exhaustive(const std::vector<PeerKind>& kinds) {
+  std::vector<std::vector<double>> rates;
+  for (const PeerKind& kind : kinds) rates.insert(rates.end(), at(kind.count), kind.rates);
+  std::vector<double> speeds(kinds.front().rates.size());
+  return exhaustive(rates, 0, speeds);
+}
+
+/// The least of the largest V (1 + (G − 2) w) ÷ b by trying all w on a grid.
+double exhaustive_butterfly(const std::vector<double>& bandwidths) {
+  double best = std::numeric_limits<double>::infinity();
+  constexpr int grid = 300;
+  for (int a = 0; a <= grid; ++a)
+    for (int b = 0; a + b <= grid; ++b) {
+      const std::vector<double> shards = {a / double{grid}, b / double{grid}, (grid - a - b) / double{grid}};
+      double slowest = 0;
+      for (std::size_t i = 0; i < 3; ++i)
+        slowest = std::max(slowest, butterfly_share(shards[i], 3) / bandwidths[i]);
+      best = std::min(best, slowest);
+    }
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("the best assignment is that of all") {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    INFO("seed " << seed);
+    Rng rng = Rng::for_task(seed, 0);
+    const std::vector<PeerKind> kinds = random_kinds(rng, 3);
+    const Assignment best = best_assignment(kinds);
+    CHECK(best.is_best);
+    CHECK(best.samples_per_s == Approx(exhaustive(kinds)));
+    CHECK(best.bound == best.samples_per_s);
+    std::vector<double> speeds(kinds.front().rates.size());
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+      int dealt = 0;
+      for (std::size_t stage = 0; stage < speeds.size(); ++stage) {
+        dealt += best.counts[stage][kind];
+        speeds[stage] += best.counts[stage][kind] * kinds[kind].rates[stage];
+      }
+      CHECK(dealt <= kinds[kind].count);
+    }
+    CHECK(*std::min_element(speeds.begin(), speeds.end()) == Approx(best.samples_per_s));
+  }
+}
+
+// 10 peers at rates 1 and 1/2 of the two stages: 3 and 7 would be 3, 4 and 6 are 3 too: the least of (4, 3).
+TEST_CASE("one kind by hand") {
+  const std::vector<PeerKind> kinds = {{10, {1, 0.5}}};
+  const Assignment best = best_assignment(kinds);
+  CHECK(best.samples_per_s == 3);
+  CHECK(best.counts[0][0] + best.counts[1][0] == 10);
+}
+
+// 40 peers of rate 1 and 40 of rate 3 over four equal stages: the bound is 160 ÷ 4, and is reached.
+TEST_CASE("many peers of several kinds have a bound") {
+  const std::vector<PeerKind> kinds = {{40, {1, 1, 1, 1}}, {40, {3, 3, 3, 3}}};
+  const Assignment dealt = best_assignment(kinds);
+  CHECK_FALSE(dealt.is_best);
+  CHECK(dealt.bound == Approx(40));
+  CHECK(dealt.samples_per_s == Approx(40));
+  // No bound is below what peers can do.
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    INFO("seed " << seed);
+    Rng rng = Rng::for_task(seed, 5);
+    std::vector<PeerKind> many = random_kinds(rng, 3);
+    for (PeerKind& kind : many) kind.count = 100 + static_cast<int>(rng.below(100));
+    const Assignment it = best_assignment(many);
+    CHECK(it.samples_per_s <= it.bound * (1 + 1e-12));
+  }
+}
+
+// With w = 1/G each sends V (1 + (G − 2) ÷ G) = 2 V (G − 1) ÷ G.
+TEST_CASE("an all-reduce among equal peers") {
+  for (const int peers : {2, 3, 8, 100}) {
+    const std::vector<double> bandwidths(at(peers), 25.0);
+    const Butterfly it = butterfly(1000, bandwidths);
+    CHECK(it.seconds == Approx(2.0 * 1000 * (peers - 1) / (peers * 25.0)).epsilon(1e-12));
+    for (const double shard : it.shards) CHECK(shard == Approx(1.0 / peers).epsilon(1e-12));
+  }
+  CHECK(butterfly(1000, std::vector<double>{5}).seconds == 0);
+}
+
+TEST_CASE("shards are weighted so that the slowest is as fast as possible") {
+  // Bandwidths 1 and 10, 10: T = (3 − 2 + 3) ÷ 21 would give the slow one less than it sends without a shard,
+  // 1 ÷ 1: it decides, and the others share what is to be added up.
+  CHECK(butterfly(1, std::vector<double>{1, 10, 10}).seconds == 1);
+  CHECK(butterfly(1, std::vector<double>{1, 10, 10}).shards[0] == 0);
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    INFO("seed " << seed);
+    Rng rng = Rng::for_task(seed, 2);
+    const std::vector<double> bandwidths = {0.2 + rng.uniform(), 0.2 + rng.uniform(), 0.2 + rng.uniform()};
+    const Butterfly it = butterfly(1, bandwidths);
+    CHECK(std::accumulate(it.shards.begin(), it.shards.end(), 0.0) == Approx(1));
+    double slowest = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      slowest = std::max(slowest, butterfly_share(it.shards[i], 3) / bandwidths[i]);
+    CHECK(slowest == Approx(it.seconds));
+    CHECK(exhaustive_butterfly(bandwidths) >= it.seconds * (1 - 1e-12));
+    CHECK(exhaustive_butterfly(bandwidths) <= it.seconds * 1.02);
+  }
+}

@@ -1,0 +1,269 @@
+// No micro-batch is lost or counted twice, whoever leaves whenever.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "planner/core/rng.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/swarms.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// What became of each micro-batch's gradient at each stage, by the events of a run.
+class Ledger {
+ public:
+  explicit Ledger(int stages) : stages_(stages) {}
+
+  void take(const SwarmEvent& event) {
+    using Kind = SwarmEvent::Kind;
+    switch (event.kind) {
+      case Kind::drawn:
+        REQUIRE(drawn_.insert(event.micro_batch).second);
+        break;
+      case Kind::forward:
+        REQUIRE(drawn_.count(event.micro_batch) == 1);
+        break;
+      case Kind::gradient:
+        add(event);
+        break;
+      case Kind::averaging:
+        change(event, State::held, State::averaged);
+        break;
+      case Kind::stepped:
+        change(event, State::averaged, State::accepted);
+        break;
+      case Kind::lost:
+        lose(event);
+        break;
+      case Kind::finished:
+        finish(event.micro_batch);
+        break;
+    }
+  }
+  void check(const SwarmReport& report) const {
+    CHECK(report.samples == static_cast<long long>(finished_.size()));
+    for (int stage = 0; stage < stages_; ++stage) {
+      std::map<State, long long> counts;
+      for (const auto& [key, entry] : entries_)
+        if (key.second == stage) ++counts[entry.state];
+      const SwarmStage& it = report.stages[at(stage)];
+      CHECK(it.accepted == counts[State::accepted]);
+      CHECK(it.held == counts[State::held] + counts[State::averaged]);
+      CHECK(it.lost == lost_again_.at(stage) + counts[State::lost]);
+    }
+  }
+
+ private:
+  enum class State { held, averaged, accepted, lost };
+  struct Entry {
+    int peer;
+    State state;
+  };
+
+  /// Counted once, unless what was counted has been lost.
+  void add(const SwarmEvent& event) {
+    const auto [place, is_new] =
+        entries_.try_emplace(std::pair(event.micro_batch, event.stage), Entry{event.peer, State::held});
+    if (is_new) return;
+    REQUIRE(place->second.state == State::lost);
+    ++lost_again_[event.stage];
+    place->second = {event.peer, State::held};
+  }
+  void change(const SwarmEvent& event, State from, State to) {
+    for (auto& [key, entry] : entries_)
+      if (key.second == event.stage && entry.state == from) entry.state = to;
+  }
+  void lose(const SwarmEvent& event) {
+    for (auto& [key, entry] : entries_)
+      if (key.second == event.stage && entry.peer == event.peer &&
+          (entry.state == State::held || entry.state == State::averaged))
+        entry.state = State::lost;
+  }
+  /// Every stage has counted it, at some time.
+  void finish(long long micro_batch) {
+    REQUIRE(finished_.insert(micro_batch).second);
+    for (int stage = 0; stage < stages_; ++stage) REQUIRE(entries_.count({micro_batch, stage}) == 1);
+  }
+
+  int stages_;
+  std::set<long long> drawn_, finished_;
+  std::map<std::pair<long long, int>, Entry> entries_;  // by micro-batch and stage
+  mutable std::map<int, long long> lost_again_{{0, 0}, {1, 0}, {2, 0}};
+};
+
+/// Six peers in two sites, three stages; messages take 0.3 s, forwards 1 s, backwards 3 s, all-reduces 2 s.
+struct SmallSwarm {
+  Problem problem{flat_topology({3, 3}, link_of(0.1, 50), link_of(0.1, 50)), swarm_job(3, 1, 10, 50, 4), {}};
+  SwarmSetup setup;
+  SwarmOptions options;
+  Scenario scenario;
+
+  explicit SmallSwarm(SwarmTransport transport) {
+    setup.stages = 3;
+    setup.transport = transport;
+    setup.trainers = 2;
+    setup.in_flight = 3;
+    options.seconds = 60;
+    scenario.detection_s = 0.5;
+    problem.job.training.optimizer = "sgd-8";
+  }
+  /// The dates of what is seen.
+  std::vector<double> run(const std::vector<DeviceEvent>& events) {
+    scenario.events = events;
+    Ledger ledger(3);
+    std::vector<double> dates;
+    options.observe = [&](const SwarmEvent& event) {
+      dates.push_back(event.date);
+      ledger.take(event);
+    };
+    const SwarmReport report = simulate_swarm(problem, setup, scenario, options);
+    ledger.check(report);
+    for (const SwarmDevice& device : report.devices)
+      CHECK(device.compute_s + device.fetching_s + device.idle_s + device.down_s == Approx(report.length_s));
+    return dates;
+  }
+  /// At everything that is seen, just after it, and at two moments before the next.
+  std::vector<double> moments() {
+    std::vector<double> dates = run({});
+    dates.erase(std::unique(dates.begin(), dates.end()), dates.end());
+    std::vector<double> moments;
+    for (std::size_t i = 0; i + 1 < dates.size() && dates[i] < 40; ++i)
+      for (const double part : {0.0, 1e-6, 0.3, 0.7})
+        moments.push_back(dates[i] + part * (dates[i + 1] - dates[i]));
+    std::erase(moments, 0.0);
+    return moments;
+  }
+};
+
+constexpr auto transports = {SwarmTransport::relay, SwarmTransport::peer_to_peer};
+
+}  // namespace
+
+TEST_CASE("every peer leaves at every moment") {
+  for (const SwarmTransport transport : transports) {
+    SmallSwarm swarm(transport);
+    const std::vector<double> moments = swarm.moments();
+    CHECK(moments.size() > 250);
+    for (const double moment : moments)
+      for (int device = 0; device < 6; ++device) {
+        INFO("device " << device << " at " << moment);
+        swarm.run({{moment, device}});
+      }
+  }
+}
+
+TEST_CASE("every peer leaves at every moment and comes back, with delayed updates and rebalancing") {
+  for (const SwarmTransport transport : transports) {
+    SmallSwarm swarm(transport);
+    swarm.setup.delayed_update = true;
+    swarm.setup.rebalance_s = 7;
+    for (const double moment : swarm.moments())
+      for (int device = 0; device < 6; ++device) {
+        INFO("device " << device << " at " << moment);
+        swarm.run({{moment, device}, {moment + 9, device, DeviceEvent::Kind::join}});
+      }
+  }
+}
+
+TEST_CASE("peers leave and join at random") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    Rng rng = Rng::for_task(seed, 0);
+    SmallSwarm swarm(seed % 2 == 0 ? SwarmTransport::relay : SwarmTransport::peer_to_peer);
+    swarm.options.seed = seed;
+    swarm.options.seconds = 600;
+    swarm.setup.delayed_update = rng.below(2) == 0;
+    if (rng.below(2) == 0) swarm.setup.rebalance_s = 5 + 20 * rng.uniform();
+    swarm.scenario.compute_jitter.cv = 0.3;
+    std::vector<bool> there(6, true);
+    std::vector<DeviceEvent> events;
+    for (double date = 0; (date += 20 * rng.uniform()) < 550;) {
+      const int device = static_cast<int>(rng.below(6));
+      using Kind = DeviceEvent::Kind;
+      events.push_back({date, device, there[at(device)] ? Kind::leave : Kind::join});
+      there[at(device)] = !there[at(device)];
+    }
+    swarm.run(events);
+  }
+}
+
+// Stage 1 of three has one peer of four; it leaves at 20 s and comes back at 30 s, to the stage that has
+// nobody.
+TEST_CASE("a stage without peers blocks until somebody joins it") {
+  SmallSwarm swarm(SwarmTransport::relay);
+  swarm.problem.topology = flat_topology({3}, link_of(0.1, 50), link_of(0.1, 50));
+  swarm.options.seconds = 100;
+  swarm.scenario.events = {{20, 1}, {30, 1, DeviceEvent::Kind::join}};
+  const SwarmReport report = simulate_swarm(swarm.problem, swarm.setup, swarm.scenario, swarm.options);
+  CHECK(report.stages[1].blocked_s == Approx(10));
+  CHECK(report.stages[0].blocked_s == 0);
+  CHECK(report.devices[1].down_s == Approx(10));
+  CHECK(report.stages[1].peers == 1);
+  CHECK(report.bans >= 1);
+  CHECK(report.samples > 10);
+}
+
+// One stage of 1,000 parameters, of which Adam saves 12 bytes each: 120 s at 100 B/s, and the latency. When
+// the peer that gives it, the first, leaves at 150 s, the other gives all of it anew.
+TEST_CASE("who joins fetches the state of its stage before it serves") {
+  const Link link = link_of(0.5, 100);
+  const Problem problem{flat_topology({3}, link, link), swarm_job(1, 1, 0, 1000, 4), {}};
+  SwarmOptions options;
+  options.seconds = 400;
+  using Kind = DeviceEvent::Kind;
+  Scenario scenario;
+  scenario.events = {{10, 2}, {100, 2, Kind::join}};
+  const SwarmReport report = simulate_swarm(problem, {}, scenario, options);
+  CHECK(report.steps.front().end_s < 100);
+  CHECK(report.devices[2].down_s == Approx(90));
+  CHECK(report.devices[2].fetching_s == Approx(120.5));
+  CHECK(report.stages[0].peers == 3);
+  scenario.events.push_back({150, 0});
+  CHECK(simulate_swarm(problem, {}, scenario, options).devices[2].fetching_s == Approx(170.5));
+  // Nobody has it any more: from the checkpoint, 12,000 bytes at 50 B/s; or at once, anew.
+  scenario.events.back() = {150, 0};
+  scenario.events.push_back({160, 1});
+  const SwarmReport anew = simulate_swarm(problem, {}, scenario, options);
+  CHECK(anew.devices[2].fetching_s == Approx(60));
+  CHECK(anew.events.back().text == "nobody has the weights of stage 0: it begins anew");
+  scenario.checkpoint = Checkpoint{8 * 50, {}};
+  CHECK(simulate_swarm(problem, {}, scenario, options).devices[2].fetching_s ==
+        Approx(60 + 240).epsilon(1e-9));
+}
+
+// Stage 1 takes three times as long as stage 0, and has as few peers: all requests pile up there. The first
+// move comes after the first period, to that stage, and no more than one in each period follows.
+TEST_CASE("rebalancing moves a peer to where the requests are") {
+  const Link link = link_of(0, 1e6);
+  Problem problem{flat_topology({8}, link, link), swarm_job(2, 1, 0, 10, 32), {}};
+  std::get<LayerChain>(problem.job.model).layers[1].forward = Flops(3e12);
+  std::get<LayerChain>(problem.job.model).layers[1].backward = Flops(6e12);
+  SwarmSetup setup;
+  setup.stages = 2;
+  SwarmOptions options;
+  options.seconds = 1000;
+  // The peers are dealt 2 and 6. Four leave the slower stage: 2 and 2 are there.
+  Scenario scenario;
+  scenario.compute_jitter.cv = 0.01;
+  const SwarmReport dealt = simulate_swarm(problem, setup, scenario, options);
+  CHECK(dealt.stages[0].peers == 2);
+  CHECK(dealt.stages[1].peers == 6);
+  for (int device = 3, left = 0; device < 8 && left < 4; ++device)
+    if (dealt.devices[at(device)].stage == 1) scenario.events.push_back({10.0 + left++, device});
+  const SwarmReport without = simulate_swarm(problem, setup, scenario, options);
+  setup.rebalance_s = 300;
+  const SwarmReport with = simulate_swarm(problem, setup, scenario, options);
+  CHECK(without.moves == 0);
+  CHECK(with.moves >= 1);
+  CHECK(with.moves <= 3);
+  const auto is_move = [](const EventReport& event) {
+    return event.text.find(" moves ") != std::string::npos;
+  };
+  const auto first = std::find_if(with.events.begin(), with.events.end(), is_move);
+  REQUIRE(first != with.events.end());
+  CHECK(first->date_s == 300);
+  CHECK(first->text.find("from stage 0 to stage 1") != std::string::npos);
+  CHECK(with.useful_samples > without.useful_samples);
+}
