@@ -21,7 +21,6 @@
 #include "planner/io/topology_reader.hpp"
 #include "planner/search/iteration_search.hpp"
 #include "simulator/io/scenario_reader.hpp"
-#include "simulator/simulate.hpp"
 
 namespace dtfm {
 namespace {
@@ -87,17 +86,15 @@ ChosenLayout planned_layout(const Problem& problem, const CompareOptions& option
   return chosen;
 }
 
-ComparedRun simulated(const Problem& problem, const Layout& layout, const Scenario& scenario,
+ComparedRun simulated(const Problem& problem, const ChosenLayout& chosen, const Scenario& scenario,
                       const CompareOptions& options, const InterruptWatch& watch) {
-  Problem own = problem;
-  own.job = layout.job;
   SimOptions sim;
   sim.iterations = options.iterations;
   sim.seed = options.seed;
   sim.stop = watch.stop();
   ComparedRun run;
   try {
-    run.report = simulate(own, layout.plan, scenario, sim);
+    run.report = simulate_chosen(problem, chosen, scenario, sim);
   } catch (const Error& error) {
     run.error = error.what();
   }
@@ -133,10 +130,10 @@ void simulate_all(Comparison& comparison, const std::vector<Scenario>& scenarios
                   const CompareOptions& options, const InterruptWatch& watch) {
   std::vector<ComparedScheme*> running;
   for (ComparedScheme& it : comparison.schemes)
-    if (it.chosen.layout) running.push_back(&it);
+    if (it.chosen.is_any()) running.push_back(&it);
   const int runs = static_cast<int>(running.size() * scenarios.size());
   auto reports = parallel_map(runs, options.threads, [&](int i) {
-    return simulated(comparison.problem, *running[at(i) / scenarios.size()]->chosen.layout,
+    return simulated(comparison.problem, running[at(i) / scenarios.size()]->chosen,
                      scenarios[at(i) % scenarios.size()], options, watch);
   });
   for (std::size_t i = 0; i < reports.size(); ++i)
@@ -176,7 +173,7 @@ int run_compare_command(const CompareOptions& options) {
           options.color);
   if (watch.stop()()) return exit_code::interrupted;
   const bool any = std::any_of(comparison.schemes.begin(), comparison.schemes.end(),
-                               [](const ComparedScheme& it) { return it.chosen.layout.has_value(); });
+                               [](const ComparedScheme& it) { return it.chosen.is_any(); });
   return any ? exit_code::done : exit_code::infeasible;
 }
 

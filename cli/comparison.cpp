@@ -21,6 +21,12 @@ double tokens_of_batch(const Problem& problem) {
   return static_cast<double>(problem.job.training.global_batch) * sequence_length(problem.job.model);
 }
 
+/// Of what was not lost later, over the whole run, where that is another rate.
+double tokens_per_s(const Problem& problem, const ComparedRun& run) {
+  if (!run.report.useful) return run.report.tokens_per_s;
+  return run.report.useful->samples_per_s * sequence_length(problem.job.model);
+}
+
 double sent_bytes(const SimReport& report) {
   double bytes = 0;
   for (const LinkReport& it : report.links) bytes += it.bytes;
@@ -31,19 +37,25 @@ double sent_bytes(const SimReport& report) {
 /// is not known.
 std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedScheme& scheme,
                                               const ComparedRun& run) {
-  if (run.report.tokens_per_s <= 0) return std::nullopt;
-  return usd_of(problem.topology, scheme.chosen.layout->plan, 1e6 / run.report.tokens_per_s, 0);
+  if (tokens_per_s(problem, run) <= 0) return std::nullopt;
+  const double seconds = 1e6 / tokens_per_s(problem, run);
+  if (!scheme.chosen.swarm) return usd_of(problem.topology, scheme.chosen.layout->plan, seconds, 0);
+  Plan everybody;
+  everybody.pipelines.resize(1);
+  for (int device = 0; device < problem.topology.size(); ++device)
+    everybody.pipelines[0].stages.push_back({{}, {device}});
+  return usd_of(problem.topology, everybody, seconds, 0);
 }
 
 double best_rate(const Comparison& comparison, std::size_t scenario) {
   double best = 0;
   for (const ComparedScheme& it : comparison.schemes)
-    if (!it.runs.empty()) best = std::max(best, it.runs[scenario].report.tokens_per_s);
+    if (!it.runs.empty()) best = std::max(best, tokens_per_s(comparison.problem, it.runs[scenario]));
   return best;
 }
 
-std::string layout_text(const ComparedScheme& scheme) {
-  return scheme.chosen.layout ? shape_text(*scheme.chosen.layout) : "none: " + scheme.chosen.why_none;
+std::string layout_text(const Problem& problem, const ComparedScheme& scheme) {
+  return scheme.chosen.is_any() ? shape_text(problem, scheme.chosen) : "none: " + scheme.chosen.why_none;
 }
 
 /// The fastest first; then those that do not run, in the order of the table.
@@ -51,7 +63,7 @@ std::vector<const ComparedScheme*> ranked(const Comparison& comparison, std::siz
   std::vector<const ComparedScheme*> order;
   for (const ComparedScheme& it : comparison.schemes) order.push_back(&it);
   const auto rate = [&](const ComparedScheme* it) {
-    return it->runs.empty() ? 0 : it->runs[scenario].report.tokens_per_s;
+    return it->runs.empty() ? 0 : tokens_per_s(comparison.problem, it->runs[scenario]);
   };
   std::stable_sort(order.begin(), order.end(), [&](auto* a, auto* b) { return rate(a) > rate(b); });
   return order;
@@ -66,11 +78,12 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
   const double best = best_rate(comparison, scenario);
   for (const ComparedScheme* it : ranked(comparison, scenario)) {
     if (it->runs.empty()) {
-      rows.push_back({it->name, "–", "–", "–", "–", layout_text(*it)});
+      rows.push_back({it->name, "–", "–", "–", "–", layout_text(comparison.problem, *it)});
       continue;
     }
     const ComparedRun& run = it->runs[scenario];
-    if (run.report.tokens_per_s <= 0) {
+    const double rate = tokens_per_s(comparison.problem, run);
+    if (rate <= 0) {
       const std::string why = run.error.empty() ? run.report.stopped : run.error;
       rows.push_back(
           {it->name, "–", "–", "–", "–", why.empty() ? "no iteration in this time" : "stopped: " + why});
@@ -78,9 +91,8 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
     }
     const auto cost = cost_per_million_tokens(comparison.problem, *it, run);
     rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(comparison, run)),
-                    fmt::format("{:.6g}", run.report.tokens_per_s),
-                    times_slower(best, run.report.tokens_per_s), cost ? fmt::format("{:.4g}", *cost) : "–",
-                    layout_text(*it)});
+                    fmt::format("{:.6g}", rate), times_slower(best, rate),
+                    cost ? fmt::format("{:.4g}", *cost) : "–", layout_text(comparison.problem, *it)});
   }
   return table(rows);
 }
@@ -94,6 +106,7 @@ std::string assumptions(const Comparison& comparison) {
 
 ordered_json layout_json(const ChosenLayout& chosen) {
   ordered_json json = {{"tried", chosen.tried}, {"fitting", chosen.fitting}};
+  if (chosen.swarm) json["pipeline"] = chosen.swarm->stages;
   if (!chosen.layout) return json;
   const Plan& plan = chosen.layout->plan;
   json["tensor"] = plan.tensor;
@@ -116,7 +129,7 @@ ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme
   const std::string& name = comparison.scenarios[scenario];
   return {{"scenario", name.empty() ? ordered_json(nullptr) : ordered_json(name)},
           {"seconds_per_batch", known(seconds_per_batch(comparison, run))},
-          {"tokens_per_s", known(run.report.tokens_per_s)},
+          {"tokens_per_s", known(tokens_per_s(comparison.problem, run))},
           {"model_flops_per_s", known(run.report.model_flops_per_s)},
           {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
           {"iterations", run.report.iterations.size()},
@@ -129,8 +142,8 @@ ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme
 }  // namespace
 
 double seconds_per_batch(const Comparison& comparison, const ComparedRun& run) {
-  if (run.report.tokens_per_s <= 0) return 0;
-  return tokens_of_batch(comparison.problem) / run.report.tokens_per_s;
+  const double rate = tokens_per_s(comparison.problem, run);
+  return rate > 0 ? tokens_of_batch(comparison.problem) / rate : 0;
 }
 
 std::string summary_text(const Comparison& comparison) {
@@ -158,7 +171,7 @@ std::string comparison_json(const Comparison& comparison) {
         {"what", it.what},
         {"assumes", it.assumes},
         {"layout", layout_json(it.chosen)},
-        {"why_none", it.chosen.layout ? ordered_json(nullptr) : ordered_json(it.chosen.why_none)}};
+        {"why_none", it.chosen.is_any() ? ordered_json(nullptr) : ordered_json(it.chosen.why_none)}};
     row["runs"] = ordered_json::array();
     for (std::size_t i = 0; i < it.runs.size(); ++i) row["runs"].push_back(run_json(comparison, it, i));
     json["schemes"].push_back(std::move(row));

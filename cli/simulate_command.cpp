@@ -69,11 +69,14 @@ void take_scheme(const SimulateOptions& options, Input& input) {
   input.problem.job = options.job ? read_job(*options.job) : default_job();
   const Scheme& scheme = row_named(schemes(), *options.scheme, "--scheme", "unknown scheme");
   const ChosenLayout chosen = choose_layout(input.problem, scheme, options.seed, options.threads);
+  if (chosen.swarm)
+    throw Error("--scheme", fmt::format("{} makes no plan; dtfm-compare --scheme {} simulates it",
+                                        scheme.name, scheme.name));
   if (!chosen.layout) throw Error("", fmt::format("no layout of {}: {}", scheme.name, chosen.why_none));
   input.problem.job = chosen.layout->job;
   input.plan = chosen.layout->plan;
   input.notes = {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
-                             shape_text(*chosen.layout), chosen.fitting, chosen.tried),
+                             shape_text(input.problem, chosen), chosen.fitting, chosen.tried),
                  fmt::format("scheme {} assumes: {}", scheme.name, scheme.assumes)};
 }
 

@@ -7,7 +7,6 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "simulator/simulate.hpp"
 
 namespace dtfm {
 namespace {
@@ -34,6 +33,12 @@ constexpr Scheme table[] = {
      "large as fit",
      zero3_layouts},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
+    {"swarm",
+     "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
+     "activations from peer to peer, backward with its forward again, a peer moves every 300 s at most; "
+     "memory of "
+     "queues is not counted",
+     nullptr},
 };
 
 struct Trial {
@@ -82,6 +87,7 @@ std::span<const Scheme> schemes() {
 
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, std::uint64_t seed, int threads,
                            const std::function<bool()>& stop) {
+  if (scheme.layouts == nullptr) return choose_swarm(problem, seed, threads, stop);
   ChosenLayout chosen;
   std::vector<Layout> layouts;
   try {
@@ -111,7 +117,19 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, std::ui
   return chosen;
 }
 
-std::string shape_text(const Layout& layout) {
+SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, const Scenario& scenario,
+                          const SimOptions& options) {
+  if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options);
+  Problem own = problem;
+  own.job = chosen.layout->job;
+  return simulate(own, chosen.layout->plan, scenario, options);
+}
+
+std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
+  if (chosen.swarm)
+    return fmt::format("{} stages of {} peers, micro-batch {}", chosen.swarm->stages, problem.topology.size(),
+                       problem.job.training.micro_batch);
+  const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;
   return fmt::format("tensor {} × pipeline {} × data {}, micro-batch {}", plan.tensor,
                      plan.pipelines.front().stages.size(), plan.pipelines.size(),

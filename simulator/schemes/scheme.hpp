@@ -13,6 +13,9 @@
 
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "simulator/scenario/scenario.hpp"
+#include "simulator/simulate.hpp"
+#include "simulator/swarm/swarm.hpp"
 
 namespace dtfm {
 
@@ -26,16 +29,19 @@ struct Scheme {
   std::string_view name, what;  // in a line
   std::string_view assumes;     // what the numbers rest on
   /// All that are tried, those that lack memory too; `seed` is of random ones. Throws Error where there is
-  /// none, or where the memory that one needs cannot be known.
+  /// none, or where the memory that one needs cannot be known. Null: it is no plan, but a swarm.
   std::vector<Layout> (*layouts)(const Problem&, std::uint64_t seed);
 };
 
 std::span<const Scheme> schemes();
 
 struct ChosenLayout {
-  std::optional<Layout> layout;  // the fastest in which an undisturbed iteration fits the devices' memory
+  std::optional<Layout> layout;     // the fastest in which an undisturbed iteration fits the devices' memory
+  std::optional<SwarmSetup> swarm;  // in its place, of a swarm
   int tried = 0, fitting = 0;
   std::string why_none;  // where there is none
+
+  bool is_any() const { return layout || swarm; }
 };
 
 /// Tries all layouts of a scheme, by an iteration each. The same for any number of threads. Where `stop`,
@@ -43,8 +49,14 @@ struct ChosenLayout {
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, std::uint64_t seed, int threads,
                            const std::function<bool()>& stop = {});
 
-/// "tensor 1 × pipeline 8 × data 8, micro-batch 2"
-std::string shape_text(const Layout& layout);
+/// "tensor 1 × pipeline 8 × data 8, micro-batch 2"; "8 stages of 64 peers, micro-batch 1"
+std::string shape_text(const Problem& problem, const ChosenLayout& chosen);
+
+/// What was chosen under a scenario. Of a swarm, iterations are the steps that all stages have made, each
+/// from the end of the one before; its memory is not simulated. Throws Error as simulate and simulate_swarm
+/// do.
+SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, const Scenario& scenario,
+                          const SimOptions& options);
 
 // The rows of the table.
 
@@ -64,5 +76,14 @@ std::vector<Layout> zero2_layouts(const Problem& problem, std::uint64_t seed);
 std::vector<Layout> zero3_layouts(const Problem& problem, std::uint64_t seed);
 /// On each kind of device.
 std::vector<Layout> single_gpu_layouts(const Problem& problem, std::uint64_t seed);
+
+// Swarms (swarm_scheme.cpp).
+
+/// The number of stages, of those that divide the layers and fit every device's memory, with which a swarm is
+/// the fastest; activations go from peer to peer, a peer moves every 300 s at most.
+ChosenLayout choose_swarm(const Problem& problem, std::uint64_t seed, int threads,
+                          const std::function<bool()>& stop);
+SimReport simulate_as_swarm(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
+                            const SimOptions& options);
 
 }  // namespace dtfm

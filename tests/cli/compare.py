@@ -33,7 +33,7 @@ def test_rows_are_what_the_other_programs_say():
     table = rows(compared())
     run("sites.yaml", "--job", "free.yaml", "-o", "plan.json", "--quiet", program=PLAN)
     for scheme, arguments in [("planned", ("plan.json",))] + [
-            (name, ("--scheme", name, "--job", "free.yaml")) for name in table if name != "planned"]:
+            (name, ("--scheme", name, "--job", "free.yaml")) for name in table if name not in ("planned", "swarm")]:
         run("sites.yaml", *arguments, "-o", "run.json", "--quiet", program=SIM)
         seconds = read("run.json")["iteration_time_s"]["mean"]
         check(close(table[scheme]["runs"][0]["seconds_per_batch"], seconds), scheme, table[scheme], seconds)
@@ -83,6 +83,7 @@ def test_refusals():
             ("dtfm-compare: --scheme: unknown scheme `zerro3`; did you mean `zero3`?\n", COMPARE, ("sites.yaml", "--scheme", "zerro3")),
             ("dtfm-compare: TOPOLOGY is missing (see dtfm-compare --help)\n", COMPARE, ()),
             ("dtfm-sim: --scheme: unknown scheme `megatrom`; did you mean `megatron`?\n", SIM, ("sites.yaml", "--scheme", "megatrom")),
+            ("dtfm-sim: --scheme: swarm makes no plan; dtfm-compare --scheme swarm simulates it\n", SIM, ("sites.yaml", "--scheme", "swarm", "--job", "free.yaml")),
             ("dtfm-sim: PLAN: is of a plan, and --scheme makes its own\n", SIM, ("sites.yaml", "plan.json", "--scheme", "zero2"))]:
         done = run(*arguments, program=program, status=2)
         check(done.stderr == message, repr(done.stderr), "instead of", repr(message))

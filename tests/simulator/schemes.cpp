@@ -147,6 +147,42 @@ TEST_CASE("one device alone: the fastest") {
   CHECK(chosen.layout->plan.pipelines.front().micro_batches == 16);
 }
 
+TEST_CASE("a swarm has the number of stages with which it is the fastest, for any number of threads") {
+  const Problem problem = small_problem(4, 1, 4);
+  const ChosenLayout chosen = choose_layout(problem, scheme("swarm"), 7, 1);
+  REQUIRE(chosen.swarm);
+  CHECK(chosen.tried == 3);
+  CHECK(chosen.fitting == 3);
+  SimOptions options;
+  options.iterations = 2;
+  options.seed = 7;
+  const SimReport best = simulate_chosen(problem, chosen, {}, options);
+  REQUIRE(best.iterations.size() == 2);
+  // The rate is that of the second step.
+  CHECK(best.tokens_per_s == Approx(16 / best.iterations[1].duration_s()));
+  CHECK(best.iterations[1].start_s == best.iterations[0].end_s);
+  for (const int stages : {1, 2, 4}) {
+    SwarmSetup setup = *chosen.swarm;
+    setup.stages = stages;
+    CHECK(simulate_as_swarm(problem, setup, {}, options).tokens_per_s <= best.tokens_per_s);
+  }
+  CHECK(choose_layout(problem, scheme("swarm"), 7, 3).swarm->stages == chosen.swarm->stages);
+}
+
+// A layer has 0.16 GB of state; every peer may come to serve every stage.
+TEST_CASE("a swarm's stages fit every device") {
+  Problem problem = small_problem(4, 1, 4);
+  problem.topology.gpus[0].memory = Bytes(0.4e9);
+  const ChosenLayout chosen = choose_layout(problem, scheme("swarm"), 0, 1);
+  REQUIRE(chosen.swarm);
+  CHECK(chosen.fitting == 2);
+  CHECK(chosen.swarm->stages >= 2);
+  problem.topology.gpus[0].memory = Bytes(0.1e9);
+  const ChosenLayout none = choose_layout(problem, scheme("swarm"), 0, 1);
+  CHECK_FALSE(none.is_any());
+  CHECK(none.why_none.starts_with("s0/0 needs 0.6 GB of 0.1"));
+}
+
 // Four devices, a batch of 16: micro-batches of 4 at most. Each holds 100 bytes of activations a layer.
 TEST_CASE("ZeRO takes the largest micro-batch that fits") {
   Problem problem = small_problem(2, 1, 2);
