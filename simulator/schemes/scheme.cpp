@@ -36,7 +36,7 @@ constexpr Scheme table[] = {
     {"swarm",
      "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
      "activations from peer to peer, backward with its forward again, a peer moves every 300 s at most; "
-     "memory of "
+     "all-reduces beside the messages; memory of "
      "queues is not counted",
      nullptr},
 };
