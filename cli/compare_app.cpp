@@ -53,6 +53,9 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
              [&](const std::string& text) {
                options.iterations = whole_number("--iterations", text, 1, 1'000'000);
              });
+  add_option(
+      app, "--sync-every", "N", "iterations between exchanges of local-sgd (16) and diloco (500)",
+      [&](const std::string& text) { options.sync_every = whole_number("--sync-every", text, 1, 10'000); });
   add_seed_option(app, "of random ranks, and of the scenarios (0)", options.seed);
   add_threads_option(app, "all cores when not given; any number gives the same result", options.threads);
   add_option(app, "-o,--output", "FILE", "writes the comparison (JSON); - is stdout, in place of the table",

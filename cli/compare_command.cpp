@@ -81,7 +81,7 @@ ChosenLayout planned_layout(const Problem& problem, const CompareOptions& option
                                                    [&](int i) { return undisturbed_s(fitting[at(i)]); });
   const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
   const PlanCandidate& plan = fitting[static_cast<std::size_t>(best)];
-  chosen.layout = Layout{plan.job->problem.job, plan.plan};
+  chosen.layout = Layout{plan.job->problem.job, plan.plan, 1};
   if (plan.flush > 0) chosen.layout->job.parallelism.flush = plan.flush;
   return chosen;
 }
@@ -120,7 +120,8 @@ void choose_layouts(Comparison& comparison, const CompareOptions& options, const
         {std::string(scheme.name),
          std::string(scheme.what),
          std::string(scheme.assumes),
-         choose_layout(comparison.problem, scheme, options.seed, options.threads, watch.stop()),
+         choose_layout(comparison.problem, scheme, {options.seed, options.sync_every}, options.threads,
+                       watch.stop()),
          {}});
   }
 }

@@ -18,6 +18,7 @@ struct CompareOptions {
   std::vector<std::string> scenarios;      // files, beside that in which nothing happens
   std::vector<std::string> schemes;        // by name; none: all
   int iterations = 3;
+  std::optional<int> sync_every;
   std::uint64_t seed = 0;
   int threads = 1;
   std::optional<std::string> output;  // file

@@ -47,11 +47,13 @@ std::optional<double> cost_per_million_tokens(const Problem& problem, const Comp
   return usd_of(problem.topology, everybody, seconds, 0);
 }
 
-double best_rate(const Comparison& comparison, std::size_t scenario) {
-  double best = 0;
+/// Of the scheme that the others are held against: the first that runs, which is the plan, if it is asked
+/// for.
+double reference_rate(const Comparison& comparison, std::size_t scenario) {
   for (const ComparedScheme& it : comparison.schemes)
-    if (!it.runs.empty()) best = std::max(best, tokens_per_s(comparison.problem, it.runs[scenario]));
-  return best;
+    if (!it.runs.empty() && tokens_per_s(comparison.problem, it.runs[scenario]) > 0)
+      return tokens_per_s(comparison.problem, it.runs[scenario]);
+  return 0;
 }
 
 std::string layout_text(const Problem& problem, const ComparedScheme& scheme) {
@@ -69,13 +71,9 @@ std::vector<const ComparedScheme*> ranked(const Comparison& comparison, std::siz
   return order;
 }
 
-std::string times_slower(double best, double rate) {
-  return fmt::format("{:.2f} ×", best / rate);
-}
-
 std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
-  Rows rows = {{"scheme", "s a batch", "tokens/s", "slower", "USD/M tokens", "layout"}};
-  const double best = best_rate(comparison, scenario);
+  Rows rows = {{"scheme", "s a batch", "tokens/s", "time", "USD/M tokens", "layout"}};
+  const double reference = reference_rate(comparison, scenario);
   for (const ComparedScheme* it : ranked(comparison, scenario)) {
     if (it->runs.empty()) {
       rows.push_back({it->name, "–", "–", "–", "–", layout_text(comparison.problem, *it)});
@@ -91,7 +89,7 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
     }
     const auto cost = cost_per_million_tokens(comparison.problem, *it, run);
     rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(comparison, run)),
-                    fmt::format("{:.6g}", rate), times_slower(best, rate),
+                    fmt::format("{:.6g}", rate), fmt::format("{:.2f} ×", reference / rate),
                     cost ? fmt::format("{:.4g}", *cost) : "–", layout_text(comparison.problem, *it)});
   }
   return table(rows);
@@ -114,6 +112,7 @@ ordered_json layout_json(const ChosenLayout& chosen) {
   json["data"] = plan.pipelines.size();
   json["micro_batch"] = chosen.layout->job.training.micro_batch;
   json["schedule"] = plan.schedule;
+  json["sync_every"] = chosen.layout->sync_every;
   json["gradient_sync"] = plan.gradient_sync;
   return json;
 }

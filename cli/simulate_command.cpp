@@ -44,6 +44,7 @@ struct Input {
   Plan plan;
   Scenario scenario;
   std::vector<std::string> notes;                // on the plan
+  int sync_every = 1;                            // SimOptions::sync_every
   std::optional<CalibrationSpread> spread = {};  // of the constants, where it is known
 };
 
@@ -68,13 +69,15 @@ void take_plan(const SimulateOptions& options, Input& input) {
 void take_scheme(const SimulateOptions& options, Input& input) {
   input.problem.job = options.job ? read_job(*options.job) : default_job();
   const Scheme& scheme = row_named(schemes(), *options.scheme, "--scheme", "unknown scheme");
-  const ChosenLayout chosen = choose_layout(input.problem, scheme, options.seed, options.threads);
+  const ChosenLayout chosen =
+      choose_layout(input.problem, scheme, {options.seed, options.sync_every}, options.threads);
   if (chosen.swarm)
     throw Error("--scheme", fmt::format("{} makes no plan; dtfm-compare --scheme {} simulates it",
                                         scheme.name, scheme.name));
   if (!chosen.layout) throw Error("", fmt::format("no layout of {}: {}", scheme.name, chosen.why_none));
   input.problem.job = chosen.layout->job;
   input.plan = chosen.layout->plan;
+  input.sync_every = chosen.layout->sync_every;
   input.notes = {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
                              shape_text(input.problem, chosen), chosen.fitting, chosen.tried),
                  fmt::format("scheme {} assumes: {}", scheme.name, scheme.assumes)};
@@ -188,7 +191,8 @@ void count(const SimReport& run, RunStats& stats) {
 
 Outcome simulated(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
   SimOptions sim_options;
-  sim_options.iterations = options.iterations;
+  sim_options.iterations = options.iterations * input.sync_every;
+  sim_options.sync_every = input.sync_every;
   sim_options.seed = options.seed;
   sim_options.stop = watch.stop();
   sim_options.replan = replanner(input.problem);

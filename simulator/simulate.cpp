@@ -11,14 +11,16 @@
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/report/useful_work.hpp"
 #include "simulator/run/training_run.hpp"
+#include "simulator/sync/sync.hpp"
 
 namespace dtfm {
 namespace {
 
 /// Per second: what iterations bring of which each has `amount`. See `simulate`.
-double rate_of(const SimReport& report, double amount, double end) {
+double rate_of(const SimReport& report, double amount, double end, int sync_every) {
   const std::size_t count = report.iterations.size();
   if (count == 0) return 0;
+  if (sync_every > 1) return end > 0 ? static_cast<double>(count) * amount / end : 0;
   const double time = count == 1 ? end : end - report.iterations.front().end_s;
   return time > 0 ? static_cast<double>(count == 1 ? 1 : count - 1) * amount / time : 0;
 }
@@ -75,7 +77,8 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
-  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.replan);
+  TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.replan,
+                  options.sync_every);
   PlacedMemory memory(problem, plan, departure_policy(scenario.on_departure).keeps_copies);
   RunStatistics statistics(problem.topology, memory.memory_of(),
                            down_times(scenario, problem.topology.size()));
@@ -90,20 +93,26 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   statistics.add_to(report, run.devices(), length);
   report.iteration_time_s = iteration_time(report.iterations);
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
-  report.tokens_per_s = rate_of(report, tokens, length);
-  report.model_flops_per_s = rate_of(report, micro_batches * model_flops(problem, plan), length);
+  report.tokens_per_s = rate_of(report, tokens, length, options.sync_every);
+  report.model_flops_per_s =
+      rate_of(report, micro_batches * model_flops(problem, plan), length, options.sync_every);
   report.peak_flops_per_s = peak_flops(report, problem);
   report.bubble = bubble_of(report, length);
   if (is_disturbed(scenario))
     report.useful = useful_work(problem, scenario, report,
                                 {micro_batches * problem.job.training.micro_batch,
-                                 undisturbed_seconds(problem, plan), device_count(plan)},
+                                 undisturbed_seconds(problem, plan, options.sync_every), device_count(plan)},
                                 egress.usd());
   return report;
 }
 
-double undisturbed_seconds(const Problem& problem, const Plan& plan) {
-  return replay(iteration_graph(problem, plan).graph).makespan;
+double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every) {
+  const double exchanging = replay(iteration_graph(problem, plan).graph).makespan;
+  if (sync_every == 1) return exchanging;
+  Plan alone = plan;
+  alone.gradient_sync = no_exchange;
+  return (exchanging + (sync_every - 1) * replay(iteration_graph(problem, alone).graph).makespan) /
+         sync_every;
 }
 
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,

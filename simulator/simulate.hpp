@@ -20,6 +20,7 @@ struct SimOptions {
   std::function<bool()> stop;           // asked now and then, by many threads; nothing: never
   std::vector<RunObserver*> observers;  // beside the report's own
   Replanner replan = {};                // for the policy that asks a planner; called by one thread a run
+  int sync_every = 1;  // iterations: replicas exchange what they have learnt in the last of so many
 };
 
 /// Replays `plan` under `scenario`. The same arguments give the same report on any machine with the same
@@ -28,12 +29,13 @@ struct SimOptions {
 ///
 /// With n iterations, tokens and model FLOPs per second are those of iterations 2 … n over the time from the
 /// end of the first to the end of the run, recoveries and what was lost included; of the only one over the
-/// whole run.
+/// whole run, and so with `sync_every`, where iterations are not alike: let them be whole rounds.
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options);
 
-/// Seconds of one iteration in which nothing happens.
-double undisturbed_seconds(const Problem& problem, const Plan& plan);
+/// Seconds of one iteration in which nothing happens; of so many the mean, if replicas exchange in one of
+/// them.
+double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every = 1);
 
 /// How long one undisturbed iteration takes, by how flows that compete share.
 struct FairnessComparison {

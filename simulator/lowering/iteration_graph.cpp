@@ -40,7 +40,7 @@ class IterationGraph {
       ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
       add_ends_of(number);
     }
-    if (plan_.pipelines.size() > 1)
+    if (plan_.pipelines.size() > 1 && plan_.gradient_sync != no_exchange)
       for (const LayerGroup& group : groups()) add_exchange_of(group);
     add_updates();
     TaskLabel step;

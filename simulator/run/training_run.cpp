@@ -14,6 +14,7 @@
 #include "simulator/engine/clock.hpp"
 #include "simulator/report/stretch_times.hpp"
 #include "simulator/run/jitter.hpp"
+#include "simulator/sync/sync.hpp"
 
 namespace dtfm {
 namespace {
@@ -37,11 +38,12 @@ int micro_batches_of(const Plan& plan) {
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                         std::uint64_t seed, Replanner replan)
+                         std::uint64_t seed, Replanner replan, int sync_every)
     : problem_(problem),
       scenario_(scenario),
       policy_(departure_policy(scenario.on_departure)),
       replan_(std::move(replan)),
+      sync_every_(sync_every),
       seed_(seed),
       machines_(scenario, problem.topology.size()),
       spares_(given_spares(scenario, problem.topology)),
@@ -58,6 +60,11 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
     throw Error("", fmt::format("policy {} needs a schedule in which every device has one stage, and "
                                 "`interleaved` deals out several",
                                 policy_.name));
+  if (policy_.goes_on && sync_every_ > 1)
+    throw Error("",
+                fmt::format("policy {} deals micro-batches to others until the next exchange, and replicas "
+                            "exchange in every {}th iteration alone",
+                            policy_.name, sync_every_));
   for (const int device : pipeline_major(plan)) had_place_[at(device)] = true;
   make_graph();
 }
@@ -228,7 +235,8 @@ void TrainingRun::note_replacements(const Plan& next) {
 
 /// The graph of the pipelines that run, unless it is the one at hand.
 void TrainingRun::make_graph() {
-  const Plan plan = running_plan(plan_, running_);
+  Plan plan = running_plan(plan_, running_);
+  if ((static_cast<int>(report_.iterations.size()) + 1) % sync_every_ != 0) plan.gradient_sync = no_exchange;
   const std::vector<int> devices = pipeline_major(plan);
   for (const int device : devices) runs_[at(device)] = true;
   if (plan == graph_plan_) return;
@@ -259,6 +267,7 @@ double TrainingRun::next_departure() const {
 }
 
 void TrainingRun::iterate() {
+  if (sync_every_ > 1) make_graph();
   draw_jitter();
   begun_at_ = now_;
   part_work_s_.assign(runs_.size(), 0);

@@ -46,9 +46,10 @@ struct RunLength {
 class TrainingRun {
  public:
   /// The arguments must outlive this. `seed` is that of the jitter. Throws Error for a plan that cannot be
-  /// run, and where the policy asks a planner and there is none.
+  /// run, and where the policy asks a planner and there is none. `sync_every`: replicas exchange gradients,
+  /// or what stands for them, in the last of so many iterations alone, which no policy may then go on within.
   TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed,
-              Replanner replan = {});
+              Replanner replan = {}, int sync_every = 1);
 
   /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, now and then.
   /// Fills in `iterations`, `rolled_back`, `checkpoints`, `events`, `lost_work_s`, `stopped`, `stuck` and the
@@ -114,6 +115,7 @@ class TrainingRun {
   const Scenario& scenario_;
   const DeparturePolicy& policy_;
   Replanner replan_;
+  int sync_every_;
   std::uint64_t seed_;
   RunLength length_;
   std::vector<RunObserver*> observers_;

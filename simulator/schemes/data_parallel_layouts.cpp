@@ -76,20 +76,20 @@ std::vector<Layout> zero(const Problem& problem, std::string_view sync) {
 
 }  // namespace
 
-std::vector<Layout> data_parallel_layouts(const Problem& problem, std::uint64_t) {
+std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions&) {
   check_batch(problem);
   return {replicated(problem, all_devices(problem), problem.job.training.micro_batch, "ring")};
 }
 
-std::vector<Layout> zero2_layouts(const Problem& problem, std::uint64_t) {
+std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions&) {
   return zero(problem, "zero2");
 }
 
-std::vector<Layout> zero3_layouts(const Problem& problem, std::uint64_t) {
+std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions&) {
   return zero(problem, "zero3");
 }
 
-std::vector<Layout> single_gpu_layouts(const Problem& problem, std::uint64_t) {
+std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions&) {
   std::map<std::pair<int, double>, int> kinds;
   for (int i = 0; i < problem.topology.size(); ++i) {
     const Device& device = problem.topology.devices[at(i)];

@@ -1,4 +1,4 @@
-// Megatron-LM and GPipe: stages of equal length, as many replicas as there are devices for.
+// Megatron-LM, GPipe, local SGD: stages of equal length, as many replicas as there are devices for.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -110,6 +110,30 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
   return layouts;
 }
 
+/// Replica d has the devices P d … P d + P − 1 in file order.
+std::vector<Layout> islands(const Problem& problem, int sync_every) {
+  std::vector<Layout> layouts;
+  const int layers = layer_count(problem.job.model);
+  for (int stages = 1; stages <= layers; ++stages) {
+    const int replicas = layers % stages == 0 ? most_replicas(problem, stages) : 0;
+    if (replicas == 0) continue;
+    std::vector<int> order(at(stages * replicas));  // as `placed` takes it
+    for (int d = 0; d < replicas; ++d)
+      for (int p = 0; p < stages; ++p) order[at(d + replicas * p)] = stages * d + p;
+    Layout layout{problem.job, placed(problem, order, {1, stages, replicas}), sync_every};
+    Parallelism& parallelism = layout.job.parallelism;
+    parallelism.tensor = 1;
+    parallelism.schedule = layout.plan.schedule = "1f1b";
+    parallelism.chunks.reset();
+    parallelism.flush.reset();
+    parallelism.overlap = false;
+    parallelism.gradient_sync = layout.plan.gradient_sync = "ring";
+    layouts.push_back(std::move(layout));
+  }
+  if (layouts.empty()) throw Error("", "no degrees divide layers, micro-batches and devices");
+  return layouts;
+}
+
 /// Micro-batches that all stages can hold at a time: those whose memory is not known, any number.
 int most_held(const Problem& problem, const Plan& plan) {
   const LoadModel model(problem, plan);
@@ -137,17 +161,17 @@ void drain_as_needed(const Problem& problem, Layout& layout) {
 
 }  // namespace
 
-std::vector<Layout> megatron_layouts(const Problem& problem, std::uint64_t) {
+std::vector<Layout> megatron_layouts(const Problem& problem, const SchemeOptions&) {
   const std::vector<int> order = file_order(problem.topology);
   return megatron(problem, [&](int) { return order; });
 }
 
-std::vector<Layout> megatron_random_layouts(const Problem& problem, std::uint64_t seed) {
-  return megatron(problem, [&](int tensor) { return random_order(problem.topology, tensor, seed); });
+std::vector<Layout> megatron_random_layouts(const Problem& problem, const SchemeOptions& options) {
+  return megatron(problem, [&](int tensor) { return random_order(problem.topology, tensor, options.seed); });
 }
 
-std::vector<Layout> gpipe_random_layouts(const Problem& problem, std::uint64_t seed) {
-  const std::vector<int> order = random_order(problem.topology, 1, seed);
+std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options) {
+  const std::vector<int> order = random_order(problem.topology, 1, options.seed);
   std::vector<Layout> layouts;
   const int most = std::min(layer_count(problem.job.model), problem.topology.size());
   for (int stages = 1; stages <= most; ++stages) {
@@ -163,6 +187,14 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, std::uint64_t s
   }
   if (layouts.empty()) throw Error("", "there is no micro-batch");
   return layouts;
+}
+
+std::vector<Layout> local_sgd_layouts(const Problem& problem, const SchemeOptions& options) {
+  return islands(problem, options.sync_every.value_or(16));
+}
+
+std::vector<Layout> diloco_layouts(const Problem& problem, const SchemeOptions& options) {
+  return islands(problem, options.sync_every.value_or(500));
 }
 
 }  // namespace dtfm

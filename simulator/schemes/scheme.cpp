@@ -32,6 +32,13 @@ constexpr Scheme table[] = {
      "as "
      "large as fit",
      zero3_layouts},
+    {"local-sgd", "replicas that exchange parameters every 16 iterations, or --sync-every",
+     "a replica is devices next to each other in file order, 1F1B; the exchange is a ring; what rare "
+     "exchanges "
+     "cost in learning is not counted",
+     local_sgd_layouts},
+    {"diloco", "the same every 500 iterations, or --sync-every",
+     "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
     {"swarm",
      "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
@@ -70,7 +77,8 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
     const SimReport report = simulate(own, layout.plan, {}, options);
     if (report.iterations.empty()) return trial;  // interrupted
     trial.is_known = true;
-    trial.seconds = report.iterations.front().duration_s();
+    trial.seconds = layout.sync_every == 1 ? report.iterations.front().duration_s()
+                                           : undisturbed_seconds(own, layout.plan, layout.sync_every);
     trial.fits = report.overfull.empty();
     if (!trial.fits) trial.why_not = lack_text(problem.topology, report);
   } catch (const Error& error) {
@@ -85,13 +93,13 @@ std::span<const Scheme> schemes() {
   return table;
 }
 
-ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, std::uint64_t seed, int threads,
-                           const std::function<bool()>& stop) {
-  if (scheme.layouts == nullptr) return choose_swarm(problem, seed, threads, stop);
+ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
+                           int threads, const std::function<bool()>& stop) {
+  if (scheme.layouts == nullptr) return choose_swarm(problem, options.seed, threads, stop);
   ChosenLayout chosen;
   std::vector<Layout> layouts;
   try {
-    layouts = scheme.layouts(problem, seed);
+    layouts = scheme.layouts(problem, options);
   } catch (const Error& error) {
     chosen.why_none = error.what();
     return chosen;
@@ -122,7 +130,10 @@ SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, co
   if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options);
   Problem own = problem;
   own.job = chosen.layout->job;
-  return simulate(own, chosen.layout->plan, scenario, options);
+  SimOptions of_layout = options;
+  of_layout.sync_every = chosen.layout->sync_every;
+  of_layout.iterations *= of_layout.sync_every;
+  return simulate(own, chosen.layout->plan, scenario, of_layout);
 }
 
 std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
@@ -131,9 +142,10 @@ std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
                        problem.job.training.micro_batch);
   const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;
-  return fmt::format("tensor {} × pipeline {} × data {}, micro-batch {}", plan.tensor,
+  return fmt::format("tp {}, pp {}, dp {}, micro-batch {}{}", plan.tensor,
                      plan.pipelines.front().stages.size(), plan.pipelines.size(),
-                     layout.job.training.micro_batch);
+                     layout.job.training.micro_batch,
+                     layout.sync_every > 1 ? fmt::format(", sync 1/{}", layout.sync_every) : "");
 }
 
 }  // namespace dtfm

@@ -23,14 +23,20 @@ namespace dtfm {
 struct Layout {
   Job job;
   Plan plan;
+  int sync_every = 1;  // iterations: replicas exchange in the last of so many
+};
+
+struct SchemeOptions {
+  std::uint64_t seed = 0;              // of what is random
+  std::optional<int> sync_every = {};  // of schemes that exchange seldom; nothing: as they do by themselves
 };
 
 struct Scheme {
   std::string_view name, what;  // in a line
   std::string_view assumes;     // what the numbers rest on
-  /// All that are tried, those that lack memory too; `seed` is of random ones. Throws Error where there is
+  /// All that are tried, those that lack memory too. Throws Error where there is
   /// none, or where the memory that one needs cannot be known. Null: it is no plan, but a swarm.
-  std::vector<Layout> (*layouts)(const Problem&, std::uint64_t seed);
+  std::vector<Layout> (*layouts)(const Problem&, const SchemeOptions&);
 };
 
 std::span<const Scheme> schemes();
@@ -46,15 +52,15 @@ struct ChosenLayout {
 
 /// Tries all layouts of a scheme, by an iteration each. The same for any number of threads. Where `stop`,
 /// which is asked now and then, says so, the choice is of what was tried by then.
-ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, std::uint64_t seed, int threads,
-                           const std::function<bool()>& stop = {});
+ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
+                           int threads, const std::function<bool()>& stop = {});
 
-/// "tensor 1 × pipeline 8 × data 8, micro-batch 2"; "8 stages of 64 peers, micro-batch 1"
+/// "tp 1, pp 8, dp 8, micro-batch 2"; "8 stages of 64 peers, micro-batch 1"
 std::string shape_text(const Problem& problem, const ChosenLayout& chosen);
 
-/// What was chosen under a scenario. Of a swarm, iterations are the steps that all stages have made, each
-/// from the end of the one before; its memory is not simulated. Throws Error as simulate and simulate_swarm
-/// do.
+/// What was chosen under a scenario. With `sync_every`, so many times the iterations of the options. Of a
+/// swarm, iterations are the steps that all stages have made, each from the end of the one before; its memory
+/// is not simulated. Throws Error as simulate and simulate_swarm do.
 SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, const Scenario& scenario,
                           const SimOptions& options);
 
@@ -63,19 +69,24 @@ SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, co
 /// Megatron-LM (arXiv 2104.04473): ranks in file order; rank t + T (d + D p) is device t of stage p of
 /// replica d. Every tensor degree T that lies in hosts and divides the heads, every depth P that divides the
 /// layers.
-std::vector<Layout> megatron_layouts(const Problem& problem, std::uint64_t seed);
+std::vector<Layout> megatron_layouts(const Problem& problem, const SchemeOptions& options);
 /// The same with ranks at random, those of a stage's devices together.
-std::vector<Layout> megatron_random_layouts(const Problem& problem, std::uint64_t seed);
+std::vector<Layout> megatron_random_layouts(const Problem& problem, const SchemeOptions& options);
 /// GPipe with the job's exchange, devices at random, every depth and width; it drains as often as the memory
 /// asks for.
-std::vector<Layout> gpipe_random_layouts(const Problem& problem, std::uint64_t seed);
+std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOptions& options);
 /// A replica on every device.
-std::vector<Layout> data_parallel_layouts(const Problem& problem, std::uint64_t seed);
+std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions& options);
 /// The largest micro-batch that fits the devices.
-std::vector<Layout> zero2_layouts(const Problem& problem, std::uint64_t seed);
-std::vector<Layout> zero3_layouts(const Problem& problem, std::uint64_t seed);
+std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions& options);
+std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions& options);
+/// Replicas of every depth, each of devices next to each other in file order, which exchange their parameters
+/// every 16 iterations (local SGD: Lin et al., arXiv 1808.07217), or every 500 (DiLoCo: Douillard et al.,
+/// arXiv 2311.08105).
+std::vector<Layout> local_sgd_layouts(const Problem& problem, const SchemeOptions& options);
+std::vector<Layout> diloco_layouts(const Problem& problem, const SchemeOptions& options);
 /// On each kind of device.
-std::vector<Layout> single_gpu_layouts(const Problem& problem, std::uint64_t seed);
+std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions& options);
 
 // Swarms (swarm_scheme.cpp).
 

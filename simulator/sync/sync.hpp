@@ -35,6 +35,9 @@ std::vector<int> tree(GraphBuilder& builder, const Exchange& exchange);
 /// 2 (a + (k − 1) S / (k B)) inside, 2 (t − 1) (a' + S / (k t B')) across.
 std::vector<int> hierarchical(GraphBuilder& builder, const Exchange& exchange);
 
+/// The name of none: every replica steps by its own gradients. No job has it.
+inline constexpr std::string_view no_exchange = "none";
+
 /// By the name a job has for it. Throws Error for one that there is not.
 std::vector<int> add_exchange(GraphBuilder& builder, std::string_view sync, const Exchange& exchange);
 

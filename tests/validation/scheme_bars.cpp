@@ -28,7 +28,7 @@ Problem problem_on(const std::string& topology, int layers, int batch) {
 double seconds_of(const Problem& problem, std::string_view name) {
   for (const Scheme& scheme : schemes()) {
     if (scheme.name != name) continue;
-    const ChosenLayout chosen = choose_layout(problem, scheme, 0, 2);
+    const ChosenLayout chosen = choose_layout(problem, scheme, {0}, 2);
     if (!chosen.layout) return std::numeric_limits<double>::infinity();
     Problem own = problem;
     own.job = chosen.layout->job;
