@@ -91,13 +91,14 @@ class StageReader {
   std::vector<int> of_ends() {
     const auto first = flags_.number(first_flag), last = flags_.number(last_flag);
     const int ends = (first ? 1 : 0) + (last ? 1 : 0);
+    // A flag may be there without a number, which is a fault of its own.
+    const std::string& where = flags_.where(flags_.has(first_flag) ? first_flag : last_flag);
     if (stages_ < ends || (first && *first > all_) || (last && *last > all_)) {
-      faults_.add(flags_.where(first ? first_flag : last_flag),
-                  fmt::format("more than the {} layers and {} stages that there are", all_, stages_));
+      faults_.add(where, fmt::format("more than the {} layers and {} stages that there are", all_, stages_));
       return {};
     }
-    const int middle = divided(all_ - first.value_or(0) - last.value_or(0), stages_ - ends,
-                               flags_.where(first ? first_flag : last_flag), "stages between");
+    const int middle =
+        divided(all_ - first.value_or(0) - last.value_or(0), stages_ - ends, where, "stages between");
     std::vector<int> layers(at(stages_), middle);
     if (first) layers.front() = *first;
     if (last) layers.back() = *last;

@@ -213,6 +213,9 @@ TEST_CASE("first and last stages have no more layers than there are") {
   CHECK(error_in(two + "5 --decoder-last-pipeline-num-layers 2") ==
         "flags:1:70: 1 layers cannot be split evenly over 0 stages between; give a layout "
         "(--pipeline-model-parallel-layout)");
+  CHECK(error_in("--pipeline-model-parallel-size 3 --decoder-first-pipeline-num-layers 00")
+            .find("--decoder-first-pipeline-num-layers: expected a whole number from 1 to") !=
+        std::string::npos);
   CHECK(error_in("--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 4")
             .find("flags:1:37: more") == 0);
 }
