@@ -12,6 +12,7 @@
 #include "cli/print_result.hpp"
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
+#include "cli/replanner.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
@@ -86,13 +87,30 @@ ChosenLayout planned_layout(const Problem& problem, const CompareOptions& option
   return chosen;
 }
 
+ChosenLayout planned_or_why_not(const Problem& problem, const CompareOptions& options,
+                                const InterruptWatch& watch, ProgressPrinter& printer) {
+  try {
+    return planned_layout(problem, options, watch, printer);
+  } catch (const Error& error) {
+    ChosenLayout none;
+    none.why_none = error.what();
+    return none;
+  }
+}
+
+/// `replans`: the plan of dtfm-plan, which goes on with another where the scenario's policy asks for one.
 ComparedRun simulated(const Problem& problem, const ChosenLayout& chosen, const Scenario& scenario,
-                      const CompareOptions& options, const InterruptWatch& watch) {
+                      const CompareOptions& options, const InterruptWatch& watch, bool replans) {
   SimOptions sim;
   sim.iterations = options.iterations;
   sim.seed = options.seed;
   sim.stop = watch.stop();
   ComparedRun run;
+  Problem own = problem;
+  if (replans) {
+    own.job = chosen.layout->job;
+    sim.replan = replanner(own);
+  }
   try {
     run.report = simulate_chosen(problem, chosen, scenario, sim);
   } catch (const Error& error) {
@@ -108,7 +126,7 @@ void choose_layouts(Comparison& comparison, const CompareOptions& options, const
         {planned,
          "the plan that dtfm-plan makes",
          "messages overlap with computations; stages and pipelines may differ from each other",
-         planned_layout(comparison.problem, options, watch, printer),
+         planned_or_why_not(comparison.problem, options, watch, printer),
          {}});
   const auto all = static_cast<double>(schemes().size());
   for (const Scheme& scheme : schemes()) {
@@ -135,7 +153,8 @@ void simulate_all(Comparison& comparison, const std::vector<Scenario>& scenarios
   const int runs = static_cast<int>(running.size() * scenarios.size());
   auto reports = parallel_map(runs, options.threads, [&](int i) {
     return simulated(comparison.problem, running[at(i) / scenarios.size()]->chosen,
-                     scenarios[at(i) % scenarios.size()], options, watch);
+                     scenarios[at(i) % scenarios.size()], options, watch,
+                     running[at(i) / scenarios.size()]->name == planned);
   });
   for (std::size_t i = 0; i < reports.size(); ++i)
     running[i / scenarios.size()]->runs.push_back(std::move(reports[i]));

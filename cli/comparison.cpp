@@ -38,6 +38,11 @@ double sent_bytes(const SimReport& report) {
 std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedScheme& scheme,
                                               const ComparedRun& run) {
   if (tokens_per_s(problem, run) <= 0) return std::nullopt;
+  if (run.report.useful) {
+    const double tokens = run.report.useful->samples * sequence_length(problem.job.model);
+    return run.report.useful->usd && tokens > 0 ? std::optional(*run.report.useful->usd / tokens * 1e6)
+                                                : std::nullopt;
+  }
   const double seconds = 1e6 / tokens_per_s(problem, run);
   if (!scheme.chosen.swarm) return usd_of(problem.topology, scheme.chosen.layout->plan, seconds, 0);
   Plan everybody;
@@ -47,12 +52,21 @@ std::optional<double> cost_per_million_tokens(const Problem& problem, const Comp
   return usd_of(problem.topology, everybody, seconds, 0);
 }
 
-/// Of the scheme that the others are held against: the first that runs, which is the plan, if it is asked
-/// for.
+/// Why a run is no result; empty: it is one.
+std::string fault_of(const Comparison& comparison, const ComparedRun& run) {
+  if (!run.error.empty()) return run.error;
+  if (!run.report.overfull.empty())
+    return fmt::format("{} lacks memory",
+                       comparison.problem.topology.devices[at(run.report.overfull.front())].id);
+  return tokens_per_s(comparison.problem, run) > 0 ? "" : run.report.stopped;
+}
+
+/// Of the scheme that the others are held against: the first of all, which is the plan where it is asked for;
+/// 0: it does not run.
 double reference_rate(const Comparison& comparison, std::size_t scenario) {
-  for (const ComparedScheme& it : comparison.schemes)
-    if (!it.runs.empty() && tokens_per_s(comparison.problem, it.runs[scenario]) > 0)
-      return tokens_per_s(comparison.problem, it.runs[scenario]);
+  const ComparedScheme& first = comparison.schemes.front();
+  if (!first.runs.empty() && fault_of(comparison, first.runs[scenario]).empty())
+    return tokens_per_s(comparison.problem, first.runs[scenario]);
   return 0;
 }
 
@@ -81,15 +95,16 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
     }
     const ComparedRun& run = it->runs[scenario];
     const double rate = tokens_per_s(comparison.problem, run);
-    if (rate <= 0) {
-      const std::string why = run.error.empty() ? run.report.stopped : run.error;
+    const std::string why = fault_of(comparison, run);
+    if (rate <= 0 || !why.empty()) {
       rows.push_back(
           {it->name, "–", "–", "–", "–", why.empty() ? "no iteration in this time" : "stopped: " + why});
       continue;
     }
     const auto cost = cost_per_million_tokens(comparison.problem, *it, run);
     rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(comparison, run)),
-                    fmt::format("{:.6g}", rate), fmt::format("{:.2f} ×", reference / rate),
+                    fmt::format("{:.6g}", rate),
+                    reference > 0 ? fmt::format("{:.2f} ×", reference / rate) : "–",
                     cost ? fmt::format("{:.4g}", *cost) : "–", layout_text(comparison.problem, *it)});
   }
   return table(rows);
@@ -124,7 +139,8 @@ ordered_json known(double value) {
 ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme, std::size_t scenario) {
   const ComparedRun& run = scheme.runs[scenario];
   const auto cost = cost_per_million_tokens(comparison.problem, scheme, run);
-  const std::string& why = run.error.empty() ? run.report.stopped : run.error;
+  const std::string fault = fault_of(comparison, run);
+  const std::string why = fault.empty() ? run.report.stopped : fault;
   const std::string& name = comparison.scenarios[scenario];
   return {{"scenario", name.empty() ? ordered_json(nullptr) : ordered_json(name)},
           {"seconds_per_batch", known(seconds_per_batch(comparison, run))},

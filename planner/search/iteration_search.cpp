@@ -165,7 +165,8 @@ class IterationSearch {
     note();
   }
 
-  void screen(const DecidedJobPtr& job) {
+  /// A copy of the pointer: what the pool holds moves while it is filled.
+  void screen(const DecidedJobPtr job) {
     offer_coarse_starts(job);
     screen_near_best(job);
   }
@@ -241,12 +242,12 @@ class IterationSearch {
   }
 
   void decide() {
-    std::set<const DecidedJob*> done = {pool_.best().job.get()};
+    std::set<DecidedJobPtr> done = {pool_.best().job};
     screen_micro_batches();
-    if (!is_over() && done.insert(pool_.best().job.get()).second) screen(pool_.best().job);
+    if (!is_over() && done.insert(pool_.best().job).second) screen(pool_.best().job);
     for (int round = 0; round < decision_rounds && !is_over() && try_alternatives(); ++round) {
       const DecidedJobPtr best = pool_.best().job;
-      if (done.insert(best.get()).second) screen(best);
+      if (done.insert(best).second) screen(best);
       note();
     }
     for (const DecidedJobPtr& job : decisions_.unlike_degrees(*pool_.best().job)) offer_coarse_starts(job);

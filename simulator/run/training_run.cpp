@@ -12,8 +12,10 @@
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
 #include "simulator/engine/clock.hpp"
+#include "simulator/model/zero.hpp"
 #include "simulator/report/stretch_times.hpp"
 #include "simulator/run/jitter.hpp"
+#include "simulator/schedule/schedule.hpp"
 #include "simulator/sync/sync.hpp"
 
 namespace dtfm {
@@ -60,6 +62,17 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
     throw Error("", fmt::format("policy {} needs a schedule in which every device has one stage, and "
                                 "`interleaved` deals out several",
                                 policy_.name));
+  const bool leaves =
+      std::any_of(scenario.events.begin(), scenario.events.end(),
+                  [](const DeviceEvent& event) { return event.kind == DeviceEvent::Kind::leave; });
+  if (zero_stage(plan.gradient_sync) && leaves)
+    throw Error(
+        "", fmt::format("departures under {} are not simulated: nobody else has the parts of a device that "
+                        "leaves",
+                        plan.gradient_sync));
+  if (policy_.asks_planner && plan.schedule == blocking_schedule)
+    throw Error("", fmt::format("policy {} makes plans of its own, and {} is of one scheme alone",
+                                policy_.name, plan.schedule));
   if (policy_.goes_on && sync_every_ > 1)
     throw Error("",
                 fmt::format("policy {} deals micro-batches to others until the next exchange, and replicas "

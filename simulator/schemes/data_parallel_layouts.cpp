@@ -78,7 +78,11 @@ std::vector<Layout> zero(const Problem& problem, std::string_view sync) {
 
 std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions&) {
   check_batch(problem);
-  return {replicated(problem, all_devices(problem), problem.job.training.micro_batch, "ring")};
+  int micro_batch = problem.job.training.micro_batch;  // or less, so that every device has one
+  while (problem.job.training.global_batch % micro_batch != 0 ||
+         problem.job.training.global_batch / micro_batch < problem.topology.size())
+    --micro_batch;
+  return {replicated(problem, all_devices(problem), micro_batch, "ring")};
 }
 
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions&) {

@@ -41,12 +41,14 @@ std::vector<int> tensor_degrees_of(const Problem& problem) {
   return degrees;
 }
 
-/// The most replicas of `units` devices each for which all have as many micro-batches; 0: there are none.
-int most_replicas(const Problem& problem, int units) {
+/// How many replicas of `units` devices each there can be, all with as many micro-batches; some of a slow
+/// network may be faster than all.
+std::vector<int> replica_counts(const Problem& problem, int units) {
   const int micro_batches = micro_batch_count(problem.job.training);
-  int data = std::min(problem.topology.size() / units, micro_batches);
-  while (data > 0 && micro_batches % data != 0) --data;
-  return data;
+  std::vector<int> counts;
+  for (int data = std::min(problem.topology.size() / units, micro_batches); data > 0; --data)
+    if (micro_batches % data == 0) counts.push_back(data);
+  return counts;
 }
 
 /// Stage p of replica d has the devices of ranks T (d + D p) … + T − 1: data-parallel neighbours are next to
@@ -93,17 +95,17 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
     const std::vector<int> order = order_of(tensor);
     for (int stages = 1; stages <= layers; ++stages) {
       if (layers % stages != 0) continue;
-      const int replicas = most_replicas(problem, tensor * stages);
-      if (replicas == 0) continue;
-      Layout layout{problem.job, placed(problem, order, {tensor, stages, replicas})};
-      layout.job.parallelism.tensor = tensor;
-      layout.job.parallelism.schedule = "1f1b";
-      layout.job.parallelism.chunks.reset();
-      layout.job.parallelism.flush.reset();
-      layout.job.parallelism.overlap = false;
-      layout.job.parallelism.gradient_sync = layout.plan.gradient_sync = "ring";
-      layout.plan.schedule = blocking_schedule;
-      layouts.push_back(std::move(layout));
+      for (const int replicas : replica_counts(problem, tensor * stages)) {
+        Layout layout{problem.job, placed(problem, order, {tensor, stages, replicas})};
+        layout.job.parallelism.tensor = tensor;
+        layout.job.parallelism.schedule = "1f1b";
+        layout.job.parallelism.chunks.reset();
+        layout.job.parallelism.flush.reset();
+        layout.job.parallelism.overlap = false;
+        layout.job.parallelism.gradient_sync = layout.plan.gradient_sync = "ring";
+        layout.plan.schedule = blocking_schedule;
+        layouts.push_back(std::move(layout));
+      }
     }
   }
   if (layouts.empty()) throw Error("", "no degrees divide layers, micro-batches and devices");
@@ -115,20 +117,21 @@ std::vector<Layout> islands(const Problem& problem, int sync_every) {
   std::vector<Layout> layouts;
   const int layers = layer_count(problem.job.model);
   for (int stages = 1; stages <= layers; ++stages) {
-    const int replicas = layers % stages == 0 ? most_replicas(problem, stages) : 0;
-    if (replicas == 0) continue;
-    std::vector<int> order(at(stages * replicas));  // as `placed` takes it
-    for (int d = 0; d < replicas; ++d)
-      for (int p = 0; p < stages; ++p) order[at(d + replicas * p)] = stages * d + p;
-    Layout layout{problem.job, placed(problem, order, {1, stages, replicas}), sync_every};
-    Parallelism& parallelism = layout.job.parallelism;
-    parallelism.tensor = 1;
-    parallelism.schedule = layout.plan.schedule = "1f1b";
-    parallelism.chunks.reset();
-    parallelism.flush.reset();
-    parallelism.overlap = false;
-    parallelism.gradient_sync = layout.plan.gradient_sync = "ring";
-    layouts.push_back(std::move(layout));
+    if (layers % stages != 0) continue;
+    for (const int replicas : replica_counts(problem, stages)) {
+      std::vector<int> order(at(stages * replicas));  // as `placed` takes it
+      for (int d = 0; d < replicas; ++d)
+        for (int p = 0; p < stages; ++p) order[at(d + replicas * p)] = stages * d + p;
+      Layout layout{problem.job, placed(problem, order, {1, stages, replicas}), sync_every};
+      Parallelism& parallelism = layout.job.parallelism;
+      parallelism.tensor = 1;
+      parallelism.schedule = layout.plan.schedule = "1f1b";
+      parallelism.chunks.reset();
+      parallelism.flush.reset();
+      parallelism.overlap = false;
+      parallelism.gradient_sync = layout.plan.gradient_sync = "ring";
+      layouts.push_back(std::move(layout));
+    }
   }
   if (layouts.empty()) throw Error("", "no degrees divide layers, micro-batches and devices");
   return layouts;
@@ -175,15 +178,15 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOpt
   std::vector<Layout> layouts;
   const int most = std::min(layer_count(problem.job.model), problem.topology.size());
   for (int stages = 1; stages <= most; ++stages) {
-    const int replicas = most_replicas(problem, stages);
-    if (replicas == 0) continue;
-    Layout layout{problem.job, placed(problem, order, {1, stages, replicas})};
-    layout.job.parallelism.tensor = 1;
-    layout.job.parallelism.schedule = layout.plan.schedule = "gpipe";
-    layout.job.parallelism.chunks.reset();
-    layout.plan.gradient_sync = problem.job.parallelism.gradient_sync;
-    drain_as_needed(problem, layout);
-    layouts.push_back(std::move(layout));
+    for (const int replicas : replica_counts(problem, stages)) {
+      Layout layout{problem.job, placed(problem, order, {1, stages, replicas})};
+      layout.job.parallelism.tensor = 1;
+      layout.job.parallelism.schedule = layout.plan.schedule = "gpipe";
+      layout.job.parallelism.chunks.reset();
+      layout.plan.gradient_sync = problem.job.parallelism.gradient_sync;
+      drain_as_needed(problem, layout);
+      layouts.push_back(std::move(layout));
+    }
   }
   if (layouts.empty()) throw Error("", "there is no micro-batch");
   return layouts;

@@ -42,7 +42,8 @@ constexpr Scheme table[] = {
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
     {"swarm",
      "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
-     "activations from peer to peer, backward with its forward again, a peer moves every 300 s at most; "
+     "micro-batches of the next batches are under way before a step; activations from peer to peer, backward "
+     "with its forward again, a peer moves every 300 s at most; "
      "all-reduces beside the messages; memory of "
      "queues is not counted",
      nullptr},
@@ -132,6 +133,10 @@ SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, co
   own.job = chosen.layout->job;
   SimOptions of_layout = options;
   of_layout.sync_every = chosen.layout->sync_every;
+  constexpr int most_iterations = 1'000'000;
+  if (of_layout.iterations > most_iterations / of_layout.sync_every)
+    throw Error("", fmt::format("{} rounds of {} iterations are more than {} iterations",
+                                of_layout.iterations, of_layout.sync_every, most_iterations));
   of_layout.iterations *= of_layout.sync_every;
   return simulate(own, chosen.layout->plan, scenario, of_layout);
 }

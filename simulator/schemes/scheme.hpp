@@ -68,7 +68,7 @@ SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, co
 
 /// Megatron-LM (arXiv 2104.04473): ranks in file order; rank t + T (d + D p) is device t of stage p of
 /// replica d. Every tensor degree T that lies in hosts and divides the heads, every depth P that divides the
-/// layers.
+/// layers, every number of replicas D that divides the micro-batches.
 std::vector<Layout> megatron_layouts(const Problem& problem, const SchemeOptions& options);
 /// The same with ranks at random, those of a stage's devices together.
 std::vector<Layout> megatron_random_layouts(const Problem& problem, const SchemeOptions& options);

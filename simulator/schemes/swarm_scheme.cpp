@@ -13,7 +13,9 @@
 namespace dtfm {
 namespace {
 
-constexpr double no_end_s = 1e8;  // of runs that a number of steps ends
+/// Runs that a number of steps ends are given up after so many times what computing alone takes: where
+/// messages take longer than requests may, they are asked for again and again.
+constexpr double most_slowdown = 200;
 
 SwarmSetup setup_of(int stages) {
   SwarmSetup setup;
@@ -48,10 +50,26 @@ std::string lack_of(const Problem& problem, int stages) {
   return "";
 }
 
+/// Of so many steps, by all devices as if each were the slowest, and overheads.
+double computing_s(const Problem& problem, int steps) {
+  Plan plan;
+  plan.schedule = "1f1b";
+  plan.gradient_sync = "ring";
+  plan.pipelines = {{1, {{{0, layer_count(problem.job.model)}, {0}}}}};
+  const LoadModel model(problem, plan);
+  double slowest = 0;
+  for (int device = 0; device < problem.topology.size(); ++device) {
+    const StageLoad load = model.of({{0, model.layers()}, {device}});
+    slowest = std::max(slowest, load.forward_s + load.backward_s + load.update_s);
+  }
+  const double of_step = slowest * micro_batch_count(problem.job.training) / problem.topology.size();
+  return steps * (of_step + slowest + problem.constants.iteration_overhead_s);
+}
+
 SwarmReport run(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario, int steps,
                 std::uint64_t seed, const std::function<bool()>& stop) {
   SwarmOptions options;
-  options.seconds = no_end_s;
+  options.seconds = most_slowdown * computing_s(problem, steps);
   if (!scenario.horizon_s) options.steps = steps;
   options.seed = seed;
   options.stop = stop;
@@ -118,7 +136,7 @@ ChosenLayout choose_swarm(const Problem& problem, std::uint64_t seed, int thread
   if (best->rate > 0)
     chosen.swarm = setup_of(fitting[static_cast<std::size_t>(best - trials.begin())]);
   else
-    chosen.why_none = best->error.empty() ? "interrupted" : best->error;
+    chosen.why_none = best->error.empty() ? "requests time out: no step comes to an end" : best->error;
   if (chosen.swarm) chosen.why_none.clear();
   return chosen;
 }

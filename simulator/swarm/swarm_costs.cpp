@@ -93,4 +93,20 @@ std::vector<double> exchange_rates(const Problem& problem, std::span<const int> 
   return rates;
 }
 
+double slowest_pair_s(const Problem& problem, std::span<const int> members, double bytes,
+                      std::span<const double> shards) {
+  double slowest = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    std::map<int, double> on_entry;
+    for (std::size_t j = 0; j < members.size(); ++j) {
+      if (i == j) continue;
+      const Link link = problem.topology.link(members[i], members[j]);
+      double sent = bytes * (shards[i] + shards[j]);
+      if (link.shared_by_sender) sent = on_entry[problem.topology.entry(members[i], members[j])] += sent;
+      slowest = std::max(slowest, sent * bits_per_byte / link.bandwidth.value());
+    }
+  }
+  return slowest / problem.constants.network_efficiency;
+}
+
 }  // namespace dtfm

@@ -58,4 +58,10 @@ class SwarmCosts {
 /// pairs of sites are left out.
 std::vector<double> exchange_rates(const Problem& problem, std::span<const int> members);
 
+/// Seconds in which no pair of `members` can be through, nor an entry that a sender shares: i sends j `bytes`
+/// (w_i
+/// + w_j), its own part to be added up by j, and the sum of what it adds up itself.
+double slowest_pair_s(const Problem& problem, std::span<const int> members, double bytes,
+                      std::span<const double> shards);
+
 }  // namespace dtfm

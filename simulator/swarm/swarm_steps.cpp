@@ -67,7 +67,8 @@ void SwarmRun::plan_exchange(int number, const std::vector<int>& members) {
     for (const int to : members)
       if (from != to)
         longest = std::max(longest, network_.latency_s(from, to) + network_.overhead_s(from, to));
-  stage.exchange_s = exchange.seconds + 2 * longest;
+  const double pairs_s = slowest_pair_s(problem_, members, costs_.gradient_bytes(number), exchange.shards);
+  stage.exchange_s = std::max(exchange.seconds, pairs_s) + 2 * longest;
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::size_t site = at(problem_.topology.devices[at(members[i])].site);
     stage.site_shards[site] += exchange.shards[i];

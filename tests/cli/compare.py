@@ -21,7 +21,8 @@ events: [{at: 0 s, device: oregon/0, speed: 0.25}]
 def compared(*more, status=0, topology="sites.yaml"):
     write("sites.yaml", TOPOLOGY)
     write("free.yaml", FREE)
-    run(topology, "--job", "free.yaml", "-o", "table.json", "--quiet", *more, program=COMPARE, status=status)
+    job = () if "--job" in more else ("--job", "free.yaml")
+    run(topology, *job, "-o", "table.json", "--quiet", *more, program=COMPARE, status=status)
     return read("table.json")
 
 
@@ -80,6 +81,31 @@ def test_what_lacks_memory():
     check(all(not row["runs"] for row in table["schemes"]), table)
     done = run("less.yaml", "--scheme", "megatron", "--job", "free.yaml", program=SIM, status=2)
     check(done.stderr.startswith("dtfm-sim: no layout of megatron: oregon/0 needs "), done.stderr)
+
+
+def test_departures():
+    """Dollars and rates are those of useful work; ZeRO has no copies; plans are made anew where there is a planner."""
+    write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
+    write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
+    table = rows(compared("--scenario", "leaves.yaml", topology="priced.yaml"))
+    run("priced.yaml", "--job", "free.yaml", "-o", "plan.json", "--quiet", program=PLAN)
+    run("priced.yaml", "plan.json", "--scenario", "leaves.yaml", "-o", "run.json", "--quiet", program=SIM)
+    useful, planned = read("run.json")["useful_work"], table["planned"]["runs"][1]
+    check(close(planned["tokens_per_s"], useful["samples_per_s"] * 512), planned, useful)
+    check(close(planned["cost_per_million_tokens"], useful["usd"] / useful["samples"] / 512 * 1e6), planned, useful)
+    check("departures under zero3 are not simulated" in table["zero3"]["runs"][1]["stopped"], table["zero3"])
+    write("replan.yaml", "version: 1\nname: replan\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nrecovery: {policy: replan}\n"
+          "horizon: 60 s\n")
+    table = rows(compared("--scenario", "replan.yaml", "--scheme", "planned", "--scheme", "megatron"))
+    check(table["planned"]["runs"][1]["tokens_per_s"], table)
+    check("policy replan" in table["megatron"]["runs"][1]["stopped"], table)
+
+
+def test_a_job_that_no_plan_can_have():
+    write("wide.yaml", FREE.replace("global_batch: 24}", "global_batch: 24}\nparallelism: {tensor: 2}"))
+    table = rows(compared("--job", "wide.yaml", "--scheme", "planned", "--scheme", "megatron"))
+    check(table["planned"]["runs"] == [] and table["planned"]["why_none"], table)
+    check(table["megatron"]["runs"], table)
 
 
 def test_refusals():

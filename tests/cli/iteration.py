@@ -385,5 +385,11 @@ def test_interrupt():
     interrupted(signal.SIGINT, "interrupted before the finalists were simulated", *SHORT, "--scenario", "long.yaml")
 
 
+def test_of_one_sequence():
+    """What the search looks at moves while it is filled: with a batch of 1 that was once read after it had moved."""
+    write("one.yaml", OPEN.replace("global_batch: 24", "global_batch: 1").replace("micro_batch: auto", "micro_batch: 1"))
+    planned(job="one.yaml")
+
+
 if __name__ == "__main__":
     sys.exit(main(globals()))
