@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Colours are for terminals and for who asks for them, and nothing else of a file reaches a terminal raw.
 
-usage: color.py DTFM_PLAN DTFM_SIM DTFM_PROFILE DTFM_CALIBRATE OTHER...
+usage: color.py DTFM_PLAN DTFM_SIM DTFM_COMPARE DTFM_PROFILE DTFM_CALIBRATE OTHER...
 """
 import json
 import os
@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-PLAN, SIM, PROFILE, CALIBRATE, *OTHERS = sys.argv[1:]
+PLAN, SIM, COMPARE, PROFILE, CALIBRATE, *OTHERS = sys.argv[1:]
 STYLE = re.compile(r"\033\[\d*m")
 NET = """\
 version: 1
@@ -81,7 +81,7 @@ class Color(unittest.TestCase):
         cls.scratch.cleanup()
 
     def commands(self):
-        return [self.plan, self.sim, self.odd, self.large, [PROFILE, "--list-gpus"], [PLAN, "--list-strategies"],
+        return [self.plan, self.sim, self.odd, self.large, [PROFILE, "--list-gpus"], [PLAN, "--list-strategies"], [COMPARE, "net.yaml", "--scheme", "megatron", "--quiet"],
                 self.plan + ["--objective", "comm-cost", "--pipeline", "3"], self.plan + ["--explain"], [PROFILE, "--estimate", "T4"]]
 
     def test_a_pipe_gets_none(self):
@@ -123,7 +123,7 @@ class Color(unittest.TestCase):
                 json.loads(piped(*command, *more, "--color", "always"))
 
     def test_every_program_has_the_option_and_refuses_other_values(self):
-        for program in (PLAN, SIM, PROFILE, CALIBRATE, *OTHERS):
+        for program in (PLAN, SIM, COMPARE, PROFILE, CALIBRATE, *OTHERS):
             done = subprocess.run([program, "--color", "green"], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 2)
             self.assertEqual(done.stderr, f"{Path(program).name}: --color: expected auto, always or never; found `green`\n")
