@@ -21,9 +21,8 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   IterationTimer timer(candidate.job->model, candidate.plan);
   timer.set_flush(candidate.flush);
   const IterationEstimate estimate = timer.estimate();
-  double sequences = 0;
-  for (const Pipeline& pipeline : candidate.plan.pipelines)
-    sequences += static_cast<double>(pipeline.micro_batches) * problem.job.training.micro_batch;
+  const double sequences =
+      static_cast<double>(micro_batches_of(candidate.plan)) * problem.job.training.micro_batch;
   const double tokens = sequences * sequence_length(problem.job.model);
   PlanRecord::IterationEstimate record;
   record.iteration_time_s = estimate.iteration_s;
@@ -32,7 +31,7 @@ PlanRecord::IterationEstimate estimate_of(const PlanCandidate& candidate) {
   if (const auto price = price_of(problem.topology, candidate.plan); price && tokens > 0) {
     record.egress_per_million_tokens = candidate.egress_usd / tokens * 1e6;
     record.cost_per_million_tokens =
-        price->value() / 3600 / record.tokens_per_s * 1e6 + record.egress_per_million_tokens;
+        price->value() / seconds_per_hour / record.tokens_per_s * 1e6 + record.egress_per_million_tokens;
   }
   const double pipelines = estimate.pipelines_s, exchanges = std::max(0.0, estimate.exchanges_s - pipelines);
   record.breakdown_s = {{"pipelines", pipelines},

@@ -16,21 +16,6 @@
 namespace dtfm {
 namespace {
 
-/// Per second: what iterations bring of which each has `amount`. See `simulate`.
-double rate_of(const SimReport& report, double amount, double end, int sync_every) {
-  const std::size_t count = report.iterations.size();
-  if (count == 0) return 0;
-  if (sync_every > 1) return end > 0 ? static_cast<double>(count) * amount / end : 0;
-  const double time = count == 1 ? end : end - report.iterations.front().end_s;
-  return time > 0 ? static_cast<double>(count == 1 ? 1 : count - 1) * amount / time : 0;
-}
-
-double micro_batches_of(const Plan& plan) {
-  double count = 0;
-  for (const Pipeline& pipeline : plan.pipelines) count += pipeline.micro_batches;
-  return count;
-}
-
 int device_count(const Plan& plan) {
   const std::vector<int> devices = pipeline_major(plan);
   return static_cast<int>(std::set<int>(devices.begin(), devices.end()).size());
@@ -88,14 +73,14 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
 
-  const double length = run.length_s(), micro_batches = micro_batches_of(plan);
+  const double length = run.length_s(), micro_batches = static_cast<double>(micro_batches_of(plan));
   report.length_s = length;
   statistics.add_to(report, run.devices(), length);
   report.iteration_time_s = iteration_time(report.iterations);
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
-  report.tokens_per_s = rate_of(report, tokens, length, options.sync_every);
+  report.tokens_per_s = completed_per_s(report, tokens, options.sync_every > 1);
   report.model_flops_per_s =
-      rate_of(report, micro_batches * model_flops(problem, plan), length, options.sync_every);
+      completed_per_s(report, micro_batches * model_flops(problem, plan), options.sync_every > 1);
   report.peak_flops_per_s = peak_flops(report, problem);
   report.bubble = bubble_of(report, length);
   if (is_disturbed(scenario))

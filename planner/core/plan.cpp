@@ -20,6 +20,12 @@ void append(std::vector<int>& list, const std::vector<int>& more) {
 
 }  // namespace
 
+long long micro_batches_of(const Plan& plan) {
+  long long sum = 0;
+  for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
+  return sum;
+}
+
 int depth(const Plan& plan) {
   std::size_t most = 0;
   for (const Pipeline& pipeline : plan.pipelines) most = std::max(most, pipeline.stages.size());

@@ -31,6 +31,8 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
+/// Of all pipelines, an iteration.
+long long micro_batches_of(const Plan& plan);
 /// Stages of the deepest pipeline.
 int depth(const Plan& plan);
 /// By stage: its devices in every pipeline that is so deep, which exchange gradients.

@@ -105,4 +105,10 @@ std::string Topology::fingerprint() const {
   return fmt::format("{:016x}", hash.value());
 }
 
+std::optional<DollarsPerHour> price_of(const Topology& topology, int device) {
+  const Device& it = topology.devices[at(device)];
+  if (it.price) return it.price;
+  return it.gpu < 0 ? std::nullopt : topology.gpus[at(it.gpu)].price;
+}
+
 }  // namespace dtfm

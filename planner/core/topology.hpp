@@ -94,4 +94,7 @@ struct Topology {
   std::string fingerprint() const;
 };
 
+/// USD/h of a device, by the topology or the catalogue; nothing: not known.
+std::optional<DollarsPerHour> price_of(const Topology& topology, int device);
+
 }  // namespace dtfm

@@ -39,6 +39,7 @@ using DollarsPerHour = Quantity<struct DollarsPerHourTag>;
 using DollarsPerByte = Quantity<struct DollarsPerByteTag>;
 
 inline constexpr double bits_per_byte = 8;
+inline constexpr double seconds_per_hour = 3600;
 
 constexpr Seconds operator/(Bytes size, BitsPerSecond rate) {
   return Seconds(size.value() * bits_per_byte / rate.value());

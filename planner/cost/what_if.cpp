@@ -18,12 +18,6 @@ namespace {
 
 constexpr std::size_t most_links = 32;
 
-int micro_batches_of(const Plan& plan) {
-  int sum = 0;
-  for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
-  return sum;
-}
-
 int batch_step(const PlannedProblem& planned) {
   const bool interleaved =
       pipeline_schedule(planned.problem.job.parallelism.schedule) == PipelineSchedule::interleaved;
@@ -57,7 +51,7 @@ void remove_pipeline(PlannedProblem& planned, int pipeline,
                      const std::shared_ptr<const NetworkCost>& network) {
   auto& pipelines = planned.plan.pipelines;
   if (pipelines.size() < 2) throw Error("", "there is one pipeline, which needs all of its devices");
-  const int total = micro_batches_of(planned.plan);
+  const int total = static_cast<int>(micro_batches_of(planned.plan));
   pipelines.erase(pipelines.begin() + pipeline);
   deal(planned, total, network);
 }
@@ -69,7 +63,7 @@ void add_pipeline(PlannedProblem& planned, int like, const std::vector<int>& dev
   std::size_t next = 0;
   for (Stage& stage : added.stages)
     for (int& device : stage.devices) device = devices[next++];
-  const int total = micro_batches_of(planned.plan);
+  const int total = static_cast<int>(micro_batches_of(planned.plan));
   planned.plan.pipelines.push_back(std::move(added));
   deal(planned, total, network);
 }

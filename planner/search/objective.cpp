@@ -12,12 +12,6 @@
 
 namespace dtfm {
 
-namespace {
-
-constexpr double seconds_per_hour = 3600;
-
-}  // namespace
-
 std::string_view name_of(Objective objective) {
   switch (objective) {
     case Objective::cost_per_token:
@@ -83,12 +77,6 @@ double PlanScore::total_weight(const std::vector<int>& devices) const {
   double sum = 0;
   for (const int device : devices) sum += weight(device);
   return sum;
-}
-
-std::optional<DollarsPerHour> price_of(const Topology& topology, int device) {
-  const Device& it = topology.devices[at(device)];
-  if (it.price) return it.price;
-  return it.gpu < 0 ? std::nullopt : topology.gpus[at(it.gpu)].price;
 }
 
 std::optional<double> usd_of(const Topology& topology, const Plan& plan, double iteration_s,

@@ -66,8 +66,6 @@ class PlanScore {
   std::shared_ptr<std::atomic<long long>> priced_ = std::make_shared<std::atomic<long long>>(0);
 };
 
-/// USD/h of a device, by the topology or the catalogue.
-std::optional<DollarsPerHour> price_of(const Topology& topology, int device);
 /// USD/h of all devices that a plan uses, if all have a price.
 std::optional<DollarsPerHour> price_of(const Topology& topology, const Plan& plan);
 /// USD of an iteration: of these devices for as long, and of what it sends; nothing where a price is not

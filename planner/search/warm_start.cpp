@@ -22,12 +22,6 @@ bool are_equally_deep(const Plan& plan) {
   });
 }
 
-long long micro_batches_of(const Plan& plan) {
-  long long sum = 0;
-  for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
-  return sum;
-}
-
 struct Seat {
   std::size_t pipeline = 0, stage = 0;
 };

@@ -7,16 +7,6 @@
 #include "simulator/run/machine_log.hpp"
 
 namespace dtfm {
-namespace {
-
-constexpr double seconds_per_hour = 3600;
-
-std::optional<double> price_of(const Topology& topology, const Device& device) {
-  const auto price = device.price || device.gpu < 0 ? device.price : topology.gpus[at(device.gpu)].price;
-  return price ? std::optional(price->value()) : std::nullopt;
-}
-
-}  // namespace
 
 void EgressMeter::see(const Stretch& stretch) {
   const std::vector<Task>& tasks = stretch.graph.graph.tasks;
@@ -43,9 +33,9 @@ UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const S
   for (int device = 0; device < topology.size(); ++device) {
     const double of_device = length - covered(down[at(device)], {0, length});
     there_s += of_device;
-    const auto price = price_of(topology, topology.devices[at(device)]);
+    const auto price = price_of(topology, device);
     if (price && work.usd)
-      *work.usd += *price * of_device / seconds_per_hour;
+      *work.usd += price->value() * of_device / seconds_per_hour;
     else
       work.usd.reset();
   }

@@ -31,12 +31,6 @@ std::vector<int> given_spares(const Scenario& scenario, const Topology& topology
   return all;
 }
 
-int micro_batches_of(const Plan& plan) {
-  int count = 0;
-  for (const Pipeline& pipeline : plan.pipelines) count += pipeline.micro_batches;
-  return count;
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,

@@ -1,38 +1,16 @@
 // Every device computes all layers: plain data parallelism, ZeRO, and one device alone.
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "simulator/model/stage_load.hpp"
-#include "simulator/schemes/scheme.hpp"
+#include "simulator/schemes/layout.hpp"
 
 namespace dtfm {
 namespace {
-
-/// One stage on each of `devices`, micro-batches split as evenly as possible.
-Layout replicated(const Problem& problem, const std::vector<int>& devices, int micro_batch,
-                  std::string_view sync) {
-  Layout layout{problem.job, {}};
-  layout.job.training.micro_batch = micro_batch;
-  Parallelism& parallelism = layout.job.parallelism;
-  parallelism.tensor = layout.plan.tensor = 1;
-  parallelism.schedule = layout.plan.schedule = "1f1b";  // one micro-batch after the other
-  parallelism.chunks.reset();
-  parallelism.flush.reset();
-  parallelism.overlap = false;
-  layout.plan.gradient_sync = sync;
-  const int count = micro_batch_count(layout.job.training), replicas = static_cast<int>(devices.size());
-  for (int i = 0; i < replicas; ++i) {
-    const auto [first, last] = even_split(count, replicas, i);
-    layout.plan.pipelines.push_back(
-        {last - first, {{{0, layer_count(problem.job.model)}, {devices[at(i)]}}}});
-  }
-  return layout;
-}
 
 std::vector<int> all_devices(const Problem& problem) {
   std::vector<int> devices;
@@ -53,11 +31,8 @@ bool fits(const Problem& problem, const Layout& layout) {
   own.job = layout.job;
   const LoadModel model(own, layout.plan);
   return std::all_of(layout.plan.pipelines.begin(), layout.plan.pipelines.end(), [&](const Pipeline& it) {
-    const Stage& stage = it.stages.front();
-    const int gpu = problem.topology.devices[at(stage.devices.front())].gpu;
-    const StageLoad load = model.of(stage);
-    return gpu < 0 || load.state_bytes + load.activation_bytes + load.working_bytes <=
-                          problem.topology.gpus[at(gpu)].memory.value();
+    const auto memory = memory_of(problem.topology, it.stages.front().devices.front());
+    return !memory || needed_bytes(model.of(it.stages.front())) <= *memory;
   });
 }
 

@@ -1,4 +1,4 @@
-// Megatron-LM, GPipe, local SGD: stages of equal length, as many replicas as there are devices for.
+// Megatron-LM, GPipe, local SGD: stages of equal length, every number of replicas.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -9,9 +9,8 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
-#include "simulator/model/stage_load.hpp"
 #include "simulator/schedule/schedule.hpp"
-#include "simulator/schemes/scheme.hpp"
+#include "simulator/schemes/layout.hpp"
 
 namespace dtfm {
 namespace {
@@ -97,12 +96,7 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
       if (layers % stages != 0) continue;
       for (const int replicas : replica_counts(problem, tensor * stages)) {
         Layout layout{problem.job, placed(problem, order, {tensor, stages, replicas})};
-        layout.job.parallelism.tensor = tensor;
-        layout.job.parallelism.schedule = "1f1b";
-        layout.job.parallelism.chunks.reset();
-        layout.job.parallelism.flush.reset();
-        layout.job.parallelism.overlap = false;
-        layout.job.parallelism.gradient_sync = layout.plan.gradient_sync = "ring";
+        decide(layout, tensor, "1f1b", "ring");
         layout.plan.schedule = blocking_schedule;
         layouts.push_back(std::move(layout));
       }
@@ -123,13 +117,7 @@ std::vector<Layout> islands(const Problem& problem, int sync_every) {
       for (int d = 0; d < replicas; ++d)
         for (int p = 0; p < stages; ++p) order[at(d + replicas * p)] = stages * d + p;
       Layout layout{problem.job, placed(problem, order, {1, stages, replicas}), sync_every};
-      Parallelism& parallelism = layout.job.parallelism;
-      parallelism.tensor = 1;
-      parallelism.schedule = layout.plan.schedule = "1f1b";
-      parallelism.chunks.reset();
-      parallelism.flush.reset();
-      parallelism.overlap = false;
-      parallelism.gradient_sync = layout.plan.gradient_sync = "ring";
+      decide(layout, 1, "1f1b", "ring");
       layouts.push_back(std::move(layout));
     }
   }
@@ -143,12 +131,10 @@ int most_held(const Problem& problem, const Plan& plan) {
   double most = micro_batch_count(problem.job.training);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const int gpu = problem.topology.devices[at(stage.devices.front())].gpu;
+      const auto memory = memory_of(problem.topology, stage.devices.front());
       const StageLoad load = model.of(stage);
-      if (gpu < 0 || load.activation_bytes <= 0) continue;
-      const double left =
-          problem.topology.gpus[at(gpu)].memory.value() - load.state_bytes - load.working_bytes;
-      most = std::min(most, std::floor(left / load.activation_bytes));
+      if (!memory || load.activation_bytes <= 0) continue;
+      most = std::min(most, 1 + std::floor((*memory - needed_bytes(load)) / load.activation_bytes));
     }
   return static_cast<int>(std::max(0.0, most));
 }
@@ -158,7 +144,6 @@ void drain_as_needed(const Problem& problem, Layout& layout) {
   Problem own = problem;
   own.job = layout.job;
   const int held = most_held(own, layout.plan);
-  layout.job.parallelism.flush.reset();
   if (held > 0 && held < layout.plan.pipelines.front().micro_batches) layout.job.parallelism.flush = held;
 }
 
@@ -180,10 +165,7 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOpt
   for (int stages = 1; stages <= most; ++stages) {
     for (const int replicas : replica_counts(problem, stages)) {
       Layout layout{problem.job, placed(problem, order, {1, stages, replicas})};
-      layout.job.parallelism.tensor = 1;
-      layout.job.parallelism.schedule = layout.plan.schedule = "gpipe";
-      layout.job.parallelism.chunks.reset();
-      layout.plan.gradient_sync = problem.job.parallelism.gradient_sync;
+      decide(layout, 1, "gpipe", problem.job.parallelism.gradient_sync);
       drain_as_needed(problem, layout);
       layouts.push_back(std::move(layout));
     }

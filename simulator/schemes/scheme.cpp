@@ -7,6 +7,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
+#include "simulator/schemes/layout.hpp"
 
 namespace dtfm {
 namespace {
@@ -29,13 +30,11 @@ constexpr Scheme table[] = {
      zero2_layouts},
     {"zero3", "ZeRO, parameters in parts too",
      "rings; parameters of a layer gathered before its forward and backward, one layer ahead; micro-batches "
-     "as "
-     "large as fit",
+     "as large as fit",
      zero3_layouts},
     {"local-sgd", "replicas that exchange parameters every 16 iterations, or --sync-every",
      "a replica is devices next to each other in file order, 1F1B; the exchange is a ring; what rare "
-     "exchanges "
-     "cost in learning is not counted",
+     "exchanges cost in learning is not counted",
      local_sgd_layouts},
     {"diloco", "the same every 500 iterations, or --sync-every",
      "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts},
@@ -43,8 +42,7 @@ constexpr Scheme table[] = {
     {"swarm",
      "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
      "micro-batches of the next batches are under way before a step; activations from peer to peer, backward "
-     "with its forward again, a peer moves every 300 s at most; "
-     "all-reduces beside the messages; memory of "
+     "with its forward again, a peer moves every 300 s at most; all-reduces beside the messages; memory of "
      "queues is not counted",
      nullptr},
 };
@@ -55,16 +53,15 @@ struct Trial {
   std::string why_not;
 };
 
-/// "oregon/3 lacks 2.1 of 16 GB"
-std::string lack_text(const Topology& topology, const SimReport& report) {
-  const DeviceReport* worst = nullptr;
-  for (const DeviceReport& it : report.devices)
-    if (it.memory_bytes > 0 && (worst == nullptr || it.peak_memory_bytes - it.memory_bytes >
-                                                        worst->peak_memory_bytes - worst->memory_bytes))
-      worst = &it;
-  if (worst == nullptr) return "";
-  return fmt::format("{} needs {:.1f} GB of {:.1f}", topology.devices[at(worst->device)].id,
-                     worst->peak_memory_bytes / 1e9, worst->memory_bytes / 1e9);
+/// Of the device that lacks most.
+std::string worst_lack(const Topology& topology, const SimReport& report) {
+  const auto lack = [](const DeviceReport& it) {
+    return it.memory_bytes > 0 ? it.peak_memory_bytes - it.memory_bytes : 0;
+  };
+  const DeviceReport& worst =
+      *std::max_element(report.devices.begin(), report.devices.end(),
+                        [&](const DeviceReport& a, const DeviceReport& b) { return lack(a) < lack(b); });
+  return lack_text(topology, worst.device, worst.peak_memory_bytes, worst.memory_bytes);
 }
 
 Trial tried(const Problem& problem, const Layout& layout, const std::function<bool()>& stop) {
@@ -81,7 +78,7 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
     trial.seconds = layout.sync_every == 1 ? report.iterations.front().duration_s()
                                            : undisturbed_seconds(own, layout.plan, layout.sync_every);
     trial.fits = report.overfull.empty();
-    if (!trial.fits) trial.why_not = lack_text(problem.topology, report);
+    if (!trial.fits) trial.why_not = worst_lack(problem.topology, report);
   } catch (const Error& error) {
     trial.why_not = error.what();
   }

@@ -1,14 +1,13 @@
 // SWARM beside the schemes that are plans.
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "simulator/model/stage_load.hpp"
-#include "simulator/schemes/scheme.hpp"
+#include "simulator/report/useful_work.hpp"
+#include "simulator/schemes/layout.hpp"
 
 namespace dtfm {
 namespace {
@@ -28,23 +27,14 @@ SwarmSetup setup_of(int stages) {
 /// Any peer may come to serve any stage: whether all can hold the largest, and a micro-batch while they
 /// compute it. The reason why not, else empty.
 std::string lack_of(const Problem& problem, int stages) {
-  Plan plan;
-  plan.schedule = "1f1b";
-  plan.gradient_sync = "ring";
-  plan.pipelines = {{1, {{{0, layer_count(problem.job.model)}, {0}}}}};
-  Problem own = problem;
-  own.job.parallelism.schedule = plan.schedule;
-  const LoadModel model(own, plan);
+  const Layout layout = replicated(problem, {0}, problem.job.training.micro_batch, "ring");
+  const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
+  const LoadModel model(own, layout.plan);
   for (int device = 0; device < problem.topology.size(); ++device) {
-    const int gpu = problem.topology.devices[at(device)].gpu;
-    if (gpu < 0) continue;
-    const double memory = problem.topology.gpus[at(gpu)].memory.value();
-    for (int stage = 0; stage < stages; ++stage) {
-      const StageLoad load = model.of({even_split(model.layers(), stages, stage), {device}});
-      const double needed = load.state_bytes + load.activation_bytes + load.working_bytes;
-      if (needed > memory)
-        return fmt::format("{} needs {:.1f} GB of {:.1f}", problem.topology.devices[at(device)].id,
-                           needed / 1e9, memory / 1e9);
+    const auto memory = memory_of(problem.topology, device);
+    for (int stage = 0; memory && stage < stages; ++stage) {
+      const double needed = needed_bytes(model.of({even_split(model.layers(), stages, stage), {device}}));
+      if (needed > *memory) return lack_text(problem.topology, device, needed, *memory);
     }
   }
   return "";
@@ -52,11 +42,8 @@ std::string lack_of(const Problem& problem, int stages) {
 
 /// Of so many steps, by all devices as if each were the slowest, and overheads.
 double computing_s(const Problem& problem, int steps) {
-  Plan plan;
-  plan.schedule = "1f1b";
-  plan.gradient_sync = "ring";
-  plan.pipelines = {{1, {{{0, layer_count(problem.job.model)}, {0}}}}};
-  const LoadModel model(problem, plan);
+  const Layout layout = replicated(problem, {0}, problem.job.training.micro_batch, "ring");
+  const LoadModel model(problem, layout.plan);
   double slowest = 0;
   for (int device = 0; device < problem.topology.size(); ++device) {
     const StageLoad load = model.of({{0, model.layers()}, {device}});
@@ -74,15 +61,6 @@ SwarmReport run(const Problem& problem, const SwarmSetup& setup, const Scenario&
   options.seed = seed;
   options.stop = stop;
   return simulate_swarm(problem, setup, scenario, options);
-}
-
-/// Samples per second of the steps after the first, or of the only one.
-double step_rate(const Problem& problem, const SwarmReport& report) {
-  const std::size_t steps = report.steps.size();
-  if (steps == 0) return 0;
-  const double begin = steps == 1 ? 0 : report.steps.front().end_s, time = report.steps.back().end_s - begin;
-  const double samples = static_cast<double>(steps == 1 ? 1 : steps - 1) * problem.job.training.global_batch;
-  return time > 0 ? samples / time : 0;
 }
 
 DeviceReport device_report(const Topology& topology, const SwarmDevice& it) {
@@ -125,7 +103,11 @@ ChosenLayout choose_swarm(const Problem& problem, std::uint64_t seed, int thread
   };
   const auto trials = parallel_map(chosen.fitting, threads, [&](int i) {
     try {
-      return Trial{step_rate(problem, run(problem, setup_of(fitting[at(i)]), {}, 2, seed, stop)), ""};
+      SimOptions options;
+      options.iterations = 2;
+      options.seed = seed;
+      options.stop = stop;
+      return Trial{simulate_as_swarm(problem, setup_of(fitting[at(i)]), {}, options).tokens_per_s, ""};
     } catch (const Error& error) {
       return Trial{0, error.what()};
     }
@@ -154,12 +136,17 @@ SimReport simulate_as_swarm(const Problem& problem, const SwarmSetup& setup, con
     begin = step.end_s;
   }
   report.iteration_time_s = distribution(std::move(durations));
-  const double tokens = sequence_length(problem.job.model);
-  report.tokens_per_s =
-      tokens * (scenario.horizon_s ? swarm.useful_samples_per_s : step_rate(problem, swarm));
+  const double batch = problem.job.training.global_batch;
+  report.tokens_per_s = completed_per_s(report, batch * sequence_length(problem.job.model));
   double flops = 0;
   for (const Layer& layer : layer_chain(problem.job)) flops += (layer.forward + layer.backward).value();
-  report.model_flops_per_s = report.tokens_per_s / tokens * flops;
+  report.model_flops_per_s = completed_per_s(report, batch * flops);
+  // As of plans: what is not in a whole step is not counted.
+  if (is_disturbed(scenario)) {
+    report.useful = useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
+    report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
+    report.useful->share_of_optimal = swarm.share_of_optimum;
+  }
   for (const SwarmDevice& it : swarm.devices) report.devices.push_back(device_report(problem.topology, it));
   report.links = swarm.links;
   report.events = swarm.events;

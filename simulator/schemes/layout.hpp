@@ -1,0 +1,28 @@
+// What layouts of several schemes have in common.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "simulator/model/stage_load.hpp"
+#include "simulator/schemes/scheme.hpp"
+
+namespace dtfm {
+
+/// Takes these decisions in job and plan, and leaves out what only other schedules have.
+void decide(Layout& layout, int tensor, std::string_view schedule, std::string_view gradient_sync);
+
+/// One stage with all layers on each of `devices`, micro-batches split as evenly as possible; 1F1B, which
+/// here is one micro-batch after the other.
+Layout replicated(const Problem& problem, const std::vector<int>& devices, int micro_batch,
+                  std::string_view gradient_sync);
+
+/// Of the device's GPU, bytes; nothing: not known.
+std::optional<double> memory_of(const Topology& topology, int device);
+/// That a device holds with one micro-batch, at most.
+double needed_bytes(const StageLoad& load);
+/// "oregon/3 needs 22.2 GB of 16.0"
+std::string lack_text(const Topology& topology, int device, double needed, double memory);
+
+}  // namespace dtfm
