@@ -105,12 +105,10 @@ ComparedRun simulated(const Problem& problem, const ChosenLayout& chosen, const 
   sim.iterations = options.iterations;
   sim.seed = options.seed;
   sim.stop = watch.stop();
+  const Problem own{problem.topology, chosen.layout ? chosen.layout->job : problem.job, problem.constants,
+                    problem.roofline};  // outlives the run
+  if (replans) sim.replan = replanner(own);
   ComparedRun run;
-  Problem own = problem;
-  if (replans) {
-    own.job = chosen.layout->job;
-    sim.replan = replanner(own);
-  }
   try {
     run.report = simulate_chosen(problem, chosen, scenario, sim);
   } catch (const Error& error) {

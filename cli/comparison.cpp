@@ -9,7 +9,6 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/json_text.hpp"
-#include "planner/search/objective.hpp"
 
 namespace dtfm {
 namespace {
@@ -27,29 +26,30 @@ double tokens_per_s(const Problem& problem, const ComparedRun& run) {
   return run.report.useful->samples_per_s * sequence_length(problem.job.model);
 }
 
+/// At that rate.
+double model_flops_per_s(const Problem& problem, const ComparedRun& run) {
+  if (run.report.tokens_per_s <= 0) return 0;
+  return run.report.model_flops_per_s / run.report.tokens_per_s * tokens_per_s(problem, run);
+}
+
 double sent_bytes(const SimReport& report) {
   double bytes = 0;
   for (const LinkReport& it : report.links) bytes += it.bytes;
   return bytes;
 }
 
-/// Of the devices with a place, and what is sent over links with a price is not in it; nothing where a price
-/// is not known.
-std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedScheme& scheme,
-                                              const ComparedRun& run) {
-  if (tokens_per_s(problem, run) <= 0) return std::nullopt;
-  if (run.report.useful) {
-    const double tokens = run.report.useful->samples * sequence_length(problem.job.model);
-    return run.report.useful->usd && tokens > 0 ? std::optional(*run.report.useful->usd / tokens * 1e6)
-                                                : std::nullopt;
+/// Of the devices that had a place, while they were there; what is sent over links with a price comes on top
+/// where the run says what that is. Nothing where a price is not known.
+std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedRun& run) {
+  const double rate = tokens_per_s(problem, run), length = run.report.length_s;
+  if (rate <= 0 || length <= 0) return std::nullopt;
+  double usd_per_s = run.report.useful ? run.report.useful->usd_egress / length : 0;
+  for (const DeviceReport& it : run.report.devices) {
+    const auto price = price_of(problem.topology, it.device);
+    if (!price) return std::nullopt;
+    usd_per_s += price->value() / seconds_per_hour * (1 - it.down_s / length);
   }
-  const double seconds = 1e6 / tokens_per_s(problem, run);
-  if (!scheme.chosen.swarm) return usd_of(problem.topology, scheme.chosen.layout->plan, seconds, 0);
-  Plan everybody;
-  everybody.pipelines.resize(1);
-  for (int device = 0; device < problem.topology.size(); ++device)
-    everybody.pipelines[0].stages.push_back({{}, {device}});
-  return usd_of(problem.topology, everybody, seconds, 0);
+  return usd_per_s / rate * 1e6;
 }
 
 /// Why a run is no result; empty: it is one.
@@ -64,6 +64,7 @@ std::string fault_of(const Comparison& comparison, const ComparedRun& run) {
 /// Of the scheme that the others are held against: the first of all, which is the plan where it is asked for;
 /// 0: it does not run.
 double reference_rate(const Comparison& comparison, std::size_t scenario) {
+  if (comparison.schemes.empty()) return 0;  // interrupted
   const ComparedScheme& first = comparison.schemes.front();
   if (!first.runs.empty() && fault_of(comparison, first.runs[scenario]).empty())
     return tokens_per_s(comparison.problem, first.runs[scenario]);
@@ -101,7 +102,7 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
           {it->name, "–", "–", "–", "–", why.empty() ? "no iteration in this time" : "stopped: " + why});
       continue;
     }
-    const auto cost = cost_per_million_tokens(comparison.problem, *it, run);
+    const auto cost = cost_per_million_tokens(comparison.problem, run);
     rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(comparison, run)),
                     fmt::format("{:.6g}", rate),
                     reference > 0 ? fmt::format("{:.2f} ×", reference / rate) : "–",
@@ -132,20 +133,21 @@ ordered_json layout_json(const ChosenLayout& chosen) {
   return json;
 }
 
+/// Numbers that are 0 where they are not known.
 ordered_json known(double value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }
 
 ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme, std::size_t scenario) {
   const ComparedRun& run = scheme.runs[scenario];
-  const auto cost = cost_per_million_tokens(comparison.problem, scheme, run);
+  const auto cost = cost_per_million_tokens(comparison.problem, run);
   const std::string fault = fault_of(comparison, run);
   const std::string why = fault.empty() ? run.report.stopped : fault;
   const std::string& name = comparison.scenarios[scenario];
   return {{"scenario", name.empty() ? ordered_json(nullptr) : ordered_json(name)},
           {"seconds_per_batch", known(seconds_per_batch(comparison, run))},
           {"tokens_per_s", known(tokens_per_s(comparison.problem, run))},
-          {"model_flops_per_s", known(run.report.model_flops_per_s)},
+          {"model_flops_per_s", known(model_flops_per_s(comparison.problem, run))},
           {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
           {"iterations", run.report.iterations.size()},
           {"length_s", run.report.length_s},
