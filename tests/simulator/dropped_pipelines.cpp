@@ -1,58 +1,25 @@
 // Policy drop-pipeline: who is not hit goes on within the iteration. Dates by hand, and what must always
 // hold.
-#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "planner/core/rng.hpp"
-#include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/chain_run.hpp"
 
 using namespace dtfm;
 
 namespace {
 
 using Kind = DeviceEvent::Kind;
-using Dates = std::vector<double>;
 
-/// Pipelines of `stages` stages with one layer each, which takes 1 s forward and 2 s backward; messages of
-/// `output` bytes over 1 MB/s. Gradients take no time.
-struct Chain {
-  Problem problem;
-  Plan plan;
-  Scenario scenario;
-
+struct Chain : ChainRun {
   Chain(int stages, int replicas, int micro_batches, double output = 0)
-      : problem{flat_topology({stages * replicas}, link_of(0, 1e6), link_of(0, 1e6)),
-                chain_job(stages, 1e6, output),
-                {}} {
-    problem.job.compression.gradients = 0;
-    plan = plan_of(problem.job, stages, replicas, micro_batches);
+      : ChainRun(stages, replicas, micro_batches, output) {
     scenario.on_departure = "drop-pipeline";
   }
-
-  SimReport run(int iterations) const {
-    SimOptions options;
-    options.iterations = iterations;
-    return simulate(problem, plan, scenario, options);
-  }
 };
-
-/// Start and end of every iteration, in whole microseconds.
-Dates dates(const SimReport& report) {
-  Dates result;
-  for (const IterationReport& it : report.iterations)
-    for (const double date : {it.start_s, it.end_s}) result.push_back(std::round(date * 1e6) / 1e6);
-  return result;
-}
-
-double computed(const SimReport& report) {
-  double sum = 0;
-  for (const DeviceReport& device : report.devices) sum += device.compute_s;
-  return sum;
-}
 
 }  // namespace
 

@@ -1,60 +1,27 @@
 // Policies of departures, checkpoints that take time, and what comes of it all: dates by hand.
-#include <cmath>
 #include <string>
 #include <vector>
 
-#include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/chain_run.hpp"
 #include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
 
 using namespace dtfm;
 
 namespace {
 
 using Kind = DeviceEvent::Kind;
-using Dates = std::vector<double>;
 
-/// Pipelines of `stages` stages with one layer each, which takes 1 s forward and 2 s backward; weights of
-/// 12 MB a layer over 1 MB/s. Messages and gradients take no time.
-struct Chain {
-  Problem problem;
-  Plan plan;
-  Scenario scenario;
-
-  Chain(int stages, int replicas, int micro_batches)
-      : problem{flat_topology({stages * replicas}, link_of(0, 1e6), link_of(0, 1e6)),
-                chain_job(stages, 1e6, 0),
-                {}} {
-    problem.job.compression.gradients = 0;
-    plan = plan_of(problem.job, stages, replicas, micro_batches);
+/// Weights are 12 MB a layer.
+struct Chain : ChainRun {
+  Chain(int stages, int replicas, int micro_batches) : ChainRun(stages, replicas, micro_batches) {
     scenario.detection_s = 1;
   }
-
-  SimReport run(int iterations) const {
-    SimOptions options;
-    options.iterations = iterations;
-    return simulate(problem, plan, scenario, options);
-  }
 };
-
-/// Start and end of every iteration, in whole microseconds.
-Dates dates(const SimReport& report) {
-  Dates result;
-  for (const IterationReport& it : report.iterations)
-    for (const double date : {it.start_s, it.end_s}) result.push_back(std::round(date * 1e6) / 1e6);
-  return result;
-}
 
 /// 12 MB in 6 s.
 Checkpoint checkpoint_every(double period_s) {
   return {16e6, {}, period_s};
-}
-
-double computed(const SimReport& report) {
-  double sum = 0;
-  for (const DeviceReport& device : report.devices) sum += device.compute_s;
-  return sum;
 }
 
 }  // namespace

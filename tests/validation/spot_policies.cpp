@@ -14,8 +14,8 @@
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
-#include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/chain_run.hpp"
 
 using namespace dtfm;
 
@@ -44,24 +44,6 @@ Problem problem_of_fleet() {
   return problem;
 }
 
-Plan plan_of_fleet(const Job& job) {
-  Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
-  const int layers = layer_count(job.model) / stages;
-  for (int replica = 0; replica < replicas; ++replica) {
-    Pipeline pipeline{micro_batches, {}};
-    for (int stage = 0; stage < stages; ++stage)
-      pipeline.stages.push_back({{stage * layers, (stage + 1) * layers}, {replica * stages + stage}});
-    plan.pipelines.push_back(std::move(pipeline));
-  }
-  return plan;
-}
-
-double computed(const SimReport& report) {
-  double sum = 0;
-  for (const DeviceReport& device : report.devices) sum += device.compute_s;
-  return sum;
-}
-
 }  // namespace
 
 TEST_CASE("every policy on a recorded spot fleet") {
@@ -71,7 +53,7 @@ TEST_CASE("every policy on a recorded spot fleet") {
     return;
   }
   const Problem problem = problem_of_fleet();
-  const Plan plan = plan_of_fleet(problem.job);
+  const Plan plan = plan_of(problem.job, stages, replicas, micro_batches);
   SimOptions options;
   options.iterations = 1;
   const SimReport calm = simulate(problem, plan, {}, options);
