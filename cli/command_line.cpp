@@ -27,7 +27,7 @@ std::vector<std::string> known_words(const CLI::App& app, bool is_option) {
   std::vector<std::string> names;
   if (is_option)
     for (const CLI::Option* option : app.get_options())
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      for (const std::string& name : option->get_lnames()) names.emplace_back("--" + name);
   else
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(command->get_name());

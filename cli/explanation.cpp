@@ -96,7 +96,7 @@ class Words {
                     "take less than {:g} %",
                     100 * compute_bound_exchanges)};
     if (e_.compute_bound_compression == 1) {
-      sentences.push_back("which the plan is");
+      sentences.emplace_back("which the plan is");
       return sentences;
     }
     sentences.push_back(

@@ -35,8 +35,8 @@ std::vector<std::string> lack_notes(const Problem& problem, const IterationSearc
                   lacking_device(search.best()))};
   if (was_stopped) return notes;
   const std::vector<std::string> changes = feasible_changes(problem, options);
-  if (changes.empty()) notes.push_back("none of the changes that were tried would make one fit");
-  for (const std::string& change : changes) notes.push_back("it would fit with " + change);
+  if (changes.empty()) notes.emplace_back("none of the changes that were tried would make one fit");
+  for (const std::string& change : changes) notes.emplace_back("it would fit with " + change);
   return notes;
 }
 

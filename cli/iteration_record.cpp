@@ -146,7 +146,7 @@ void add_bound(const PlanCandidate& best, const IterationSearchOptions& search, 
   }
   if (is_open) bound.method = "of plans with these decisions: " + bound.method;
   if (bound.gap < -1e-9)
-    record.warnings.push_back(
+    record.warnings.emplace_back(
         "the lower bound is above what the plan takes: one of them is wrong, please report it");
   bound.gap = std::max(0.0, bound.gap);
   record.lower_bound = bound;

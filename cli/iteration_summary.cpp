@@ -95,8 +95,8 @@ class Writer {
     for (const auto& it : s_.record.finalists.front().simulated)
       rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
     const bool differ = !s_.record.finalists.front().decisions.empty();
-    if (differ) rows.front().push_back("decisions");
-    if (s_.record.warm_start) rows.front().push_back("moving s");
+    if (differ) rows.front().emplace_back("decisions");
+    if (s_.record.warm_start) rows.front().emplace_back("moving s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& it = s_.record.finalists[i];
       rows.push_back({fmt::format("{}", i), shape_in_words(it.pipeline, it.data, it.tensor),

@@ -61,8 +61,8 @@ bool is_judged(JudgedSearch& search, const std::vector<Judgement>& judgements, c
   const bool is_refused = std::all_of(judgements.begin(), judgements.end(),
                                       [](const Judgement& it) { return !it.error.empty(); });
   if (is_refused)
-    search.notes.push_back("the plans could not be simulated, and this is the best by its estimate: " +
-                           judgements.front().error);
+    search.notes.emplace_back("the plans could not be simulated, and this is the best by its estimate: " +
+                              judgements.front().error);
   return !is_refused;
 }
 

@@ -68,7 +68,7 @@ ParetoRecord pareto_record(const PlanOptions& options, const ParetoSearch& searc
   record.search = search_record(options, search.evaluations, search.stopped, {});
   record.warnings = search.notes;
   if (judgements.empty() && !record.points.empty())
-    record.warnings.push_back("the plans were not simulated: this front is by their estimates");
+    record.warnings.emplace_back("the plans were not simulated: this front is by their estimates");
   for (const std::string& note : stop_notes(search.stopped, "front")) record.warnings.push_back(note);
   record.version = DTFM_VERSION;
   return record;

@@ -216,7 +216,7 @@ std::string moving_text(const PlanRecord::Moving& moving) {
   const bool is_known = std::any_of(moving.devices.begin(), moving.devices.end(),
                                     [](const auto& it) { return !it.from.empty(); });
   Rows rows = {{"device", "lacks of layers", "bytes"}};
-  if (is_known) rows.front().push_back("from");
+  if (is_known) rows.front().emplace_back("from");
   for (const auto& it : moving.devices) {
     if (rows.size() > most_rows) break;
     std::vector<std::string> layers;

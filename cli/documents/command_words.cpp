@@ -35,8 +35,8 @@ std::string on_one_line(std::string text) {
 
 OptionWords words_of(CLI::Option& option) {
   OptionWords words;
-  for (const std::string& name : option.get_snames()) words.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) words.names.push_back("--" + name);
+  for (const std::string& name : option.get_snames()) words.names.emplace_back("-" + name);
+  for (const std::string& name : option.get_lnames()) words.names.emplace_back("--" + name);
   if (option.get_positional()) words.names = {option.get_name()};
   if (option.get_type_size() != 0 && !option.get_type_name().empty())
     words.values = CLI::detail::split(option.get_type_name(), ' ');

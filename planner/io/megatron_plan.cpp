@@ -142,7 +142,7 @@ class MegatronReader {
 std::vector<std::string> megatron_notes(const Plan& plan) {
   std::vector<std::string> notes;
   if (plan.schedule == "gpipe")
-    notes.push_back("Megatron runs schedule 1f1b; the job says gpipe, which is what is taken");
+    notes.emplace_back("Megatron runs schedule 1f1b; the job says gpipe, which is what is taken");
   const auto& stages = plan.pipelines.front().stages;
   const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };
   if (is_empty(stages.front()) || is_empty(stages.back()))

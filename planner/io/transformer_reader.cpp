@@ -77,7 +77,7 @@ void read_sizes(const YamlMap& map, Transformer& model) {
 
 std::vector<std::string_view> transformer_keys(std::initializer_list<std::string_view> others) {
   std::vector<std::string_view> keys(others);
-  keys.push_back("layers");
+  keys.emplace_back("layers");
   keys.insert(keys.end(), std::begin(shape_keys), std::end(shape_keys));
   return keys;
 }

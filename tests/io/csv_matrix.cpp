@@ -98,7 +98,7 @@ TEST_CASE("a large matrix and ten megabytes of garbage are read in one pass") {
   constexpr std::size_t size = 1024;
   std::vector<std::string> many;
   std::string text, row;
-  for (std::size_t i = 0; i < size; ++i) many.push_back("site/" + std::to_string(i));
+  for (std::size_t i = 0; i < size; ++i) many.emplace_back("site/" + std::to_string(i));
   for (std::size_t i = 0; i < size; ++i) row += i == 0 ? "0.523" : ",0.523";
   for (std::size_t i = 0; i < size; ++i) text += row + "\n";
   const Eigen::MatrixXd matrix = parse_csv_matrix(text, "m.csv", {many, rate_unit("Gbps")});
