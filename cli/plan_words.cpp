@@ -77,9 +77,12 @@ std::string decisions_in_words(const Job& job, const Plan& plan) {
   if (const auto flush = job.parallelism.flush)
     text += *flush == 1 ? ", drained after every micro-batch"
                         : fmt::format(", drained every {} micro-batches", *flush);
-  if (job.compression.activations != 1)
-    text += fmt::format(", activations × {:g}", job.compression.activations);
-  if (job.compression.gradients != 1) text += fmt::format(", gradients × {:g}", job.compression.gradients);
+  const auto add = [&](std::string_view what, double ratio, const std::string& preset) {
+    if (ratio != 1)
+      text += fmt::format(", {} × {:.4g}{}", what, ratio, preset.empty() ? "" : " (" + preset + ")");
+  };
+  add("activations", job.compression.activations, job.compression.activation_preset);
+  add("gradients", job.compression.gradients, job.compression.gradient_preset);
   return text;
 }
 

@@ -34,7 +34,10 @@ struct Parallelism {
 /// Bytes sent ÷ bytes uncompressed.
 struct Compression {
   double activations = 1, gradients = 1;
-  std::optional<BitsPerSecond> throughput = {};  // of a device, uncompressed data in or out; nothing: no cost
+  std::optional<BitsPerSecond> throughput = {};  // of a device, uncompressed data in or out
+  // Names of planner/core/compression.hpp that the ratios are of; empty: a ratio alone, which without a
+  // throughput costs nothing.
+  std::string activation_preset = {}, gradient_preset = {};
 };
 
 /// The two byte counts that objective comm-cost is made of.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
@@ -68,7 +69,7 @@ void StageCosts::find_bytes() {
   const Job& job = problem_.job;
   const std::vector<Layer> chain = layer_chain(job);
   const ParameterBytes bytes = parameter_bytes(job.training);
-  held_ = bytes.held;
+  held_ = bytes.held + feedback_bytes(job);
   exchanged_ = bytes.exchanged;
   saved_ = bytes.saved;
   const double share = static_cast<double>(job.training.micro_batch) / tensor_;
@@ -86,11 +87,11 @@ void StageCosts::find_bytes() {
     model_flops_ += (it.forward + it.backward).value();
   }
   output_.push_back(chain.back().output.value() * share);
-  const Compression& compression = job.compression;
+  const double recode_s_per_byte = activation_recode_s_per_byte(problem_.topology, job);
+  gradient_recode_s_per_byte_ = gradient_recode_s_per_byte(problem_.topology, job);
   for (const double output : output_) {
-    boundary_bytes_.push_back(output * compression.activations);
-    const bool costs = compression.throughput && compression.activations != 1;
-    recode_s_.push_back(costs ? (Bytes(output) / *compression.throughput).value() : 0);
+    boundary_bytes_.push_back(output * job.compression.activations);
+    recode_s_.push_back(output * recode_s_per_byte);
   }
 }
 
@@ -122,10 +123,9 @@ double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first) c
 }
 
 double StageCosts::gradient_recode_s(double bytes) const {
-  const Compression& compression = problem_.job.compression;
-  if (!compression.throughput || compression.gradients == 1) return 0;
-  const double gradients = bytes * problem_.constants.sync_efficiency / compression.gradients;
-  return (Bytes(gradients) / *compression.throughput).value();
+  if (gradient_recode_s_per_byte_ == 0) return 0;
+  const double gradients = bytes * problem_.constants.sync_efficiency / problem_.job.compression.gradients;
+  return gradients * gradient_recode_s_per_byte_;
 }
 
 /// Two all-reduces a layer forward and two backward (Shoeybi et al., arXiv 1909.08053), each of the output in

@@ -82,7 +82,7 @@ class StageCosts {
   std::vector<int> kind_;  // of each device
   std::vector<KindTimes> times_;
   double held_ = 0, exchanged_ = 0, saved_ = 0;  // bytes a parameter
-  double model_flops_ = 0;
+  double model_flops_ = 0, gradient_recode_s_per_byte_ = 0;
   std::vector<double>
       output_;  // of a micro-batch on one device, uncompressed, before each layer and at the end
   std::vector<double> boundary_bytes_, recode_s_;        // before each layer

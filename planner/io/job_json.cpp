@@ -26,6 +26,11 @@ ordered_json unless_auto(bool automatic, const T& value) {
   return automatic ? ordered_json("auto") : ordered_json(value);
 }
 
+/// By its preset, if it has one.
+ordered_json ratio_json(bool automatic, double ratio, const std::string& preset) {
+  return preset.empty() ? unless_auto(automatic, ratio) : unless_auto(automatic, preset);
+}
+
 ordered_json training_json(const Training& training, const Automatic& automatic) {
   return {{"global_batch", training.global_batch},
           {"micro_batch", unless_auto(automatic.micro_batch, training.micro_batch)},
@@ -63,10 +68,13 @@ ordered_json job_json(const Job& job) {
                        {"model", model_json(job.model)},
                        {"training", training_json(job.training, job.automatic)},
                        {"parallelism", parallelism_json(job.parallelism, job.automatic)}};
-  json["compression"] = {{"activations", unless_auto(job.automatic.activations, job.compression.activations)},
-                         {"gradients", unless_auto(job.automatic.gradients, job.compression.gradients)}};
-  if (job.compression.throughput)
-    json["compression"]["throughput"] = fmt::format("{} bps", job.compression.throughput->value());
+  const Compression& compression = job.compression;
+  json["compression"] = {
+      {"activations",
+       ratio_json(job.automatic.activations, compression.activations, compression.activation_preset)},
+      {"gradients", ratio_json(job.automatic.gradients, compression.gradients, compression.gradient_preset)}};
+  if (compression.throughput)
+    json["compression"]["throughput"] = fmt::format("{} bps", compression.throughput->value());
   if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
   if (job.comm_cost)
     json["comm_cost"] = {{"gradient", size_text(job.comm_cost->gradient)},

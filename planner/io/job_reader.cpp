@@ -1,6 +1,7 @@
 #include "planner/io/job_reader.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/model_reader.hpp"
@@ -81,8 +83,8 @@ Training read_training(const YamlValue& value, Automatic& automatic) {
 }
 
 Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
-  const YamlMap map =
-      value.map({"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap", "alike"});
+  const YamlMap map = value.map(
+      {"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap", "alike"});
   Parallelism parallelism;
   parallelism.pipeline = count_or_auto(map, "pipeline");
   parallelism.data = count_or_auto(map, "data");
@@ -106,20 +108,36 @@ Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   return parallelism;
 }
 
-/// A ratio, or `auto`: then it stays as it is.
-void read_ratio_or_auto(const YamlMap& map, std::string_view key, double& ratio, bool& automatic) {
-  const auto value = map.optional(key);
-  automatic = value && value->is_word("auto");
-  if (value && !automatic) ratio = value->ratio();
+bool is_number(const std::string& text) {
+  return text.find_first_not_of("0123456789+-.eE") == std::string::npos;
 }
 
-Compression read_compression(const YamlValue& value, Automatic& automatic) {
+/// A ratio, the name of a preset, or `auto`: then it stays as it is. `compress` puts in a preset.
+void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& automatic,
+                const std::function<void(const std::string&)>& compress) {
+  const auto value = map.optional(key);
+  automatic = value && value->is_word("auto");
+  if (!value || automatic) return;
+  if (!value->is_scalar() || is_number(value->text())) {
+    ratio = value->ratio();
+    return;
+  }
+  try {
+    compress(value->text());
+  } catch (const Error& error) {
+    throw value->value_error(fmt::format("{}; found {}", error.what(), in_quotes(value->text())));
+  }
+}
+
+/// Into the job, whose model and training are there.
+void read_compression(const YamlValue& value, Job& job) {
   const YamlMap map = value.map({"activations", "gradients", "throughput"});
-  Compression compression;
-  read_ratio_or_auto(map, "activations", compression.activations, automatic.activations);
-  read_ratio_or_auto(map, "gradients", compression.gradients, automatic.gradients);
+  Compression& compression = job.compression;
+  read_ratio(map, "activations", compression.activations, job.automatic.activations,
+             [&](const std::string& preset) { compress_activations(job, preset); });
+  read_ratio(map, "gradients", compression.gradients, job.automatic.gradients,
+             [&](const std::string& preset) { compress_gradients(job, preset); });
   if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
-  return compression;
 }
 
 void read_analytic(const YamlValue& value, Job& job) {
@@ -183,8 +201,7 @@ Job parse_job(std::string text, std::string file, const FileReader& open) {
   job.model = read_model(map.required("model"), bytes_per_number(job.training), open);
   if (const auto parallelism = map.optional("parallelism"))
     job.parallelism = read_parallelism(*parallelism, job.automatic);
-  if (const auto compression = map.optional("compression"))
-    job.compression = read_compression(*compression, job.automatic);
+  if (const auto compression = map.optional("compression")) read_compression(*compression, job);
   if (const auto profile = map.optional("profile")) read_profiles(*profile, open, job);
   if (const auto volumes = map.optional("comm_cost")) read_comm_cost(*volumes, job);
   return job;

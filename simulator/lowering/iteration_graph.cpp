@@ -147,15 +147,14 @@ class IterationGraph {
 
   /// Of the gradients on one device, before (phase 0) or after (phase 1) they travel, if that takes time.
   int recode(const LayerGroup& group, std::size_t pipeline, double bytes, int phase, int after) {
-    const Compression& compression = job_.compression;
-    if (!compression.throughput || compression.gradients == 1) return after;
+    const double seconds = model_.gradient_recode_s(bytes);
+    if (seconds == 0) return after;
     TaskLabel label;
     label.activity = Activity::compress;
     label.layer = group.layers.first;
     label.rank = group.label;
     label.phase = phase;
-    const Seconds time = Bytes(bytes / compression.gradients) / *compression.throughput;
-    return builder_.compute(group.holders[pipeline], time.value(), std::array{after}, label);
+    return builder_.compute(group.holders[pipeline], seconds, std::array{after}, label);
   }
 
   void add_exchange_of(const LayerGroup& group) {

@@ -108,7 +108,7 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       plan_(plan),
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
-      recodes_(job.compression.throughput && job.compression.activations != 1),
+      recodes_(model.activation_recode_s(1) > 0),
       blocks_(plan.schedule == blocking_schedule),
       devices_(devices_in_turn(pipeline_, plan.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
@@ -202,9 +202,7 @@ int PipelineGraph::recode(int stage, int rank, const Operation& operation, doubl
                           std::span<const int> after) {
   TaskLabel of = label(Activity::compress, stage, operation, rank);
   of.phase = which;
-  const double uncompressed = bytes / job_.compression.activations;
-  return builder_.compute(device_of(stage, rank),
-                          (Bytes(uncompressed) / *job_.compression.throughput).value(), after, of);
+  return builder_.compute(device_of(stage, rank), model_.activation_recode_s(bytes), after, of);
 }
 
 /// What the computations wait for beside those before them: every device needs all parts.

@@ -95,8 +95,16 @@ class ZeroGraph {
     return around(before_last_, model_.parameter_bytes_of(layer), of);
   }
 
+  /// What compressing takes, and expanding a device's own part, comes before.
   void scatter(int layer) {
-    scattered_ = around(last_, model_.gradient_bytes(layer, true), label(Activity::exchange, layer));
+    const double bytes = model_.gradient_bytes(layer, true), compress_s = model_.gradient_recode_s(bytes);
+    for (std::size_t i = 0; compress_s > 0 && i < devices_.size(); ++i) {
+      TaskLabel of = label(Activity::compress, layer);
+      of.pipeline = static_cast<int>(i);
+      const double expand_s = compress_s / static_cast<double>(devices_.size());
+      last_[i] = builder_.compute(devices_[i], compress_s + expand_s, std::array{last_[i]}, of);
+    }
+    scattered_ = around(last_, bytes, label(Activity::exchange, layer));
   }
 
   /// G − 1 steps of a ring in each of which every device sends one of G parts of `bytes`, as soon as it has

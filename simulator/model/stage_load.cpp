@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/model_state.hpp"
@@ -14,6 +15,8 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       replicas_(static_cast<double>(plan.pipelines.size())),
       scale_(problem.constants.compute_scale),
       overhead_(problem.constants.micro_batch_overhead_s),
+      activation_recode_s_per_byte_(activation_recode_s_per_byte(problem.topology, problem.job)),
+      gradient_recode_s_per_byte_(gradient_recode_s_per_byte(problem.topology, problem.job)),
       times_(problem.job, problem.topology, problem.roofline, tensor_degrees(plan)),
       chain_(layer_chain(problem.job)) {}
 
@@ -43,13 +46,22 @@ double LoadModel::gradient_bytes(int layer, bool tied) const {
   return parameters * parameter_bytes(job_.training).exchanged * job_.compression.gradients;
 }
 
+double LoadModel::activation_recode_s(double bytes) const {
+  return bytes / job_.compression.activations * activation_recode_s_per_byte_;
+}
+
+double LoadModel::gradient_recode_s(double bytes) const {
+  if (gradient_recode_s_per_byte_ == 0) return 0;  // nothing may be left of them
+  return bytes / job_.compression.gradients * gradient_recode_s_per_byte_;
+}
+
 double LoadModel::parameter_bytes_of(int layer) const {
   return (chain_[at(layer)].parameters - chain_[at(layer)].tied_parameters) * bytes_per_number(job_.training);
 }
 
 /// Bytes of a parameter, all the time.
 double LoadModel::held_bytes() const {
-  const double held = parameter_bytes(job_.training).held;
+  const double held = parameter_bytes(job_.training).held + feedback_bytes(job_);
   if (!zero_) return held;
   const double whole = *zero_ == ZeroStage::gradients ? bytes_per_number(job_.training) : 0;
   return whole + (held - whole) / replicas_;

@@ -60,6 +60,9 @@ class LoadModel {
   /// Of one layer's parameters, in the precision of the training; without a copy that is tied to the first
   /// layer.
   double parameter_bytes_of(int layer) const;
+  /// What compressing takes, and expanding, of so many bytes that are sent; 0: nothing.
+  double activation_recode_s(double bytes) const;
+  double gradient_recode_s(double bytes) const;
   int layers() const { return static_cast<int>(chain_.size()); }
 
  private:
@@ -74,6 +77,7 @@ class LoadModel {
   std::optional<ZeroStage> zero_;
   double replicas_;
   double scale_, overhead_;  // s
+  double activation_recode_s_per_byte_, gradient_recode_s_per_byte_;
   LayerTimes times_;
   std::vector<Layer> chain_;
 };

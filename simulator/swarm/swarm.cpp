@@ -27,8 +27,6 @@ void check(const Problem& problem, const SwarmSetup& setup, const Scenario& scen
   if (!(scenario.horizon_s.value_or(options.seconds) > 0)) throw Error("", "a swarm runs for more than 0 s");
   if (job.parallelism.tensor != 1)
     throw Error("", "the peers of a swarm are single devices: no tensor parallelism");
-  if (job.compression.throughput)
-    throw Error("", "a swarm's compression takes no time: leave out its throughput");
   if (!scenario.link_traces.empty()) throw Error("", "traces of links are not modelled in a swarm");
 }
 

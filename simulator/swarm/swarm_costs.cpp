@@ -32,7 +32,11 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
     for (int stage = 0; stage < stages; ++stage) {
       const auto layers = even_split(model.layers(), stages, stage);
       const StageLoad load = model.of({layers, {device}});
-      times.push_back({load.forward_s, load.backward_s, load.update_s});
+      const double in = model.activation_recode_s(model.of({{0, layers.first}, {device}}).output_bytes),
+                   out = model.activation_recode_s(load.output_bytes);
+      // A backward has the input again, the gradient of the output, and sends that of the input.
+      times.push_back({load.forward_s + in + out, load.backward_s + 2 * in + out,
+                       load.update_s + 2 * model.gradient_recode_s(load.gradient_bytes)});
       if (kind_.size() > 1) continue;
       of_stage_.push_back(
           {layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes});

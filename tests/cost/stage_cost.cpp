@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/rng.hpp"
 #include "planner/cost/iteration_time.hpp"
 #include "simulator/model/stage_load.hpp"
@@ -58,6 +59,8 @@ Job random_job(Rng& rng) {
   if (job.parallelism.schedule == "interleaved") job.parallelism.chunks = 2;
   job.compression.activations = rng.below(2) == 0 ? 1 : 0.25;
   job.compression.gradients = rng.below(2) == 0 ? 1 : 0.5;
+  if (rng.below(3) == 0) compress_activations(job, one_of<2>(rng, {"8-bit", "4-bit"}));
+  if (rng.below(3) == 0) compress_gradients(job, one_of<3>(rng, {"8-bit", "4-bit", "top-2%"}));
   if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(1e9);
   return job;
 }

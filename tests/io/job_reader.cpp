@@ -107,6 +107,17 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job_json(job_of(json)).dump() == json);
 }
 
+TEST_CASE("compression by name arrives as its ratio, and is written by its name") {
+  const Job job = job_of(small + "compression: {activations: 8-bit, gradients: top-0.5%}\n");
+  CHECK(job.compression.activations == Approx((8 + 1.0 / 64) / 16));
+  CHECK(job.compression.gradients == Approx(0.005 * 3));
+  CHECK(job.compression.activation_preset == "8-bit");
+  CHECK(job.compression.gradient_preset == "top-0.5%");
+  const std::string json = job_json(job).dump();
+  CHECK(contains(R"("compression":{"activations":"8-bit","gradients":"top-0.5%"})").match(json));
+  CHECK(job_json(job_of(json)).dump() == json);
+}
+
 TEST_CASE("what a job calls auto is open, holds the first choice, and reads back as open") {
   const std::string training = "global_batch: 6, ";
   struct Case {
@@ -210,6 +221,12 @@ TEST_CASE("a job that is wrong is told where and why") {
       {small + "parallelism: {pipeline: 0}\n",
        "job.yaml:5:25: `pipeline`: expected a whole number from 1 to 1000000000; found `0`"},
       {small + "compression: {gradients: 0}\n", "job.yaml:5:26: `gradients`: must be above zero; found `0`"},
+      {small + "compression: {activations: top-1%}\n",
+       "job.yaml:5:28: `activations`: there are `8-bit` and `4-bit`, ratios, and `auto`; found `top-1%`"},
+      {small + "compression: {gradients: top-60%}\n",
+       "job.yaml:5:26: `gradients`: makes nothing smaller; found `top-60%`"},
+      {small + "compression: {gradients: [1]}\n",
+       "job.yaml:5:26: `gradients`: expected a number; found a list"},
       {small + "profile: {analytic: false}\n",
        "job.yaml:5:21: `analytic`: expected true, or the name of a profile in place of the map"},
       {small + "profile: {analytic: true, efficiency: 1.5}\n",

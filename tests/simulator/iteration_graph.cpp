@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/rng.hpp"
 #include "simulator/schedule/schedule.hpp"
 #include "tests/support/catch.hpp"
@@ -344,6 +345,17 @@ TEST_CASE("compression may cost time on both devices") {
   CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 1)) == Approx(2 + 4 + 2 * 18));
   job.compression.throughput.reset();
   CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 1)) == Approx(2 + 4 + 2 * 2));
+}
+
+// As above with 4 bits of 16 and their scales, 9/32 of the bytes; a memory that moves 1e7 B/s reads and
+// writes 41/32 of 8e6 bytes in 1.025 s.
+TEST_CASE("a preset of compression takes what its traffic takes the memory of the devices") {
+  Job job = chain_job(2, 0, 8e6);
+  compress_activations(job, "4-bit");
+  Topology topology = flat_topology({2}, link_of(0, 1e6), link_of(0, 1e6));
+  topology.gpus.front().memory_bandwidth = BitsPerSecond(8e7);
+  const double seconds = 8 * 9 / 32.0 + 2 * 0.8 * 41 / 32;
+  CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 1)) == Approx(2 + 4 + 2 * seconds));
 }
 
 TEST_CASE("k times the bandwidth and speed with 1 / k of the latency take 1 / k of the time") {

@@ -82,6 +82,14 @@ TEST_CASE("a collective takes G − 1 steps around the ring") {
   CHECK(seconds(problem, 1) == Approx(3 + 2 * 2 * (1.0 / 3 + 0.1)));
 }
 
+// F 0–1, B 1–3; 1 s to compress 1e8 bytes and half of that for a part of them, 3–4.5; half of the bytes of a
+// part 4.5–4.75; parameters 4.75–5.25.
+TEST_CASE("compressed gradients take their device time, and fewer bytes") {
+  Problem problem = zero_problem(2, 1, 1e8, "zero2");
+  problem.job.compression = {1, 0.5, BitsPerSecond(8e8)};
+  CHECK(seconds(problem, 1) == Approx(5.25));
+}
+
 TEST_CASE("a device holds its part of the state, and while it computes what it has gathered") {
   const double held = parameter_bytes(zero_problem(1, 1, 1, "zero3").job.training).held;
   REQUIRE(held == 16);

@@ -1,0 +1,150 @@
+#include "planner/core/compression.hpp"
+
+#include "planner/core/error.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+
+namespace dtfm {
+namespace {
+
+Transformer block_of(int hidden, int layers = 24) {
+  Transformer model;
+  model.layers = layers;
+  model.hidden = hidden;
+  model.heads = 16;
+  model.sequence = 2048;
+  model.vocabulary = 50257;
+  return model;
+}
+
+Training training_in(const std::string& precision, const std::string& optimizer = "adam-16") {
+  Training training;
+  training.precision = precision;
+  training.optimizer = optimizer;
+  return training;
+}
+
+double gradient_ratio(const std::string& name, const std::string& optimizer = "adam-16") {
+  return gradient_preset(name, training_in("fp16", optimizer), Model(block_of(2048))).ratio;
+}
+
+TEST_CASE("quantized numbers and their scales: 8 bits and 32 for every 2,048, 4 bits and 32 for every 64") {
+  CHECK(activation_preset("8-bit", training_in("fp16")).ratio == Approx((8 + 1.0 / 64) / 16));
+  CHECK(activation_preset("8-bit", training_in("fp32")).ratio == Approx((8 + 1.0 / 64) / 32));
+  CHECK(activation_preset("4-bit", training_in("bf16")).ratio == Approx(4.5 / 16));
+  // Gradients go in the precision in which the optimizer accumulates them.
+  CHECK(gradient_ratio("4-bit") == Approx(4.5 / 16));
+  CHECK(gradient_ratio("4-bit", "adam-20") == Approx(4.5 / 32));
+}
+
+TEST_CASE("the largest gradients go with their indices of 4 bytes") {
+  CHECK(gradient_ratio("top-1%") == Approx(0.01 * 3));
+  CHECK(gradient_ratio("top-0.1%", "adam-20") == Approx(0.001 * 2));
+}
+
+// Of the blocks of GPT-3 XL: 4 matrices of h², 2 of 4 h²; their factors have 4 · 2h + 2 · 5h = 18 h numbers a
+// rank. Vectors: two norms of 2h, biases of 3h + h + 4h + h; embedding, positions, and a norm of 2h at the
+// end.
+TEST_CASE("factors of matrices and whole vectors, by hand") {
+  const double h = 2048, blocks = 24, rank = 4;
+  const double matrices = blocks * 12 * h * h + (50257 + 2048) * h, vectors = blocks * 13 * h + 2 * h;
+  const double factors = rank * (blocks * 18 * h + 50257 + h + 2048 + h);
+  CHECK(gradient_ratio("rank-4") == Approx((factors + vectors) / (matrices + vectors)).epsilon(1e-12));
+  // A rank which makes a matrix no smaller leaves it as it is: whole, of all ranks above.
+  CHECK(gradient_ratio("rank-1000") < 1);
+  CHECK(error_of([] { gradient_ratio("rank-2048"); }) == "makes nothing smaller");
+}
+
+TEST_CASE("grouped keys and gated MLPs have other matrices") {
+  Transformer model = block_of(4096, 32);
+  model.heads = 32;
+  model.kv_heads = 8;
+  model.feed_forward = 14336;
+  model.gated = true;
+  model.biases = model.learned_positions = model.tied = false;
+  model.rms_norm = true;
+  model.vocabulary = 128256;
+  const double h = 4096, f = 14336, v = 128256, blocks = 32;
+  const double matrices = blocks * (2 * h * h + 2 * h * 1024 + 3 * h * f) + 2 * v * h;
+  const double factors = blocks * (2 * 2 * h + 2 * (h + 1024) + 3 * (h + f)) + 2 * (v + h);
+  const double vectors = blocks * 2 * h + h;
+  CHECK(gradient_preset("rank-1", training_in("bf16"), Model(model)).ratio ==
+        Approx((factors + vectors) / (matrices + vectors)).epsilon(1e-12));
+}
+
+TEST_CASE("names that there are not") {
+  for (const std::string name : {"8bit", "16-bit", "top-1", "top-%", "top-0%", "top--1%", "top-nan%",
+                                 "top-1e3%", "rank-", "rank-0", "rank-1.5", "rank-x", "", "top-", "%"}) {
+    INFO(name);
+    CHECK(contains("there are `8-bit`").match(error_of([&] { gradient_ratio(name); })));
+  }
+  CHECK(error_of([] { gradient_ratio("top-34%"); }) == "makes nothing smaller");  // 3 × 34 %
+  CHECK(gradient_ratio("top-33%") < 1);
+  for (const std::string name : {"top-1%", "rank-4", "2-bit"})
+    CHECK(contains("there are `8-bit` and `4-bit`").match(error_of([&] {
+      activation_preset(name, training_in("fp16"));
+    })));
+  CHECK(contains("kind transformer").match(error_of([] {
+    gradient_preset("rank-4", training_in("fp16"), Model(LayerChain{}));
+  })));
+}
+
+Topology two_gpus(std::optional<BitsPerSecond> other) {
+  Topology topology;
+  Gpu fast, slow;
+  fast.name = "fast";
+  fast.memory_bandwidth = BitsPerSecond(8e12);
+  slow.name = "slow";
+  slow.memory_bandwidth = other;
+  topology.gpus = {fast, slow};
+  topology.devices.resize(2);
+  topology.devices[0].gpu = 0;
+  topology.devices[1].gpu = 1;
+  return topology;
+}
+
+Job job_with(const std::string& activations, const std::string& gradients) {
+  Job job;
+  job.model = block_of(2048);
+  if (!activations.empty()) compress_activations(job, activations);
+  if (!gradients.empty()) compress_gradients(job, gradients);
+  return job;
+}
+
+// Compressing 2 bytes reads 2 and writes 0.5625, expanding the other way: (1 + 0.28125) bytes a byte, each.
+TEST_CASE("a preset takes the memory of the slowest device so long") {
+  const Topology topology = two_gpus(BitsPerSecond(8e11));  // 1e11 bytes a second
+  const Job job = job_with("4-bit", "top-1%");
+  CHECK(activation_recode_s_per_byte(topology, job) == Approx(1.28125 / 1e11));
+  CHECK(gradient_recode_s_per_byte(topology, job) == Approx((4 + 2 * 0.03) / 2 / 1e11));
+  Topology throttled = topology;
+  throttled.devices[1].speed = 0.5;
+  CHECK(activation_recode_s_per_byte(throttled, job) == Approx(1.28125 / 5e10));
+}
+
+TEST_CASE("a throughput takes the place of a preset's cost") {
+  Job job = job_with("4-bit", "");
+  job.compression.throughput = BitsPerSecond(8e9);
+  CHECK(activation_recode_s_per_byte(two_gpus(std::nullopt), job) == Approx(1e-9));
+  CHECK(gradient_recode_s_per_byte(two_gpus(std::nullopt), job) == 0);  // not compressed
+}
+
+TEST_CASE("nobody knows what a preset costs where the bandwidth of the memory is not known") {
+  CHECK(contains("for slow").match(error_of([] {
+    activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", ""));
+  })));
+  CHECK(activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("", "")) == 0);
+}
+
+TEST_CASE("what is not sent of gradients is kept: one more number a parameter") {
+  CHECK(feedback_bytes(job_with("8-bit", "top-1%")) == 2);
+  Job in_full = job_with("", "rank-4");
+  CHECK(feedback_bytes(in_full) == 2);
+  in_full.training.optimizer = "adam-20";
+  CHECK(feedback_bytes(in_full) == 4);
+  CHECK(feedback_bytes(job_with("8-bit", "8-bit")) == 0);
+  CHECK(feedback_bytes(job_with("", "")) == 0);
+}
+
+}  // namespace
+}  // namespace dtfm
