@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,36 @@
 
 namespace dtfm {
 namespace {
+
+/// To whom a device sends, and of which share of what a collective moves.
+struct Hop {
+  std::size_t to = 0;
+  double share = 1;
+};
+
+/// By device: one ring around all; or, with g devices on each of several hosts, g rings, which enter hosts at
+/// one device each and leave them at the one before it. All but one of them go on inside.
+std::vector<std::vector<Hop>> hops_around(const Topology& topology, const std::vector<int>& devices) {
+  const std::size_t count = devices.size();
+  const auto host = [&](std::size_t i) { return topology.devices[at(devices[i])].host; };
+  std::size_t on_host = 1;
+  while (on_host < count && host(on_host) == host(0)) ++on_host;
+  bool are_even = count % on_host == 0;
+  std::set<int> hosts;
+  for (std::size_t i = 0; are_even && i < count; ++i)
+    are_even = host(i) == host(i - i % on_host) && (i % on_host > 0 || hosts.insert(host(i)).second);
+  std::vector<std::vector<Hop>> hops(count);
+  const bool several = are_even && on_host > 1 && on_host < count;
+  const double across = 1 / static_cast<double>(on_host);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t first = i - i % on_host, next = (i + 1) % on_host;
+    if (several)
+      hops[i] = {{first + next, 1 - across}, {(first + on_host) % count + next, across}};
+    else
+      hops[i] = {{(i + 1) % count, 1}};
+  }
+  return hops;
+}
 
 class ZeroGraph {
  public:
@@ -26,6 +57,7 @@ class ZeroGraph {
       devices_.push_back(pipeline.stages.front().devices.front());
       rounds_ = std::max(rounds_, pipeline.micro_batches);
     }
+    hops_ = hops_around(problem.topology, devices_);
     last_ = before_last_ = scattered_ = std::vector<int>(devices_.size(), no_index);
   }
 
@@ -53,7 +85,8 @@ class ZeroGraph {
     constexpr double most_messages = 2e7;
     const double devices = static_cast<double>(devices_.size());
     const double collectives = rounds_ * (zero_ == ZeroStage::parameters ? 3.0 : 1.0) * model_.layers();
-    if (const double messages = devices * (devices - 1) * collectives; messages > most_messages)
+    if (const double messages = devices * (devices - 1) * collectives * static_cast<double>(hops_[0].size());
+        messages > most_messages)
       throw Error("", fmt::format("{} devices exchange parts of {} layers in {:.3g} messages an iteration; "
                                   "{:.3g} are the most",
                                   devices_.size(), model_.layers(), messages, most_messages));
@@ -107,24 +140,38 @@ class ZeroGraph {
     scattered_ = around(last_, bytes, label(Activity::exchange, layer));
   }
 
-  /// G − 1 steps of a ring in each of which every device sends one of G parts of `bytes`, as soon as it has
-  /// it; `ready`: when each has come to the collective. Phases of labels count from that of `of`. Returns the
-  /// last message that each gets.
+  /// G − 1 steps in each of which every device sends one of G parts of `bytes` around the rings, as soon as
+  /// it has it; `ready`: when each has come to the collective. Phases of labels count from that of `of`.
+  /// Returns when each has got its last part.
   std::vector<int> around(const std::vector<int>& ready, double bytes, TaskLabel of) {
     const std::size_t count = devices_.size();
-    std::vector<int> received = ready;
+    std::vector<std::array<int, 2>> received(count, {no_index, no_index});
     of.phase = std::max(of.phase, 0);
     for (std::size_t step = 0; step + 1 < count; ++step, ++of.phase) {
-      std::vector<int> next(count);
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t to = (i + 1) % count;
-        next[to] = builder_.send(builder_.channel(devices_[i], devices_[to], of.activity),
-                                 bytes / static_cast<double>(count) / efficiency_,
-                                 std::array{ready[i], ready[to], received[i]}, of);
-      }
+      std::vector<std::array<int, 2>> next(count, {no_index, no_index});
+      for (std::size_t i = 0; i < count; ++i)
+        for (std::size_t ring = 0; ring < hops_[i].size(); ++ring) {
+          const auto [to, share] = hops_[i][ring];
+          next[to][ring] = builder_.send(builder_.channel(devices_[i], devices_[to], of.activity),
+                                         bytes * share / static_cast<double>(count) / efficiency_,
+                                         std::array{ready[i], ready[to], received[i][0], received[i][1]}, of);
+        }
       received = std::move(next);
     }
-    return received;
+    return ends_of(received, ready, of);
+  }
+
+  /// One task for each device; where nothing was sent, what it was ready after.
+  std::vector<int> ends_of(const std::vector<std::array<int, 2>>& received, const std::vector<int>& ready,
+                           TaskLabel of) {
+    std::vector<int> ends = ready;
+    of.rank = of.activity == Activity::gather ? 0 : 1;
+    of.activity = Activity::wait;
+    for (std::size_t i = 0; i < devices_.size() && devices_.size() > 1; ++i) {
+      of.pipeline = static_cast<int>(i);
+      ends[i] = received[i][1] == no_index ? received[i][0] : builder_.join(received[i], of);
+    }
+    return ends;
   }
 
   /// Scatters of a device follow each other on their channels: the last one is the end of all.
@@ -153,6 +200,7 @@ class ZeroGraph {
   GraphBuilder builder_;
   const double overhead_s_, efficiency_;
   std::vector<int> devices_;  // of each pipeline
+  std::vector<std::vector<Hop>> hops_;
   int rounds_ = 0, micro_batch_ = 0;
   // Of each device: its last two computations, and the last part of gradients that it got.
   std::vector<int> last_, before_last_, scattered_;

@@ -82,6 +82,54 @@ TEST_CASE("a collective takes G − 1 steps around the ring") {
   CHECK(seconds(problem, 1) == Approx(3 + 2 * 2 * (1.0 / 3 + 0.1)));
 }
 
+/// Hosts of so many devices, over links of so many bytes per second inside and across, for each device.
+Problem hosts_problem(int hosts, int on_host, int layers, double inside, double across,
+                      const std::string& sync) {
+  Problem problem = zero_problem(hosts * on_host, layers, inside, sync);
+  problem.topology.links =
+      MeasuredLinks{Eigen::MatrixXd::Zero(hosts * on_host, hosts * on_host),
+                    Eigen::MatrixXd::Constant(hosts * on_host, hosts * on_host, 8 * inside)};
+  for (int device = 0; device < hosts * on_host; ++device) {
+    Device& it = problem.topology.devices[at(device)];
+    it.host = device / on_host;
+    it.uplink = it.downlink = BitsPerSecond(8 * across);
+  }
+  return problem;
+}
+
+// Each of 2 hosts has 2 devices. One ring would take 3 steps of 1e8 / 4 bytes at 1e7 B/s: 7.5 s; two rings
+// have half of that each, and each leaves a host through another device. Nobody waits inside.
+TEST_CASE("hosts are left through as many devices as they have") {
+  const Problem problem = hosts_problem(2, 2, 1, 1e12, 1e7, "zero2");
+  CHECK(seconds(problem, 1) == Approx(1 + 2 + 2 * 3.75).epsilon(1e-3));
+  Problem uneven = hosts_problem(2, 2, 1, 1e12, 1e7, "zero2");
+  uneven.topology.devices[1].host = 1;  // 1 and 3: one ring
+  CHECK(seconds(uneven, 1) == Approx(1 + 2 + 2 * 7.5).epsilon(1e-3));
+}
+
+TEST_CASE("around several rings every device sends and gets as much as around one") {
+  for (const auto& [hosts, on_host] : {std::pair(2, 2), std::pair(3, 4), std::pair(1, 4), std::pair(4, 1)}) {
+    CAPTURE(hosts, on_host);
+    const Problem problem = hosts_problem(hosts, on_host, 3, 1e10, 1e9, "zero3");
+    const int devices = hosts * on_host;
+    const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 1, devices, 2));
+    std::map<int, double> sent, got, left;
+    for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
+      const TaskLabel& label = lowered.labels[i];
+      if (lowered.graph.tasks[i].kind != TaskKind::flow) continue;
+      sent[label.device] += lowered.graph.tasks[i].amount;
+      got[label.peer] += lowered.graph.tasks[i].amount;
+      if (label.device / on_host != label.peer / on_host) left[label.device] += lowered.graph.tasks[i].amount;
+    }
+    const double all = 2 * 3 * 3 * 2 * parameters * (devices - 1) / devices;  // 2 micro-batches of 3 Ψ
+    for (int device = 0; device < devices; ++device) {
+      CHECK(sent[device] == Approx(all).epsilon(1e-12));
+      CHECK(got[device] == Approx(all).epsilon(1e-12));
+      CHECK(left[device] == Approx(hosts > 1 ? all / on_host : 0).epsilon(1e-12));
+    }
+  }
+}
+
 // F 0–1, B 1–3; 1 s to compress 1e8 bytes and half of that for a part of them, 3–4.5; half of the bytes of a
 // part 4.5–4.75; parameters 4.75–5.25.
 TEST_CASE("compressed gradients take their device time, and fewer bytes") {
