@@ -13,11 +13,14 @@
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
 #include "cli/replanner.hpp"
+#include "cli/report/put_report.hpp"
+#include "cli/report/report_html.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/job_reader.hpp"
+#include "planner/io/json_text.hpp"
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "planner/search/iteration_search.hpp"
@@ -158,6 +161,13 @@ void simulate_all(Comparison& comparison, const std::vector<Scenario>& scenarios
     running[i / scenarios.size()]->runs.push_back(std::move(reports[i]));
 }
 
+void put_out(const CompareOptions& options, const Comparison& comparison) {
+  const auto document = comparison_document(comparison);
+  put_out(options.output, options.format, json_text(document), summary_text(comparison), options.color, [&] {
+    if (options.report) put_comparison_report(*options.report, comparison.problem, document);
+  });
+}
+
 std::string scheme_list() {
   std::vector<std::vector<std::string>> rows = {{planned, "the plan that dtfm-plan makes"}};
   for (const Scheme& it : schemes()) rows.push_back({std::string(it.name), std::string(it.what)});
@@ -177,19 +187,20 @@ int run_compare_command(const CompareOptions& options) {
     print_result(scheme_list(), options.color);
     return exit_code::done;
   }
+  check_report(options.report);
   InterruptWatch watch("a comparison");
   std::vector<std::string> inputs = options.scenarios;
   inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.calibration.value_or("")});
-  check_outputs(inputs, std::array{options.output.value_or("")});
+  check_outputs(inputs, std::array{options.output.value_or(""), options.report.value_or("")});
   const Input input = read_input(options);
   watch.keep_result();
-  Comparison comparison{input.problem, {}, options.seed, {}};
+  Comparison comparison{input.problem, {}, options.seed, {}, false};
   for (const Scenario& it : input.scenarios) comparison.scenarios.push_back(it.name);
   choose_layouts(comparison, options, watch);
   simulate_all(comparison, input.scenarios, options, watch);
-  put_out(options.output, options.format, comparison_json(comparison), summary_text(comparison),
-          options.color);
-  if (watch.stop()()) return exit_code::interrupted;
+  comparison.is_interrupted = watch.interrupted();
+  put_out(options, comparison);
+  if (watch.interrupted()) return exit_code::interrupted;
   const bool any = std::any_of(comparison.schemes.begin(), comparison.schemes.end(),
                                [](const ComparedScheme& it) { return it.chosen.is_any(); });
   return any ? exit_code::done : exit_code::infeasible;
