@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes reports of every kind and opens them in a browser (browser.mjs).
+# Makes reports of every kind and opens them in a browser (browser.mjs, comparison.mjs).
 #
 # usage: browser.sh DTFM-PLAN DTFM-SIM DTFM-COMPARE PACKAGES    (exit 77 where the page, node, npm or chromium is not there)
 # shellcheck source-path=SCRIPTDIR source=lib.sh

@@ -45,6 +45,12 @@ function comparisonTiles(comparison) {
   return [...tiles, { name: "Schemes that run", value: `${running} of ${rows.length}`, more: words }];
 }
 
+/** In rows without numbers the last cell, which says why, takes their place. */
+function spreadReasons(lines, columns) {
+  lines.selectAll("td.number").remove();
+  lines.select("td:last-child").attr("colspan", columns.length - 1);
+}
+
 /**
  * A panel of bars for each scenario, side by side where there is room, all on one scale and with the schemes in one
  * order, by `better` (a, b) of the first panel's values. The line is where the first scheme of the comparison is.
@@ -59,9 +65,7 @@ function addPanels(section, { schemes: [first] }, panels, { column, value, bette
     const lines = table.selectAll("tbody tr").classed("first-scheme", ({ scheme }) => scheme === first.scheme);
     const reference = value(rows.find(({ scheme }) => scheme === first.scheme));
     addBars(table, (row) => (value(row) ? value(row) / most : undefined), reference ? reference / most : undefined);
-    const without = lines.filter((row) => !value(row));
-    without.select("td.number").remove();
-    without.select("td:last-child").attr("colspan", 2);
+    spreadReasons(lines.filter((row) => !value(row)), columns);
     addTooltip(lines, ({ scheme }) => scheme, (row) => schemeColumns.slice(1).map(({ name, text }) => [name, text(row)]));
   }
 }
@@ -72,7 +76,7 @@ const unknownLast = (compare) => (a, b) => (a === null) - (b === null) || (a ===
 function showSpeed({ document: { comparison } }) {
   if (!comparison?.schemes.length) return;
   const section = addSection("speed", "How fast each scheme trains", "Speed",
-    `Tokens a second of the same job on the same machines: longer is better. The line is at ${comparison.schemes[0].scheme}.`);
+    `Tokens a second of the same job on the same machines: longer is better. The line is at ${comparison.schemes[0].scheme}; what each row assumes is below.`);
   addPanels(section, comparison, scenariosOf(comparison), { column: schemeColumns[2], value: ({ run }) => run.tokens_per_s,
     better: unknownLast(d3.descending), why: (row) => row.why });
 }
@@ -90,7 +94,8 @@ function showCost({ document: { comparison } }) {
 
 function addSchemeTable(section, caption, columns, rows) {
   const box = section.append("div").attr("class", "chart scroll whole").attr("tabindex", 0).attr("role", "region").attr("aria-label", caption);
-  addTable(box, caption, columns, rows).attr("class", "schemes");
+  const table = addTable(box, caption, columns, rows).attr("class", "schemes");
+  spreadReasons(table.selectAll("tbody tr").filter(({ why }) => why !== undefined), columns);
 }
 
 function showSchemes({ document: { comparison } }) {
