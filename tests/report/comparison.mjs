@@ -44,20 +44,20 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     await close();
   },
 
-  async "schemes that do not run are there, with the reason"() {
+  async "schemes without a result are there, with the reason"() {
     const { page, close } = await opened("table.html");
     const { schemes } = json("table.json");
     const reasons = await page.$$eval("#speed tbody tr", (rows) => rows.filter((row) => !row.querySelector(".share")).map((row) => row.textContent));
     const [replica, zero] = ["data-parallel", "zero3"].map((name) => schemes.find(({ scheme }) => scheme === name));
     assert.equal(reasons.filter((text) => text === `data-parallelno layout: ${replica.why_none}`).length, 3, `${reasons}`);
-    assert.ok(reasons.includes(`zero3does not run: ${zero.runs[2].stopped}`), `${reasons}`);
+    assert.ok(reasons.includes(`zero3no result: ${zero.runs[2].stopped}`), `${reasons}`);
     const told = await page.$$eval("#schemes td[colspan]", (nodes) => nodes.map((node) => node.textContent));
     assert.equal(told.length, reasons.length, "the table tells other reasons than the bars");
-    assert.equal(await tile(page, "Schemes that run"), "3 of 4");
+    assert.equal(await tile(page, "Schemes with a result"), "3 of 4");
     await close();
     const none = await opened("none.html");
     assert.equal(await countOf(none.page, "#speed .share"), 0);
-    assert.equal(await tile(none.page, "Schemes that run"), "0 of 2");
+    assert.equal(await tile(none.page, "Schemes with a result"), "0 of 2");
     assert.ok(!(await sections(none.page)).includes("cost"));
     await none.close();
     const cut = await altered("cut-table.html", "table.html", ({ comparison }) => {

@@ -17,7 +17,7 @@ const timeRatio = (value) => `${value.toFixed(2)}\u00a0×`;
 /** Why a scheme has no numbers under a scenario; undefined: it has. */
 function whyNone(scheme, run) {
   if (scheme.why_none) return `no layout: ${scheme.why_none}`;
-  return run.tokens_per_s === null ? `does not run: ${run.stopped}` : undefined;
+  return run.tokens_per_s === null ? `no result: ${run.stopped}` : undefined;
 }
 
 /** {words, rows} of every scenario, the fastest first; a row is a scheme with its `run` there and `why` it has no numbers. */
@@ -42,7 +42,7 @@ function comparisonTiles(comparison) {
   if (cheapest)
     tiles.push({ name: `Cheapest, ${words}`, value: cheapest.scheme, more: `${dollars(cheapest.run.cost_per_million_tokens)} a million tokens` });
   const running = rows.filter(({ why }) => why === undefined).length;
-  return [...tiles, { name: "Schemes that run", value: `${running} of ${rows.length}`, more: words }];
+  return [...tiles, { name: "Schemes with a result", value: `${running} of ${rows.length}`, more: words }];
 }
 
 /** In rows without numbers the last cell, which says why, takes their place. */
@@ -87,7 +87,7 @@ function showCost({ document: { comparison } }) {
   const panels = all.filter(({ rows }) => rows.some(({ run }) => run.cost_per_million_tokens));
   if (!panels.length) return;
   const section = addSection("cost", "What a million tokens cost", "Cost",
-    `USD for the devices that a scheme uses: shorter is better. The line is at ${comparison.schemes[0].scheme}; schemes that do not run are left out.`);
+    `USD for the devices that a scheme uses: shorter is better. The line is at ${comparison.schemes[0].scheme}; schemes without a result are left out.`);
   addPanels(section, comparison, panels, { column: schemeColumns[4], value: ({ run }) => run.cost_per_million_tokens,
     better: unknownLast(d3.ascending), why: () => "the price of a device is not known" });
 }
