@@ -13,6 +13,7 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     const running = schemes.flatMap(({ runs }) => runs).filter(({ tokens_per_s }) => tokens_per_s !== null);
     assert.equal(await countOf(page, "#speed .share"), running.length);
     assert.equal(await countOf(page, "#cost .share"), running.length);
+    assert.equal(await countOf(page, "#cost tbody tr"), 3 * schemes.length);
     const [[, ...cells]] = await page.$$eval("#schemes div:nth-of-type(1) tbody tr", (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
     const [{ runs: [fastest], layout }] = schemes.toSorted((a, b) => (b.runs[0]?.tokens_per_s ?? 0) - (a.runs[0]?.tokens_per_s ?? 0));
     assert.deepEqual(cells.slice(0, 4).map((text) => Number.parseFloat(text.replaceAll(",", ""))), [
@@ -55,6 +56,14 @@ export const comparisonTests = ({ opened, altered, json, sections, countOf, text
     assert.equal(told.length, reasons.length, "the table tells other reasons than the bars");
     assert.equal(await tile(page, "Schemes with a result"), "3 of 4");
     await close();
+    const first = await altered("first.html", "table.html", ({ comparison }) => {
+      Object.assign(comparison.schemes[0].runs[0], { tokens_per_s: null, time_ratio: null, cost_per_million_tokens: null, stopped: "a reason" });
+    });
+    assert.equal(await countOf(first.page, "#cost tbody tr"), 3 * schemes.length);
+    assert.equal(await first.page.locator("#speed table").first().locator(".mark").count(), 0);
+    assert.match(await textOf(first.page, "#speed table >> nth=0"), new RegExp(`${schemes[0].scheme}no result: a reason`));
+    assert.match(await textOf(first.page, "#cost table >> nth=0"), new RegExp(`${schemes[0].scheme}no result`));
+    await first.close();
     const none = await opened("none.html");
     assert.equal(await countOf(none.page, "#speed .share"), 0);
     assert.equal(await tile(none.page, "Schemes with a result"), "0 of 2");

@@ -7,7 +7,7 @@ const schemeColumns = [
   { name: "tokens/s", number: true, text: ({ run }) => ifKnown(run.tokens_per_s, tokenRate) },
   { name: "time", number: true, text: ({ run }) => ifKnown(run.time_ratio, timeRatio) },
   { name: "USD/M tokens", number: true, text: ({ run }) => ifKnown(run.cost_per_million_tokens, (value) => significant(value, 4)) },
-  { name: "sent an iteration", number: true, text: ({ run, why }) => (why === undefined ? bytes(run.sent_bytes / run.iterations) : "–") },
+  { name: "sent an iteration", number: true, text: ({ run, why }) => (why === undefined && run.iterations ? bytes(run.sent_bytes / run.iterations) : "–") },
   { name: "layout", text: (row) => row.why ?? row.layout.words },
 ];
 const ifKnown = (value, format) => (typeof value === "number" ? format(value) : "–");
@@ -53,12 +53,12 @@ function spreadReasons(lines, columns) {
 
 /**
  * A panel of bars for each scenario, side by side where there is room, all on one scale and with the schemes in one
- * order, by `better` (a, b) of the first panel's values. The line is where the first scheme of the comparison is.
+ * order: the best of the first panel first. The line is where the first scheme of the comparison is.
  */
-function addPanels(section, { schemes: [first] }, panels, { column, value, better, why }) {
+function addPanels(section, { schemes: [first] }, panels, { column, value, isMoreBetter, why }) {
   const box = section.append("div").attr("class", "panels chart");
   const most = d3.max(panels, ({ rows }) => d3.max(rows, value));
-  const order = d3.sort(panels[0].rows, (a, b) => better(value(a) ?? null, value(b) ?? null)).map(({ scheme }) => scheme);
+  const order = d3.sort(panels[0].rows, (row) => (value(row) ? (isMoreBetter ? -1 : 1) * value(row) : Infinity)).map(({ scheme }) => scheme);
   for (const { words, rows } of panels) {
     const columns = [schemeColumns[0], column, { name: "", text: (row) => (value(row) ? "" : why(row)) }];
     const table = addTable(box.append("div"), words, columns, d3.sort(rows, ({ scheme }) => order.indexOf(scheme)));
@@ -70,26 +70,20 @@ function addPanels(section, { schemes: [first] }, panels, { column, value, bette
   }
 }
 
-/** Sorts what is not known last. */
-const unknownLast = (compare) => (a, b) => (a === null) - (b === null) || (a === null ? 0 : compare(a, b));
-
 function showSpeed({ document: { comparison } }) {
   if (!comparison?.schemes.length) return;
   const section = addSection("speed", "How fast each scheme trains", "Speed",
     `Tokens a second of the same job on the same machines: longer is better. The line is at ${comparison.schemes[0].scheme}; what each row assumes is below.`);
   addPanels(section, comparison, scenariosOf(comparison), { column: schemeColumns[2], value: ({ run }) => run.tokens_per_s,
-    better: unknownLast(d3.descending), why: (row) => row.why });
+    isMoreBetter: true, why: (row) => row.why });
 }
 
 function showCost({ document: { comparison } }) {
-  if (!comparison) return;
-  const all = scenariosOf(comparison).map(({ words, rows }) => ({ words, rows: rows.filter(({ why }) => why === undefined) }));
-  const panels = all.filter(({ rows }) => rows.some(({ run }) => run.cost_per_million_tokens));
-  if (!panels.length) return;
+  if (!comparison?.schemes.some(({ runs }) => runs.some((run) => run.cost_per_million_tokens))) return;
   const section = addSection("cost", "What a million tokens cost", "Cost",
-    `USD for the devices that a scheme uses: shorter is better. The line is at ${comparison.schemes[0].scheme}; schemes without a result are left out.`);
-  addPanels(section, comparison, panels, { column: schemeColumns[4], value: ({ run }) => run.cost_per_million_tokens,
-    better: unknownLast(d3.ascending), why: () => "the price of a device is not known" });
+    `USD for the devices that a scheme uses: shorter is better. The line is at ${comparison.schemes[0].scheme}.`);
+  addPanels(section, comparison, scenariosOf(comparison), { column: schemeColumns[4], value: ({ run }) => run.cost_per_million_tokens,
+    isMoreBetter: false, why: ({ why }) => (why === undefined ? "the price of a device is not known" : "no result") });
 }
 
 function addSchemeTable(section, caption, columns, rows) {
