@@ -17,13 +17,15 @@ constexpr const char* examples = R"(Examples:
   dtfm-compare worldwide.yaml
   dtfm-compare worldwide.yaml --job my-job.yaml --scenario spot.yaml --scenario evening.yaml -o table.json
   dtfm-compare worldwide.yaml --scheme planned --scheme megatron --scheme zero3
+  dtfm-compare worldwide.yaml --scenario spot.yaml --report comparison.html    (opens in any browser)
   dtfm-compare worldwide.yaml --format json | jq '.schemes[] | [.scheme, .runs[0].seconds_per_batch]'
 
 Every scheme trains the same job on the same machines, in the fastest of the layouts that it allows and that fit the
 memory; the simulator says how long each takes, by the same constants, under the same scenarios with the same seed.
 A batch is that of the job: schemes that complete something else than batches are told by their tokens a second.
 
-Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no scheme fits the machines, 130 interrupted.)";
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no scheme fits the machines, 130 interrupted
+(what there was by then has been written).)";
 
 }  // namespace
 
@@ -60,6 +62,8 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
   add_threads_option(app, "all cores when not given; any number gives the same result", options.threads);
   add_option(app, "-o,--output", "FILE", "writes the comparison (JSON); - is stdout, in place of the table",
              [&](const std::string& text) { options.output = text; });
+  add_option(app, "--report", "FILE.html", "writes a page with charts of the comparison (HTML)",
+             [&](const std::string& text) { options.report = text; });
   add_format_option(app, options.format);
   add_color_option(app, options.color);
   app.add_flag("--quiet", options.quiet, "no progress");

@@ -13,11 +13,14 @@
 #include "cli/progress.hpp"
 #include "cli/put_out.hpp"
 #include "cli/replanner.hpp"
+#include "cli/report/put_report.hpp"
+#include "cli/report/report_html.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/io/calibration_reader.hpp"
 #include "planner/io/job_reader.hpp"
+#include "planner/io/json_text.hpp"
 #include "planner/io/roofline_reader.hpp"
 #include "planner/io/topology_reader.hpp"
 #include "planner/search/iteration_search.hpp"
@@ -117,45 +120,60 @@ ComparedRun simulated(const Problem& problem, const ChosenLayout& chosen, const 
   return run;
 }
 
-void choose_layouts(Comparison& comparison, const CompareOptions& options, const InterruptWatch& watch) {
+/// Under every scenario; none without a layout.
+std::vector<ComparedRun> runs_of(const ComparedScheme& scheme, const Input& input,
+                                 const CompareOptions& options, const InterruptWatch& watch) {
+  if (!scheme.chosen.is_any()) return {};
+  return parallel_map(static_cast<int>(input.scenarios.size()), options.threads, [&](int i) {
+    return simulated(input.problem, scheme.chosen, input.scenarios[at(i)], options, watch,
+                     scheme.name == planned);
+  });
+}
+
+ComparedScheme with_layout(const Scheme& scheme, const Problem& problem, const CompareOptions& options,
+                           const InterruptWatch& watch) {
+  return {std::string(scheme.name),
+          std::string(scheme.what),
+          std::string(scheme.assumes),
+          choose_layout(problem, scheme, {options.seed, options.sync_every}, options.threads, watch.stop()),
+          {}};
+}
+
+ComparedScheme planned_scheme(const Problem& problem, const CompareOptions& options,
+                              const InterruptWatch& watch, ProgressPrinter& printer) {
+  return {planned,
+          "the plan that dtfm-plan makes",
+          "messages overlap with computations; stages and pipelines may differ from each other",
+          planned_or_why_not(problem, options, watch, printer),
+          {}};
+}
+
+/// Each is simulated before the next is chosen, so that who interrupts has the results of those before.
+std::vector<ComparedScheme> compared(const Input& input, const CompareOptions& options,
+                                     const InterruptWatch& watch) {
+  std::vector<ComparedScheme> done;
+  const auto add = [&](ComparedScheme scheme) {
+    scheme.runs = runs_of(scheme, input, options, watch);
+    done.push_back(std::move(scheme));
+  };
   ProgressPrinter printer(options.quiet, "dtfm-compare");
-  if (is_asked_for(options, planned))
-    comparison.schemes.push_back(
-        {planned,
-         "the plan that dtfm-plan makes",
-         "messages overlap with computations; stages and pipelines may differ from each other",
-         planned_or_why_not(comparison.problem, options, watch, printer),
-         {}});
+  if (is_asked_for(options, planned)) add(planned_scheme(input.problem, options, watch, printer));
   const auto all = static_cast<double>(schemes().size());
   for (const Scheme& scheme : schemes()) {
-    if (watch.stop()() || !is_asked_for(options, scheme.name)) continue;
+    if (watch.interrupted() || !is_asked_for(options, scheme.name)) continue;
     if (printer.is_due())
       printer.show(static_cast<double>(&scheme - schemes().data()) / all,
                    fmt::format("layouts of {}", scheme.name));
-    comparison.schemes.push_back(
-        {std::string(scheme.name),
-         std::string(scheme.what),
-         std::string(scheme.assumes),
-         choose_layout(comparison.problem, scheme, {options.seed, options.sync_every}, options.threads,
-                       watch.stop()),
-         {}});
+    add(with_layout(scheme, input.problem, options, watch));
   }
+  return done;
 }
 
-/// Every scheme that has a layout under every scenario.
-void simulate_all(Comparison& comparison, const std::vector<Scenario>& scenarios,
-                  const CompareOptions& options, const InterruptWatch& watch) {
-  std::vector<ComparedScheme*> running;
-  for (ComparedScheme& it : comparison.schemes)
-    if (it.chosen.is_any()) running.push_back(&it);
-  const int runs = static_cast<int>(running.size() * scenarios.size());
-  auto reports = parallel_map(runs, options.threads, [&](int i) {
-    return simulated(comparison.problem, running[at(i) / scenarios.size()]->chosen,
-                     scenarios[at(i) % scenarios.size()], options, watch,
-                     running[at(i) / scenarios.size()]->name == planned);
+void put_out(const CompareOptions& options, const Comparison& comparison) {
+  const auto document = comparison_document(comparison);
+  put_out(options.output, options.format, json_text(document), summary_text(comparison), options.color, [&] {
+    if (options.report) put_comparison_report(*options.report, comparison.problem, document);
   });
-  for (std::size_t i = 0; i < reports.size(); ++i)
-    running[i / scenarios.size()]->runs.push_back(std::move(reports[i]));
 }
 
 std::string scheme_list() {
@@ -177,19 +195,19 @@ int run_compare_command(const CompareOptions& options) {
     print_result(scheme_list(), options.color);
     return exit_code::done;
   }
+  check_report(options.report);
   InterruptWatch watch("a comparison");
   std::vector<std::string> inputs = options.scenarios;
   inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.calibration.value_or("")});
-  check_outputs(inputs, std::array{options.output.value_or("")});
+  check_outputs(inputs, std::array{options.output.value_or(""), options.report.value_or("")});
   const Input input = read_input(options);
   watch.keep_result();
-  Comparison comparison{input.problem, {}, options.seed, {}};
+  Comparison comparison{input.problem, {}, options.seed, {}, false};
   for (const Scenario& it : input.scenarios) comparison.scenarios.push_back(it.name);
-  choose_layouts(comparison, options, watch);
-  simulate_all(comparison, input.scenarios, options, watch);
-  put_out(options.output, options.format, comparison_json(comparison), summary_text(comparison),
-          options.color);
-  if (watch.stop()()) return exit_code::interrupted;
+  comparison.schemes = compared(input, options, watch);
+  comparison.is_interrupted = watch.interrupted();
+  put_out(options, comparison);
+  if (watch.interrupted()) return exit_code::interrupted;
   const bool any = std::any_of(comparison.schemes.begin(), comparison.schemes.end(),
                                [](const ComparedScheme& it) { return it.chosen.is_any(); });
   return any ? exit_code::done : exit_code::infeasible;

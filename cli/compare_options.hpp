@@ -21,7 +21,7 @@ struct CompareOptions {
   std::optional<int> sync_every;
   std::uint64_t seed = 0;
   int threads = 1;
-  std::optional<std::string> output;  // file
+  std::optional<std::string> output, report;  // files
   OutputFormat format = OutputFormat::text;
   ColorChoice color = ColorChoice::automatic;
   bool quiet = false, list_schemes = false;

@@ -8,7 +8,6 @@
 #include "cli/topology_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/json_text.hpp"
 
 namespace dtfm {
 namespace {
@@ -16,14 +15,36 @@ namespace {
 using nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
+constexpr const char* interrupted = "interrupted: schemes may be missing, and others not run to their end";
+
 double tokens_of_batch(const Problem& problem) {
   return static_cast<double>(problem.job.training.global_batch) * sequence_length(problem.job.model);
 }
 
 /// Of what was not lost later, over the whole run, where that is another rate.
+double completed_tokens_per_s(const Problem& problem, const SimReport& report) {
+  if (!report.useful) return report.tokens_per_s;
+  return report.useful->samples_per_s * sequence_length(problem.job.model);
+}
+
+/// Why a run is no result; empty: it is one.
+std::string why_none(const Problem& problem, const ComparedRun& run) {
+  if (!run.error.empty()) return run.error;
+  if (!run.report.overfull.empty())
+    return fmt::format("{} lacks memory", problem.topology.devices[at(run.report.overfull.front())].id);
+  if (completed_tokens_per_s(problem, run.report) > 0) return "";
+  return run.report.stopped.empty() ? "no iteration in this time" : run.report.stopped;
+}
+
+/// 0: the run is no result.
 double tokens_per_s(const Problem& problem, const ComparedRun& run) {
-  if (!run.report.useful) return run.report.tokens_per_s;
-  return run.report.useful->samples_per_s * sequence_length(problem.job.model);
+  return why_none(problem, run).empty() ? completed_tokens_per_s(problem, run.report) : 0;
+}
+
+/// As many tokens as an iteration of the job has, at the rate of the run.
+double seconds_per_batch(const Problem& problem, const ComparedRun& run) {
+  const double rate = tokens_per_s(problem, run);
+  return rate > 0 ? tokens_of_batch(problem) / rate : 0;
 }
 
 /// At that rate.
@@ -52,27 +73,13 @@ std::optional<double> cost_per_million_tokens(const Problem& problem, const Comp
   return usd_per_s / rate * 1e6;
 }
 
-/// Why a run is no result; empty: it is one.
-std::string fault_of(const Comparison& comparison, const ComparedRun& run) {
-  if (!run.error.empty()) return run.error;
-  if (!run.report.overfull.empty())
-    return fmt::format("{} lacks memory",
-                       comparison.problem.topology.devices[at(run.report.overfull.front())].id);
-  return tokens_per_s(comparison.problem, run) > 0 ? "" : run.report.stopped;
-}
-
-/// Of the scheme that the others are held against: the first of all, which is the plan where it is asked for;
-/// 0: it does not run.
-double reference_rate(const Comparison& comparison, std::size_t scenario) {
-  if (comparison.schemes.empty()) return 0;  // interrupted
+/// Its time ÷ that of the scheme that the others are held against: the first of all, which is the plan where
+/// it is asked for. 0: one of the two does not run.
+double time_ratio(const Comparison& comparison, const ComparedRun& run, std::size_t scenario) {
   const ComparedScheme& first = comparison.schemes.front();
-  if (!first.runs.empty() && fault_of(comparison, first.runs[scenario]).empty())
-    return tokens_per_s(comparison.problem, first.runs[scenario]);
-  return 0;
-}
-
-std::string layout_text(const Problem& problem, const ComparedScheme& scheme) {
-  return scheme.chosen.is_any() ? shape_text(problem, scheme.chosen) : "none: " + scheme.chosen.why_none;
+  const double rate = tokens_per_s(comparison.problem, run);
+  if (first.runs.empty() || rate <= 0) return 0;
+  return tokens_per_s(comparison.problem, first.runs[scenario]) / rate;
 }
 
 /// The fastest first; then those that do not run, in the order of the table.
@@ -87,26 +94,21 @@ std::vector<const ComparedScheme*> ranked(const Comparison& comparison, std::siz
 }
 
 std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
+  const Problem& problem = comparison.problem;
   Rows rows = {{"scheme", "s a batch", "tokens/s", "time", "USD/M tokens", "layout"}};
-  const double reference = reference_rate(comparison, scenario);
   for (const ComparedScheme* it : ranked(comparison, scenario)) {
-    if (it->runs.empty()) {
-      rows.push_back({it->name, "–", "–", "–", "–", layout_text(comparison.problem, *it)});
+    const std::string why = it->runs.empty() ? it->chosen.why_none : why_none(problem, it->runs[scenario]);
+    if (it->runs.empty() || !why.empty()) {
+      rows.push_back({it->name, "–", "–", "–", "–", (it->runs.empty() ? "none: " : "stopped: ") + why});
       continue;
     }
     const ComparedRun& run = it->runs[scenario];
-    const double rate = tokens_per_s(comparison.problem, run);
-    const std::string why = fault_of(comparison, run);
-    if (rate <= 0 || !why.empty()) {
-      rows.push_back(
-          {it->name, "–", "–", "–", "–", why.empty() ? "no iteration in this time" : "stopped: " + why});
-      continue;
-    }
-    const auto cost = cost_per_million_tokens(comparison.problem, run);
-    rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(comparison, run)),
-                    fmt::format("{:.6g}", rate),
-                    reference > 0 ? fmt::format("{:.2f} ×", reference / rate) : "–",
-                    cost ? fmt::format("{:.4g}", *cost) : "–", layout_text(comparison.problem, *it)});
+    const double ratio = time_ratio(comparison, run, scenario);
+    const auto cost = cost_per_million_tokens(problem, run);
+    rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(problem, run)),
+                    fmt::format("{:.6g}", tokens_per_s(problem, run)),
+                    ratio > 0 ? fmt::format("{:.2f} ×", ratio) : "–",
+                    cost ? fmt::format("{:.4g}", *cost) : "–", shape_text(problem, it->chosen)});
   }
   return table(rows);
 }
@@ -118,8 +120,9 @@ std::string assumptions(const Comparison& comparison) {
   return aligned(rows);
 }
 
-ordered_json layout_json(const ChosenLayout& chosen) {
+ordered_json layout_json(const Problem& problem, const ChosenLayout& chosen) {
   ordered_json json = {{"tried", chosen.tried}, {"fitting", chosen.fitting}};
+  if (chosen.is_any()) json["words"] = shape_text(problem, chosen);
   if (chosen.swarm) json["pipeline"] = chosen.swarm->stages;
   if (!chosen.layout) return json;
   const Plan& plan = chosen.layout->plan;
@@ -138,63 +141,65 @@ ordered_json known(double value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }
 
+/// Texts that are empty where there is nothing to say.
+ordered_json known(const std::string& text) {
+  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+}
+
 ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme, std::size_t scenario) {
+  const Problem& problem = comparison.problem;
   const ComparedRun& run = scheme.runs[scenario];
-  const auto cost = cost_per_million_tokens(comparison.problem, run);
-  const std::string fault = fault_of(comparison, run);
-  const std::string why = fault.empty() ? run.report.stopped : fault;
-  const std::string& name = comparison.scenarios[scenario];
-  return {{"scenario", name.empty() ? ordered_json(nullptr) : ordered_json(name)},
-          {"seconds_per_batch", known(seconds_per_batch(comparison, run))},
-          {"tokens_per_s", known(tokens_per_s(comparison.problem, run))},
-          {"model_flops_per_s", known(model_flops_per_s(comparison.problem, run))},
+  const auto cost = cost_per_million_tokens(problem, run);
+  const std::string why = why_none(problem, run);
+  return {{"scenario", known(comparison.scenarios[scenario])},
+          {"seconds_per_batch", known(seconds_per_batch(problem, run))},
+          {"time_ratio", known(time_ratio(comparison, run, scenario))},
+          {"tokens_per_s", known(tokens_per_s(problem, run))},
+          {"model_flops_per_s", known(model_flops_per_s(problem, run))},
           {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
           {"iterations", run.report.iterations.size()},
           {"length_s", run.report.length_s},
           {"sent_bytes", sent_bytes(run.report)},
           {"lost_work_s", run.report.lost_work_s},
-          {"stopped", why.empty() ? ordered_json(nullptr) : ordered_json(why)}};
+          {"stopped", known(why.empty() ? run.report.stopped : why)}};
 }
 
 }  // namespace
-
-double seconds_per_batch(const Comparison& comparison, const ComparedRun& run) {
-  const double rate = tokens_per_s(comparison.problem, run);
-  return rate > 0 ? tokens_of_batch(comparison.problem) / rate : 0;
-}
 
 std::string summary_text(const Comparison& comparison) {
   const Topology& topology = comparison.problem.topology;
   std::string text =
       fmt::format("{}, job {}, batch {}, seed {}\n", machines_in_words(topology), comparison.problem.job.name,
                   comparison.problem.job.training.global_batch, comparison.seed);
+  if (comparison.is_interrupted) text += remarks("warning", {interrupted});
   for (std::size_t i = 0; i < comparison.scenarios.size(); ++i)
     text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i],
                         scenario_table(comparison, i));
   return text + "\nWhat each row is, and assumes:\n" + assumptions(comparison);
 }
 
-std::string comparison_json(const Comparison& comparison) {
-  const auto& [problem, scenarios, seed, schemes] = comparison;
+ordered_json comparison_document(const Comparison& comparison) {
+  const auto& [problem, scenarios, seed, schemes, is_interrupted] = comparison;
   ordered_json json = {
       {"schema", "dtfm-compare/1"},
       {"topology", {{"name", problem.topology.name}, {"fingerprint", problem.topology.fingerprint()}}},
       {"job", problem.job.name},
-      {"seed", seed}};
+      {"batch", problem.job.training.global_batch},
+      {"seed", seed},
+      {"stopped", is_interrupted ? ordered_json(interrupted) : ordered_json(nullptr)}};
   json["schemes"] = ordered_json::array();
   for (const ComparedScheme& it : schemes) {
-    ordered_json row = {
-        {"scheme", it.name},
-        {"what", it.what},
-        {"assumes", it.assumes},
-        {"layout", layout_json(it.chosen)},
-        {"why_none", it.chosen.is_any() ? ordered_json(nullptr) : ordered_json(it.chosen.why_none)}};
+    ordered_json row = {{"scheme", it.name},
+                        {"what", it.what},
+                        {"assumes", it.assumes},
+                        {"layout", layout_json(problem, it.chosen)},
+                        {"why_none", known(it.chosen.is_any() ? "" : it.chosen.why_none)}};
     row["runs"] = ordered_json::array();
     for (std::size_t i = 0; i < it.runs.size(); ++i) row["runs"].push_back(run_json(comparison, it, i));
     json["schemes"].push_back(std::move(row));
   }
   json["version"] = DTFM_VERSION;
-  return json_text(json);
+  return json;
 }
 
 }  // namespace dtfm

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/schemes/scheme.hpp"
@@ -28,14 +30,13 @@ struct Comparison {
   std::vector<std::string> scenarios;  // names; the first one is that in which nothing happens
   std::uint64_t seed = 0;
   std::vector<ComparedScheme> schemes;
+  bool is_interrupted = false;  // then schemes may be missing, and runs short
 };
 
-/// As many tokens as an iteration of the job has, at the rate of the run: seconds. 0: it completed no
-/// iteration.
-double seconds_per_batch(const Comparison& comparison, const ComparedRun& run);
-
+/// A table for each scenario, and what each row assumes.
 std::string summary_text(const Comparison& comparison);
+
 /// Schema dtfm-compare/1.
-std::string comparison_json(const Comparison& comparison);
+nlohmann::ordered_json comparison_document(const Comparison& comparison);
 
 }  // namespace dtfm

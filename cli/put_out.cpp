@@ -15,11 +15,10 @@ void put_into(const std::string& file, const std::string& text) {
 }
 
 void put_out(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
-             const std::string& text, ColorChoice color) {
-  if (output) {
-    put_into(*output, json);
-    if (is_stdout(*output)) return;
-  }
+             const std::string& text, ColorChoice color, const std::function<void()>& put_more) {
+  if (output) put_into(*output, json);
+  if (put_more) put_more();
+  if (output && is_stdout(*output)) return;
   print_result(format == OutputFormat::json ? json : text, color);
 }
 

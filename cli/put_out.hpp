@@ -1,6 +1,7 @@
 // Where the result of a command goes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -13,8 +14,10 @@ namespace dtfm {
 void put_into(const std::string& file, const std::string& text);
 
 /// `json` to the file `output`, if there is one, and first: it must be there even if nobody reads stdout.
-/// Then one of the two to stdout, unless the file is that.
+/// Then one of the two to stdout, unless the file is that. `put_more` comes between the two: where it fails,
+/// the file is there.
 void put_out(const std::optional<std::string>& output, OutputFormat format, const std::string& json,
-             const std::string& text, ColorChoice color = ColorChoice::automatic);
+             const std::string& text, ColorChoice color = ColorChoice::automatic,
+             const std::function<void()>& put_more = {});
 
 }  // namespace dtfm

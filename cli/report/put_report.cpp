@@ -4,11 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/print_result.hpp"
 #include "cli/put_out.hpp"
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
-#include "planner/io/atomic_file.hpp"
 #include "simulator/simulate.hpp"
 
 namespace dtfm {
@@ -58,10 +56,9 @@ void put_plan_report(const std::string& file, const Problem& problem, const Plan
 void put_plan(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record,
               const std::string& text, const std::function<bool()>& stop) {
   const std::string json = plan_json(problem.topology, problem.job, plan, record);
-  if (options.output) put_into(*options.output, json);
-  if (options.report) put_plan_report(*options.report, problem, plan, record, stop);
-  if (options.output && is_stdout(*options.output)) return;
-  print_result(options.format == OutputFormat::json ? json : text, options.color);
+  put_out(options.output, options.format, json, text, options.color, [&] {
+    if (options.report) put_plan_report(*options.report, problem, plan, record, stop);
+  });
 }
 
 void put_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
@@ -70,6 +67,12 @@ void put_sim_report(const std::string& file, const Problem& problem, const Plan&
   content.plan = plan_document(problem.topology, problem.job, plan, {});
   for (const char* unknown : {"objective", "estimate", "finalists"}) content.plan.erase(unknown);
   content.simulation = {report, record};
+  put(file, problem.job.name, std::move(content));
+}
+
+void put_comparison_report(const std::string& file, const Problem& problem, ordered_json comparison) {
+  ReportContent content{problem.topology, "dtfm-compare " DTFM_VERSION, {}, {}, {}};
+  content.comparison = std::move(comparison);
   put(file, problem.job.name, std::move(content));
 }
 

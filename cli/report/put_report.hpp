@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/plan_options.hpp"
 #include "cli/report/timeline_recorder.hpp"
 #include "planner/core/problem.hpp"
@@ -24,5 +26,9 @@ void put_plan(const PlanOptions& options, const Problem& problem, const Plan& pl
 /// is one.
 void put_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
                     const SimReport& report, const SimRecord& record, std::optional<Timeline> timeline);
+
+/// Of dtfm-compare: the comparison as its file says it (schema dtfm-compare/1).
+void put_comparison_report(const std::string& file, const Problem& problem,
+                           nlohmann::ordered_json comparison);
 
 }  // namespace dtfm

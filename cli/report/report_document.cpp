@@ -232,6 +232,7 @@ void add_virtual_stages(ordered_json& plan) {
 
 ordered_json report_document(ReportContent content) {
   ordered_json json = {{"schema", "dtfm-report/1"}, {"program", content.program}};
+  if (!content.comparison.is_null()) json["comparison"] = std::move(content.comparison);
   if (!content.plan.is_null()) {
     content.plan.erase("ranks");
     content.plan.erase("groups");

@@ -24,16 +24,17 @@ struct ReportContent {
   std::string program;          // that says it, with its version: "dtfm-plan 0.1.0"
   nlohmann::ordered_json plan;  // of plan_document; null: none
   std::optional<ReportedRun> simulation;
-  std::optional<Timeline> timeline;  // of that simulation
+  std::optional<Timeline> timeline;        // of that simulation
+  nlohmann::ordered_json comparison = {};  // as dtfm-compare -o writes it; null: none
 };
 
 /// At most so many spans, so that a page opens in seconds whatever the run.
 inline constexpr long long most_spans = 120'000;
 
-/// Keys `schema`, `program`, `plan`, `critical_path` (all steps of that of the simulation, summed by what
-/// they do), `simulation`, `topology` (sites, devices, and the links between sites), `timeline`. Long lists
-/// are cut; `left_out` says how much of each. The job is without its layers and their times. Ranks and
-/// groups, which say again what the pipelines say, are not in it.
+/// Keys `schema`, `program`, `comparison`, `plan`, `critical_path` (all steps of that of the simulation,
+/// summed by what they do), `simulation`, `topology` (sites, devices, and the links between sites),
+/// `timeline`. Long lists are cut; `left_out` says how much of each. The job is without its layers and their
+/// times. Ranks and groups, which say again what the pipelines say, are not in it.
 nlohmann::ordered_json report_document(ReportContent content);
 
 }  // namespace dtfm

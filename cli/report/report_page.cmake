@@ -5,7 +5,7 @@
 set(report_folder ${CMAKE_CURRENT_LIST_DIR}/page)
 # In this order they are one script.
 set(report_scripts format colors dom tooltip labels device_rows summary sites layers timeline_data timeline_canvas timeline
-    device_time memory search finalists runs path explanation main)
+    device_time memory search finalists runs path explanation comparison main)
 
 # The folder with d3, or nothing. Installed in the build folder, again when the lock file changes.
 function(report_packages result)

@@ -4,7 +4,11 @@
 usage: compare.py DTFM-PLAN DTFM-SIM DTFM-COMPARE
 """
 import json
+import re
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 from iteration import FREE, TOKENS, TOPOLOGY, read, write
@@ -18,12 +22,19 @@ events: [{at: 0 s, device: oregon/0, speed: 0.25}]
 """
 
 
+LONG = "version: 1\nname: long\nhorizon: 1000000000 s\n"  # to be simulated for hours
+
+
 def compared(*more, status=0, topology="sites.yaml"):
     write("sites.yaml", TOPOLOGY)
     write("free.yaml", FREE)
     job = () if "--job" in more else ("--job", "free.yaml")
     run(topology, *job, "-o", "table.json", "--quiet", *more, program=COMPARE, status=status)
     return read("table.json")
+
+
+def read_text(name):
+    return Path(name).read_text(encoding="utf-8")
 
 
 def rows(document):
@@ -40,6 +51,10 @@ def test_rows_are_what_the_other_programs_say():
         check(close(table[scheme]["runs"][0]["seconds_per_batch"], seconds), scheme, table[scheme], seconds)
     times = [row["runs"][0]["seconds_per_batch"] for name, row in table.items() if name not in ("local-sgd", "diloco")]
     check(table["planned"]["runs"][0]["seconds_per_batch"] <= min(times) * 1.01, times)  # of those that compute the same
+    for name, row in table.items():
+        its, first = row["runs"][0], table["planned"]["runs"][0]
+        check(close(its["time_ratio"], its["seconds_per_batch"] / first["seconds_per_batch"]), name, its)
+        check("micro-batch" in row["layout"]["words"], name, row["layout"])
 
 
 def test_any_number_of_threads():
@@ -110,6 +125,58 @@ def test_a_job_that_no_plan_can_have():
     table = rows(compared("--job", "wide.yaml", "--scheme", "planned", "--scheme", "megatron"))
     check(table["planned"]["runs"] == [] and table["planned"]["why_none"], table)
     check(table["megatron"]["runs"], table)
+
+
+def has_page():
+    return "built without the page" not in run("sites.yaml", "--report", "-", program=COMPARE, status=2).stderr
+
+
+def interrupted():
+    """What is left of runs that never end by themselves, each of which is signalled later, until one leaves numbers."""
+    outputs = ("-o", "cut.json", *(("--report", "cut.html") if has_page() else ()))
+    command = [COMPARE, "sites.yaml", "--job", "free.yaml", "--scenario", "long.yaml", "--scheme", "megatron", "--scheme", "zero2", "--quiet"]
+    for wait_s in (0.25, 0.5, 1, 2, 4, 8, 16, 32):
+        with subprocess.Popen([*command, *outputs], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(wait_s)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        check(process.returncode == 130, "exit", process.returncode, err)
+        if not Path("cut.json").exists():
+            check("interrupted before there was a comparison" in err and out == "", "no comparison, and", err, out)
+        elif any(run["tokens_per_s"] for row in read("cut.json")["schemes"] for run in row["runs"]):
+            return read("cut.json"), out
+    return None, "no run left a number"
+
+
+def test_interrupt_leaves_what_there_is():
+    write("sites.yaml", TOPOLOGY)
+    write("free.yaml", FREE)
+    write("long.yaml", LONG)
+    document, text = interrupted()
+    check(document and document["stopped"] in text and document["stopped"].startswith("interrupted"), document, text)
+    check(not list(Path().glob(".dtfm-*")), "files are left over")
+    if has_page():
+        page = read_text("cut.html")
+        shown = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1))
+        check(shown["comparison"] == document, "the page is not about what the file says")
+    check(compared("--scheme", "megatron")["stopped"] is None, "a whole comparison says that it is not")
+
+
+def test_reports_that_are_refused():
+    write("sites.yaml", TOPOLOGY)
+    write("free.yaml", FREE)
+    write("page.html", "<!DOCTYPE html>")
+    machines = ("sites.yaml", "--job", "free.yaml")
+    refusals = [("--report: needs a file; stdout has the result or its summary", ("--report", "-")),
+                ("free.yaml: cannot write: it exists and is not a report", ("--report", "free.yaml")),
+                ("page.html: cannot write: it is an input", ("--scenario", "page.html", "--report", "page.html")),
+                ("x.html: cannot write: it is given for two outputs", ("-o", "x.html", "--report", "x.html"))]
+    without = ("--report: this program was built without the page, which takes npm: install it (on Debian and Ubuntu the package npm), "
+               "configure and build again")
+    for message, arguments in refusals if has_page() else [(without, ("--report", "x.html"))]:
+        done = run(*machines, *arguments, program=COMPARE, status=2)
+        check(done.stderr == f"dtfm-compare: {message}\n" and done.stdout == "", repr(done.stderr), "instead of", repr(message))
+    check(not Path("x.html").exists() and read_text("free.yaml") == FREE, "a refusal writes")
 
 
 def test_refusals():

@@ -7,6 +7,8 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
+import { comparisonTests } from "./comparison.mjs";
+
 const [packages, executablePath, folder] = process.argv.slice(2);
 const { chromium } = createRequire(join(packages, "package.json"))("playwright-core");
 const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -70,6 +72,8 @@ function assertSeconds(text, value) {
 }
 
 const tests = {
+  ...comparisonTests({ opened, altered, json, sections, countOf, textOf, tile }),
+
   async "a plan has every section, with as many marks as there are things"() {
     const { page, close } = await opened("plan.html");
     const plan = json("plan.json");
@@ -210,7 +214,7 @@ const tests = {
   },
 
   async "no page is wider than a narrow screen"() {
-    for (const name of ["plan.html", "run.html", "uneven.html", "hostile.html"]) {
+    for (const name of ["plan.html", "run.html", "uneven.html", "hostile.html", "table.html"]) {
       const { page, close } = await opened(name, { width: 360 });
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth) <= 360, name);
       await close();

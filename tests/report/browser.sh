@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes reports of every kind and opens them in a browser (browser.mjs).
+# Makes reports of every kind and opens them in a browser (browser.mjs, comparison.mjs).
 #
-# usage: browser.sh DTFM-PLAN DTFM-SIM PACKAGES    (exit 77 where the page, node, npm or chromium is not there)
+# usage: browser.sh DTFM-PLAN DTFM-SIM DTFM-COMPARE PACKAGES    (exit 77 where the page, node, npm or chromium is not there)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-plan=$(realpath "$1") sim=$(realpath "$2") packages=$3
+plan=$(realpath "$1") sim=$(realpath "$2") compare=$(realpath "$3") packages=$4
 chromium=$(command -v chromium) || skip 'there is no chromium'
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -76,6 +76,19 @@ network '</script><script>window.hacked=1</script>' '<img src=x onerror=window.h
 job '<b>job</b>' 24 >odd-job.yaml
 scenario '<svg onload=window.hacked=1>' '' >odd-scenario.yaml
 "$plan" odd.yaml --job odd-job.yaml --scenario odd-scenario.yaml --evaluations 3000 --quiet --report hostile.html >log
+
+schemes=(--scheme megatron --scheme zero3 --scheme data-parallel --scheme swarm)
+printf 'version: 1\nname: leaves\nevents: [{at: 0.5 s, device: ohio/0, leave: true}]\nhorizon: 20 s\n' >leaves.yaml
+little() { sed 's/memory: 16 GB/memory: 400 MB/'; } # not enough for a replica on a device
+network three-sites oregon | little >little.yaml
+"$compare" little.yaml --job job.yaml --scenario events.yaml --scenario leaves.yaml "${schemes[@]}" --quiet \
+  -o table.json --report table.html >log
+# shellcheck disable=SC2016
+network '$(touch pwned) "quoted"' '<script>window.hacked=1' | little | sed 's/: card/: "<b>card<\/b>"/g' >odd-little.yaml
+scenario "<svg onload=window.hacked=1>$(printf 'long%.0s' {1..24})" '' >long-scenario.yaml
+"$compare" odd-little.yaml --job odd-job.yaml --scenario long-scenario.yaml "${schemes[@]}" --quiet \
+  -o odd-table.json --report odd-table.html >log
+"$compare" tiny.yaml --job job.yaml --scheme planned --scheme zero3 --quiet --report none.html >log || [[ $? == 3 ]] # nothing fits
 
 python3 "$here/../../scripts/generate-topology.py" --devices 256 --sites 8 -o many.yaml >log
 job many 8192 >many-job.yaml

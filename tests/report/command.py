@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""--report of dtfm-plan and dtfm-sim from outside: what the page holds, for every way to get a plan, and what is refused.
+"""--report of dtfm-plan, dtfm-sim and dtfm-compare from outside: what the page holds, for every way to get a plan, and what is refused.
 
-usage: command.py DTFM-PLAN DTFM-SIM    (exit 77 where they were built without the page)
+usage: command.py DTFM-PLAN DTFM-SIM DTFM-COMPARE    (exit 77 where they were built without the page)
 """
 import json
 import os
@@ -20,6 +20,8 @@ from iteration import FREE, read, write
 from simulate import JITTER, PLAN, SIM, TOPOLOGY as UNPRICED
 
 TOPOLOGY = UNPRICED.replace("gpu: card", "gpu: card, price: 1 USD/h")
+COMPARE = Path(sys.argv[3]).resolve()
+FEW = ("--scheme", "megatron", "--scheme", "zero2")  # that take no search
 MACHINES = ("net.yaml", "--job", "job.yaml", "--quiet")
 SHORT = ("--evaluations", "3000")  # for the program may be a slow one that checks itself
 
@@ -145,6 +147,17 @@ class Reports(unittest.TestCase):
         self.assertEqual(len(shown["simulation"]["samples"]["mean_iteration_time_s"]), 5)
         self.assertNotIn("timeline", shown)
 
+    def test_a_comparison_is_shown_as_its_file_says_it(self):
+        run(COMPARE, *MACHINES, "--scenario", "jitter.yaml", *FEW, "-o", "table.json", "--report", "table.html")
+        shown = document("table.html")
+        self.assertEqual(shown["comparison"], read("table.json"))
+        self.assertEqual([site["name"] for site in shown["topology"]["sites"]], ["oregon", "ohio", "tokyo"])
+        self.assertNotIn("plan", shown)
+        page = Path("table.html").read_bytes()
+        for threads in (1, 3):
+            run(COMPARE, *MACHINES, "--scenario", "jitter.yaml", *FEW, "--threads", threads, "--report", "table.html")
+            self.assertEqual(Path("table.html").read_bytes(), page, threads)
+
     def failing_report(self, output, program, *arguments):
         """Files may be of 100 KiB, which the result is not and the page alone is beyond."""
         limited = f"ulimit -f 100; exec '{program}' \"$@\""
@@ -162,6 +175,8 @@ class Reports(unittest.TestCase):
         self.assertIn("pipelines", read("kept-comm.json"))
         self.failing_report("kept-run.json", SIM, "net.yaml", "plan.json", "--iterations", "2")
         self.assertEqual(len(read("kept-run.json")["iterations"]), 2)
+        self.failing_report("kept-table.json", COMPARE, *MACHINES, *FEW)
+        self.assertEqual(len(read("kept-table.json")["schemes"]), 2)
 
     def refused(self, words, program, *arguments):
         before = sorted(Path(".").iterdir())

@@ -117,9 +117,19 @@ TEST_CASE("links of site pairs have the range over their devices, without those 
         R"({"from":1,"to":1,"latency_s":[0.001,0.002],"bandwidth_bps":[8000000000.0,8000000000.0]}])");
 }
 
+TEST_CASE("a comparison is in the document as it is, beside the topology alone") {
+  const ordered_json comparison = {{"schema", "dtfm-compare/1"}, {"schemes", {{{"scheme", hostile}}}}};
+  const ordered_json document =
+      report_document({TwoStages().topology, "dtfm-test 1", {}, {}, {}, comparison});
+  CHECK(text(document["comparison"]) == text(comparison));
+  CHECK(document["topology"]["sites"].size() == 2);
+  CHECK_FALSE(document.contains("plan"));
+}
+
 TEST_CASE("what there is not is left out") {
   const Topology topology = TwoStages().topology;
   const ordered_json document = report_document({topology, "dtfm-test 1", {}, {}, Timeline{}});
+  CHECK_FALSE(document.contains("comparison"));
   CHECK_FALSE(document.contains("plan"));
   CHECK_FALSE(document.contains("simulation"));
   CHECK_FALSE(document.contains("timeline"));

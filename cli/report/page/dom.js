@@ -27,11 +27,13 @@ function addTable(parent, caption, columns, rows) {
   return table;
 }
 
-/** A bar in the last cell of every row, as long as `share` of it says. */
-function addBars(table, share) {
+/** A bar in the last cell of every row, as long as `share` of it says, and a line at the share `mark`; none where these are undefined. */
+function addBars(table, share, mark) {
   table.selectAll("tbody tr").each(function (row) {
-    d3.select(this).select("td:last-child").attr("class", "bar-cell").append("div").attr("class", "share")
-      .style("width", `${100 * share(row)}%`);
+    if (share(row) === undefined) return;
+    const cell = d3.select(this).select("td:last-child").attr("class", "bar-cell").append("div").attr("class", "track");
+    cell.append("div").attr("class", "share").style("width", `${100 * share(row)}%`);
+    if (mark !== undefined) cell.append("div").attr("class", "mark").style("left", `${100 * mark}%`);
   });
 }
 

@@ -40,7 +40,9 @@ class Report {
   }
   busiest() { return d3.max(this.links, (link) => (link.bytes === undefined ? 0 : this.busyShare(link))) || 1; }
 
+  /** Of a plan; of a comparison all, for its schemes use what they like. */
   usedCounts() {
+    if (this.document.comparison) return this.sites.map((site) => site.devices);
     const counts = this.sites.map(() => 0);
     for (const device of this.places().keys()) counts[this.siteOf(device)] += 1;
     return counts;
@@ -105,16 +107,18 @@ function addThemeButton(report) {
 
 /** Who made the page from what, and what its numbers are. */
 function showAbout({ document }) {
-  const { plan, simulation, topology, program } = document;
+  const { plan, simulation, comparison, topology, program } = document;
   const about = d3.select("#about");
   about.append("h2").text("About these numbers");
-  const lines = ["Estimated: by closed formulas of how pipelines fill, run and drain, of exchanges and of shared links.",
-    "Simulated: every computation and message replayed one by one, messages sharing the links they cross.",
-    "Neither is a measurement; times of layers are measured, imported or estimated, as the job says."];
-  about.selectAll("p.line").data(simulation ? lines : [lines[0], lines[2]]).join("p").attr("class", "line").text((line) => line);
+  const lines = [];
+  if (plan) lines.push("Estimated: by closed formulas of how pipelines fill, run and drain, of exchanges and of shared links.");
+  if (simulation || comparison) lines.push("Simulated: every computation and message replayed one by one, messages sharing the links they cross.");
+  lines.push("None of this is a measurement; times of layers are measured, imported or estimated, as the job says.");
+  about.selectAll("p.line").data(lines).join("p").attr("class", "line").text((line) => line);
   const facts = [program, `topology ${topology.name}, fingerprint ${topology.fingerprint}`];
   if (plan?.search) facts.push(`strategy ${plan.search.strategy}, seed ${plan.search.seed}`);
   else if (simulation && !plan?.estimate) facts.push(`seed ${simulation.seed}`);
+  if (comparison) facts.push(`seed ${comparison.seed}`);
   if (simulation)
     facts.push(`simulated: ${count(simulation.simulator.tasks)} tasks, ${count(simulation.simulator.flows)} messages, ${count(simulation.simulator.events)} events`);
   about.append("p").attr("class", "facts").text(facts.join(" · "));
@@ -122,8 +126,8 @@ function showAbout({ document }) {
 
 const report = new Report(JSON.parse(document.getElementById("data").textContent));
 showTitle(report);
-for (const show of [showSummary, showSites, showLayers, showTimeline, showDeviceTime, showPath, showExplanation, showMemory, showSearch,
-  showFinalists, showRuns]) show(report);
+for (const show of [showSummary, showSpeed, showCost, showSchemes, showAssumptions, showSites, showLayers, showTimeline, showDeviceTime, showPath,
+  showExplanation, showMemory, showSearch, showFinalists, showRuns]) show(report);
 showAbout(report);
 addThemeButton(report);
 document.documentElement.dataset.ready = "true";

@@ -93,7 +93,8 @@ function addSiteNames(groups, report, points, radiusOf, width) {
 }
 
 function siteTip(report, site) {
-  const rows = [["devices", count(report.sites[site].devices)], ["in the plan", count(report.usedAt(site))]];
+  const rows = [["devices", count(report.sites[site].devices)]];
+  if (report.document.plan) rows.push(["in the plan", count(report.usedAt(site))]);
   for (const [gpu, number] of report.gpusAt(site)) rows.push([gpu, `× ${count(number)}`]);
   const inside = report.links.find((link) => link.from === site && link.to === site);
   return inside ? [...rows, ...linkTip(report, inside).map(([name, value]) => [`inside: ${name}`, value])] : rows;

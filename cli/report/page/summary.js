@@ -1,12 +1,13 @@
 // What a reader wants to know first.
 
 function showTitle(report) {
-  const { plan, simulation, topology } = report.document;
-  const job = plan?.job?.name ?? simulation?.job ?? "";
+  const { plan, simulation, comparison, topology } = report.document;
+  const job = plan?.job?.name ?? simulation?.job ?? comparison?.job ?? "";
   d3.select("#program").text(report.document.program);
   d3.select("#title").text(`${topology.name} · ${job}`);
   const words = [plural(report.deviceCount, "device"), plural(report.sites.length, "site")];
   if (plan) words.push(shapeInWords(plan));
+  if (comparison) words.push(plural(comparison.schemes.length, "scheme"), `batch ${count(comparison.batch)}`);
   if (simulation?.scenario) words.push(`scenario ${simulation.scenario}`);
   d3.select("#subtitle").text(words.join(", "));
 }
@@ -79,8 +80,8 @@ function spreadInWords(report) {
 
 /** What a reader should know before he believes a number. */
 function warningsOf(report) {
-  const { plan, simulation } = report.document;
-  const warnings = [...(plan?.warnings ?? []), ...(simulation?.notes ?? [])];
+  const { plan, simulation, comparison } = report.document;
+  const warnings = [...(plan?.warnings ?? []), ...(simulation?.notes ?? []), ...(comparison?.stopped ? [comparison.stopped] : [])];
   if (simulation?.stopped) warnings.push(`stopped early: ${simulation.stopped}`);
   if (simulation?.overfull?.length)
     warnings.push(`the plan does not fit in the memory of ${simulation.overfull.slice(0, 8).join(", ")}` +
@@ -89,8 +90,10 @@ function warningsOf(report) {
 }
 
 function showSummary(report) {
+  const { comparison } = report.document;
   const section = addSection("summary", "Summary", "Summary");
-  const tiles = section.append("dl").attr("class", "tiles chart").selectAll("div").data(summaryTiles(report)).join("div")
+  const tiles = section.append("dl").attr("class", "tiles chart").selectAll("div")
+    .data(comparison ? comparisonTiles(comparison) : summaryTiles(report)).join("div")
     .attr("class", "tile");
   tiles.append("dt").text(({ name }) => name);
   const values = tiles.append("dd");

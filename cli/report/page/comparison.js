@@ -1,0 +1,114 @@
+// Of dtfm-compare: how fast each scheme is under each scenario and what it costs, and what its row assumes.
+
+/** Digits are those of the program's table. */
+const schemeColumns = [
+  { name: "scheme", text: (row) => row.scheme },
+  { name: "s a batch", number: true, text: ({ run }) => ifKnown(run.seconds_per_batch, (value) => grouped(significant(value, 6))) },
+  { name: "tokens/s", number: true, text: ({ run }) => ifKnown(run.tokens_per_s, tokenRate) },
+  { name: "time", number: true, text: ({ run }) => ifKnown(run.time_ratio, timeRatio) },
+  { name: "USD/M tokens", number: true, text: ({ run }) => ifKnown(run.cost_per_million_tokens, (value) => significant(value, 4)) },
+  { name: "sent an iteration", number: true, text: ({ run, why }) => (why === undefined && run.iterations ? bytes(run.sent_bytes / run.iterations) : "–") },
+  { name: "layout", text: (row) => row.why ?? row.layout.words },
+];
+const ifKnown = (value, format) => (typeof value === "number" ? format(value) : "–");
+const tokenRate = (value) => grouped(significant(value, 6));
+const timeRatio = (value) => `${value.toFixed(2)}\u00a0×`;
+
+/** Why a scheme has no numbers under a scenario; undefined: it has. */
+function whyNone(scheme, run) {
+  if (scheme.why_none) return `no layout: ${scheme.why_none}`;
+  return run.tokens_per_s === null ? `no result: ${run.stopped}` : undefined;
+}
+
+/** {words, rows} of every scenario, the fastest first; a row is a scheme with its `run` there and `why` it has no numbers. */
+function scenariosOf({ schemes }) {
+  const runs = schemes.find((scheme) => scheme.runs.length)?.runs ?? [{ scenario: null }];
+  return runs.map(({ scenario }, i) => {
+    const rows = schemes.map((scheme) => ({ ...scheme, run: scheme.runs[i] ?? {}, why: whyNone(scheme, scheme.runs[i]) }));
+    return { words: i === 0 ? "nothing happens" : `scenario ${scenario ?? i}`, rows: d3.sort(rows, (row) => -(row.run.tokens_per_s ?? 0)) };
+  });
+}
+
+/** The tiles of the summary. */
+function comparisonTiles(comparison) {
+  const [first] = comparison.schemes;
+  const scenarios = scenariosOf(comparison);
+  const tiles = scenarios.filter(({ rows }) => rows[0]?.run.tokens_per_s).map(({ words, rows: [{ scheme, run }] }) => {
+    const ratio = scheme === first.scheme || !run.time_ratio ? "" : `, ${timeRatio(run.time_ratio)} the time of ${first.scheme}`;
+    return { name: `Fastest, ${words}`, value: scheme, more: `${tokenRate(run.tokens_per_s)} tokens/s${ratio}` };
+  });
+  const [{ words, rows }] = scenarios;
+  const cheapest = d3.least(rows.filter(({ run }) => run.cost_per_million_tokens), ({ run }) => run.cost_per_million_tokens);
+  if (cheapest)
+    tiles.push({ name: `Cheapest, ${words}`, value: cheapest.scheme, more: `${dollars(cheapest.run.cost_per_million_tokens)} a million tokens` });
+  const running = rows.filter(({ why }) => why === undefined).length;
+  return [...tiles, { name: "Schemes with a result", value: `${running} of ${rows.length}`, more: words }];
+}
+
+/** In rows without numbers the last cell, which says why, takes their place. */
+function spreadReasons(lines, columns) {
+  lines.selectAll("td.number").remove();
+  lines.select("td:last-child").attr("colspan", columns.length - 1);
+}
+
+/**
+ * A panel of bars for each scenario, side by side where there is room, all on one scale and with the schemes in one
+ * order: the best of the first panel first. The line is where the first scheme of the comparison is.
+ */
+function addPanels(section, { schemes: [first] }, panels, { column, value, isMoreBetter, why }) {
+  const box = section.append("div").attr("class", "panels chart");
+  const most = d3.max(panels, ({ rows }) => d3.max(rows, value));
+  const order = d3.sort(panels[0].rows, (row) => (value(row) ? (isMoreBetter ? -1 : 1) * value(row) : Infinity)).map(({ scheme }) => scheme);
+  for (const { words, rows } of panels) {
+    const columns = [schemeColumns[0], column, { name: "", text: (row) => (value(row) ? "" : why(row)) }];
+    const table = addTable(box.append("div"), words, columns, d3.sort(rows, ({ scheme }) => order.indexOf(scheme)));
+    const lines = table.selectAll("tbody tr").classed("first-scheme", ({ scheme }) => scheme === first.scheme);
+    const reference = value(rows.find(({ scheme }) => scheme === first.scheme));
+    addBars(table, (row) => (value(row) ? value(row) / most : undefined), reference ? reference / most : undefined);
+    spreadReasons(lines.filter((row) => !value(row)), columns);
+    addTooltip(lines, ({ scheme }) => scheme, (row) => schemeColumns.slice(1).map(({ name, text }) => [name, text(row)]));
+  }
+}
+
+function showSpeed({ document: { comparison } }) {
+  if (!comparison?.schemes.length) return;
+  const section = addSection("speed", "How fast each scheme trains", "Speed",
+    `Tokens a second of the same job on the same machines: longer is better. The line is at ${comparison.schemes[0].scheme}; what each row assumes is below.`);
+  addPanels(section, comparison, scenariosOf(comparison), { column: schemeColumns[2], value: ({ run }) => run.tokens_per_s,
+    isMoreBetter: true, why: (row) => row.why });
+}
+
+function showCost({ document: { comparison } }) {
+  if (!comparison?.schemes.some(({ runs }) => runs.some((run) => run.cost_per_million_tokens))) return;
+  const section = addSection("cost", "What a million tokens cost", "Cost",
+    `USD for the devices that a scheme uses: shorter is better. The line is at ${comparison.schemes[0].scheme}.`);
+  addPanels(section, comparison, scenariosOf(comparison), { column: schemeColumns[4], value: ({ run }) => run.cost_per_million_tokens,
+    isMoreBetter: false, why: ({ why }) => (why === undefined ? "the price of a device is not known" : "no result") });
+}
+
+function addSchemeTable(section, caption, columns, rows) {
+  const box = section.append("div").attr("class", "chart scroll whole").attr("tabindex", 0).attr("role", "region").attr("aria-label", caption);
+  const table = addTable(box, caption, columns, rows).attr("class", "schemes");
+  spreadReasons(table.selectAll("tbody tr").filter(({ why }) => why !== undefined), columns);
+}
+
+function showSchemes({ document: { comparison } }) {
+  if (!comparison?.schemes.length) return;
+  const [first] = comparison.schemes;
+  const section = addSection("schemes", "All numbers, and the layouts chosen", "Numbers",
+    `Time is a batch's, against that of ${first.scheme}. Each layout is the fastest that the scheme allows and that fits the memory: ` +
+    "tp devices a stage, pp stages, dp pipelines.");
+  for (const { words, rows } of scenariosOf(comparison))
+    addSchemeTable(section, words, schemeColumns, rows);
+}
+
+function showAssumptions({ document: { comparison } }) {
+  if (!comparison?.schemes.length) return;
+  const section = addSection("assumptions", "What each row is, and assumes", "Assumptions", "Layouts: how many fit the memory, of those that were tried.");
+  addSchemeTable(section, plural(comparison.schemes.length, "scheme"), [
+    { name: "scheme", text: (it) => it.scheme },
+    { name: "layouts", number: true, text: ({ layout }) => `${count(layout.fitting)} of ${count(layout.tried)}` },
+    { name: "is", text: (it) => it.what },
+    { name: "assumes", text: (it) => it.assumes },
+  ], comparison.schemes);
+}
