@@ -126,6 +126,7 @@ void choose_layouts(Comparison& comparison, const CompareOptions& options, const
          "messages overlap with computations; stages and pipelines may differ from each other",
          planned_or_why_not(comparison.problem, options, watch, printer),
          {}});
+  const SchemeOptions of_schemes{options.seed, options.sync_every, options.verify, options.lying};
   const auto all = static_cast<double>(schemes().size());
   for (const Scheme& scheme : schemes()) {
     if (watch.stop()() || !is_asked_for(options, scheme.name)) continue;
@@ -135,9 +136,8 @@ void choose_layouts(Comparison& comparison, const CompareOptions& options, const
     comparison.schemes.push_back(
         {std::string(scheme.name),
          std::string(scheme.what),
-         std::string(scheme.assumes),
-         choose_layout(comparison.problem, scheme, {options.seed, options.sync_every}, options.threads,
-                       watch.stop()),
+         assumptions(scheme, of_schemes),
+         choose_layout(comparison.problem, scheme, of_schemes, options.threads, watch.stop()),
          {}});
   }
 }
