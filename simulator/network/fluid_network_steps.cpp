@@ -3,6 +3,9 @@
 // A link is independent if all its flows can go up and down with its level unfelt: no other link of theirs
 // holds anybody, and each has room for all its flows at what they claim, which is above what they have. While
 // the level stays below all claims, one number changes, however many flows there are.
+//
+// A link whose level falls below that of flows which other links hold takes those over; the others, which
+// have lost them, then have more for the rest, and so on from link to link.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +20,7 @@ constexpr double same = 1e-12;  // rounding
 /// log(n) ÷ log(headroom) times.
 constexpr double headroom = 1.25;
 /// So often, on the average, the levels of links that depend on one another are corrected one by one; what
-/// has not come to rest by then is solved at once.
+/// has not come to rest by then is solved at once. So many levels of flows are taken over.
 constexpr std::size_t rounds = 8;
 
 }  // namespace
