@@ -132,10 +132,11 @@ std::vector<ComparedRun> runs_of(const ComparedScheme& scheme, const Input& inpu
 
 ComparedScheme with_layout(const Scheme& scheme, const Problem& problem, const CompareOptions& options,
                            const InterruptWatch& watch) {
+  const SchemeOptions of_schemes{options.seed, options.sync_every, options.verify, options.lying};
   return {std::string(scheme.name),
           std::string(scheme.what),
-          std::string(scheme.assumes),
-          choose_layout(problem, scheme, {options.seed, options.sync_every}, options.threads, watch.stop()),
+          assumptions(scheme, of_schemes),
+          choose_layout(problem, scheme, of_schemes, options.threads, watch.stop()),
           {}};
 }
 

@@ -113,6 +113,26 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
   return table(rows);
 }
 
+/// What verifying came to, in a line; empty where nobody verifies.
+std::string verification_text(const Comparison& comparison, std::size_t scenario) {
+  std::string text;
+  for (const ComparedScheme& it : comparison.schemes) {
+    if (it.runs.empty() || !it.runs[scenario].report.verification) continue;
+    const VerificationReport& found = *it.runs[scenario].report.verification;
+    double computing = 0, corrupt = 0;
+    for (const DeviceReport& device : it.runs[scenario].report.devices) computing += device.compute_s;
+    for (const CaughtPeer& peer : found.caught) corrupt += static_cast<double>(peer.samples);
+    text += fmt::format("{}: {} calls verified, {} not; {:.3g} % of the computing, {:.4g} GB sent again",
+                        it.name, found.verified, found.unverified,
+                        computing > 0 ? 100 * found.compute_s / computing : 0, found.bytes / 1e9);
+    if (!found.caught.empty())
+      text += fmt::format("; {} caught lying, after {:.4g} samples on the average", found.caught.size(),
+                          corrupt / static_cast<double>(found.caught.size()));
+    text += "\n";
+  }
+  return text;
+}
+
 std::string assumptions(const Comparison& comparison) {
   Rows rows;
   for (const ComparedScheme& it : comparison.schemes)
@@ -146,22 +166,37 @@ ordered_json known(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
+ordered_json verification_json(const Topology& topology, const VerificationReport& it) {
+  ordered_json caught = ordered_json::array();
+  for (const CaughtPeer& peer : it.caught)
+    caught.push_back({{"device", topology.devices[at(peer.device)].id},
+                      {"date_s", peer.date_s},
+                      {"calls", peer.calls},
+                      {"samples", peer.samples}});
+  return {{"verified_calls", it.verified},     {"unverified_calls", it.unverified},
+          {"compute_s", it.compute_s},         {"sent_bytes", it.bytes},
+          {"corrupt_calls", it.corrupt_calls}, {"caught", std::move(caught)}};
+}
+
 ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme, std::size_t scenario) {
   const Problem& problem = comparison.problem;
   const ComparedRun& run = scheme.runs[scenario];
   const auto cost = cost_per_million_tokens(problem, run);
   const std::string why = why_none(problem, run);
-  return {{"scenario", known(comparison.scenarios[scenario])},
-          {"seconds_per_batch", known(seconds_per_batch(problem, run))},
-          {"time_ratio", known(time_ratio(comparison, run, scenario))},
-          {"tokens_per_s", known(tokens_per_s(problem, run))},
-          {"model_flops_per_s", known(model_flops_per_s(problem, run))},
-          {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
-          {"iterations", run.report.iterations.size()},
-          {"length_s", run.report.length_s},
-          {"sent_bytes", sent_bytes(run.report)},
-          {"lost_work_s", run.report.lost_work_s},
-          {"stopped", known(why.empty() ? run.report.stopped : why)}};
+  ordered_json json = {{"scenario", known(comparison.scenarios[scenario])},
+                       {"seconds_per_batch", known(seconds_per_batch(problem, run))},
+                       {"time_ratio", known(time_ratio(comparison, run, scenario))},
+                       {"tokens_per_s", known(tokens_per_s(problem, run))},
+                       {"model_flops_per_s", known(model_flops_per_s(problem, run))},
+                       {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
+                       {"iterations", run.report.iterations.size()},
+                       {"length_s", run.report.length_s},
+                       {"sent_bytes", sent_bytes(run.report)},
+                       {"lost_work_s", run.report.lost_work_s},
+                       {"stopped", known(why.empty() ? run.report.stopped : why)}};
+  if (run.report.verification)
+    json["verification"] = verification_json(problem.topology, *run.report.verification);
+  return json;
 }
 
 }  // namespace
@@ -174,7 +209,7 @@ std::string summary_text(const Comparison& comparison) {
   if (comparison.is_interrupted) text += remarks("warning", {interrupted});
   for (std::size_t i = 0; i < comparison.scenarios.size(); ++i)
     text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i],
-                        scenario_table(comparison, i));
+                        scenario_table(comparison, i) + verification_text(comparison, i));
   return text + "\nWhat each row is, and assumes:\n" + assumptions(comparison);
 }
 

@@ -43,7 +43,8 @@ With --graph, any task graph is replayed instead of a plan; times in s, sizes in
   dtfm-sim --graph ring.txt --stats -o result.json
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 the plan does not fit in the memory of a device, or can
-never complete an iteration under the scenario (the result has been written and says why), 130 interrupted (what there was by then has been written).)";
+never complete an iteration under the scenario (the result has been written and says why), or no layout of the scheme
+fits, 130 interrupted (what there was by then has been written).)";
 
 std::vector<std::string> scheme_names() {
   std::vector<std::string> names;

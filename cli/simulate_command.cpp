@@ -23,6 +23,7 @@
 #include "planner/core/shards.hpp"
 #include "planner/io/atomic_file.hpp"
 #include "planner/io/calibration_reader.hpp"
+#include "planner/io/control_characters.hpp"
 #include "planner/io/foreign_plan.hpp"
 #include "planner/io/job_reader.hpp"
 #include "planner/io/roofline_reader.hpp"
@@ -65,7 +66,12 @@ void take_plan(const SimulateOptions& options, Input& input) {
   input.notes = notes;
 }
 
-/// The fastest of its layouts. Throws Error where none fits.
+/// Why a scheme has no layout that fits the machines.
+struct NoLayout {
+  std::string why;
+};
+
+/// The fastest of its layouts. Throws NoLayout where none fits.
 void take_scheme(const SimulateOptions& options, Input& input) {
   input.problem.job = options.job ? read_job(*options.job) : default_job();
   const Scheme& scheme = row_named(schemes(), *options.scheme, "--scheme", "unknown scheme");
@@ -74,7 +80,7 @@ void take_scheme(const SimulateOptions& options, Input& input) {
   if (chosen.swarm)
     throw Error("--scheme", fmt::format("{} makes no plan; dtfm-compare --scheme {} simulates it",
                                         scheme.name, scheme.name));
-  if (!chosen.layout) throw Error("", fmt::format("no layout of {}: {}", scheme.name, chosen.why_none));
+  if (!chosen.layout) throw NoLayout{fmt::format("no layout of {}: {}", scheme.name, chosen.why_none)};
   input.problem.job = chosen.layout->job;
   input.plan = chosen.layout->plan;
   input.sync_every = chosen.layout->sync_every;
@@ -266,9 +272,7 @@ void put_out(const SimulateOptions& options, const Input& input, const Outcome& 
                options.color);
 }
 
-}  // namespace
-
-int run_simulate_command(const SimulateOptions& options) {
+int replay(const SimulateOptions& options) {
   InterruptWatch watch("a result");
   const double begin = cpu_seconds();
   check_report(options.report);
@@ -286,6 +290,17 @@ int run_simulate_command(const SimulateOptions& options) {
   if (watch.interrupted()) return exit_code::interrupted;
   const bool has_none = outcome.report.iterations.empty() && outcome.report.stuck;
   return has_none || !outcome.report.overfull.empty() ? exit_code::infeasible : exit_code::done;
+}
+
+}  // namespace
+
+int run_simulate_command(const SimulateOptions& options) {
+  try {
+    return replay(options);
+  } catch (const NoLayout& none) {
+    print_error(fmt::format("dtfm-sim: {}\n", visible(none.why, "\n")));
+    return exit_code::infeasible;
+  }
 }
 
 }  // namespace dtfm

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the searches. Builds the release preset first, and installs what is missing for that.
 #
-# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [--time-limit S] [--threads N]
+# usage: scripts/benchmark.sh [quality] [speed] [plans] [sizes] [warm] [regret] [swarm] [--time-limit S] [--threads N]
 #
 #   quality  irregular graphs of 64 devices: the default strategy against the published search and its baseline, each
 #            for S seconds of wall time (5)
@@ -13,6 +13,8 @@
 #   warm     the world-wide case after a change, planned anew and from the plan that runs
 #   regret   24 small topologies of unlike GPUs: the default plan against the best with a given shape, or micro-batch;
 #            ten minutes
+#   swarm    400 peers of a swarm for 32 hours on one core, where pairs of peers share nothing and where all have an uplink and
+#            a downlink; three minutes
 #
 # Without a word, the first two, which are by comm-cost. Tables (Markdown) go to stdout, progress to stderr. --threads N (2) holds for every run.
 # shellcheck source=scripts/lib/setup.sh
@@ -42,7 +44,7 @@ read_arguments() {
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) usage && exit ;;
-      quality | speed | plans | sizes | warm | regret) parts+=("$1") ;;
+      quality | speed | plans | sizes | warm | regret | swarm) parts+=("$1") ;;
       --time-limit | --threads)
         [[ ${2-} =~ ^[1-9][0-9]*$ ]] || bad_usage "$1 takes a whole number above zero"
         if [ "$1" = --threads ]; then threads=$2; else time_limit=$2; fi
@@ -194,9 +196,17 @@ regret() {
   "$root/tests/benchmarks/search_regret.py" "$planner" micro-batches --threads "$threads"
 }
 
+swarm() {
+  printf '| hours | stages | transport | links | visits | CPU | a visit | events a visit | memory |\n|--:|--:|---|---|--:|--:|--:|--:|--:|\n'
+  local links
+  for links in apart shared; do
+    "$root/build/release/tests/benchmarks/benchmark_swarm" 32 4 peer "$links"
+  done
+}
+
 read_arguments "$@"
 install_missing "${build_packages[@]}" python3
-build release dtfm-plan dtfm_plan_bars dtfm_kind_bars
+build release dtfm-plan dtfm_plan_bars dtfm_kind_bars benchmark_swarm
 planner=$root/build/release/dtfm-plan
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "simulator/report/distribution.hpp"
+#include "simulator/report/verification_report.hpp"
 
 namespace dtfm {
 
@@ -67,7 +68,8 @@ struct SimReport {
   double lost_work_s = 0;  // device-seconds of computations whose results were lost, there and then or later
   int rolled_back = 0;     // iterations that were completed, and lost because a checkpoint was older
   int checkpoints = 0;     // that were written, where that takes time
-  std::optional<UsefulWork> useful;  // where it says more than the throughput does
+  std::optional<VerificationReport> verification;  // of a swarm that verifies calls
+  std::optional<UsefulWork> useful;                // where it says more than the throughput does
   std::vector<CriticalStep> critical_path;
   std::vector<int> overfull;  // devices whose memory does not suffice: the plan is infeasible
   std::string stopped;        // why before its end; empty: it was not

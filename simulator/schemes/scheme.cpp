@@ -91,9 +91,19 @@ std::span<const Scheme> schemes() {
   return table;
 }
 
+std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
+  std::string text(scheme.assumes);
+  if (scheme.layouts != nullptr) return text;
+  if (options.verify > 0)
+    text += fmt::format("; a second peer computes {:g} of the calls too, whose sketches are compared",
+                        options.verify);
+  if (options.lying > 0) text += fmt::format("; {:g} of the peers lie", options.lying);
+  return text;
+}
+
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
                            int threads, const std::function<bool()>& stop) {
-  if (scheme.layouts == nullptr) return choose_swarm(problem, options.seed, threads, stop);
+  if (scheme.layouts == nullptr) return choose_swarm(problem, options, threads, stop);
   ChosenLayout chosen;
   std::vector<Layout> layouts;
   try {

@@ -29,6 +29,8 @@ struct Layout {
 struct SchemeOptions {
   std::uint64_t seed = 0;              // of what is random
   std::optional<int> sync_every = {};  // of schemes that exchange seldom; nothing: as they do by themselves
+  double verify = 0;                   // of swarms: SwarmSetup::verify
+  double lying = 0;                    // of swarms: SwarmSetup::lying
 };
 
 struct Scheme {
@@ -40,6 +42,9 @@ struct Scheme {
 };
 
 std::span<const Scheme> schemes();
+
+/// What the numbers rest on, with these options.
+std::string assumptions(const Scheme& scheme, const SchemeOptions& options);
 
 struct ChosenLayout {
   std::optional<Layout> layout;     // the fastest in which an undisturbed iteration fits the devices' memory
@@ -92,7 +97,7 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
 
 /// The number of stages, of those that divide the layers and fit every device's memory, with which a swarm is
 /// the fastest; activations go from peer to peer, a peer moves every 300 s at most.
-ChosenLayout choose_swarm(const Problem& problem, std::uint64_t seed, int threads,
+ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, int threads,
                           const std::function<bool()>& stop);
 SimReport simulate_as_swarm(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
                             const SimOptions& options);

@@ -13,14 +13,18 @@ namespace dtfm {
 namespace {
 
 /// Runs that a number of steps ends are given up after so many times what computing alone takes: where
-/// messages take longer than requests may, they are asked for again and again.
+/// messages take longer than requests may, they are asked for again and again. Where none is, a forward and a
+/// backward of a stage take 30 + 75 s at most, their timeouts: 200 times as long as they compute where that
+/// is half a second. A run of less computing that is as slow would have an end, but be no rival of any other.
 constexpr double most_slowdown = 200;
 
-SwarmSetup setup_of(int stages) {
+SwarmSetup setup_of(int stages, const SchemeOptions& options) {
   SwarmSetup setup;
   setup.stages = stages;
   setup.transport = SwarmTransport::peer_to_peer;
   setup.rebalance_s = 300;  // that of the paper's measurements
+  setup.verify = options.verify;
+  setup.lying = options.lying;
   return setup;
 }
 
@@ -77,7 +81,7 @@ DeviceReport device_report(const Topology& topology, const SwarmDevice& it) {
 
 }  // namespace
 
-ChosenLayout choose_swarm(const Problem& problem, std::uint64_t seed, int threads,
+ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, int threads,
                           const std::function<bool()>& stop) {
   ChosenLayout chosen;
   std::vector<int> fitting;
@@ -105,9 +109,9 @@ ChosenLayout choose_swarm(const Problem& problem, std::uint64_t seed, int thread
     try {
       SimOptions options;
       options.iterations = 2;
-      options.seed = seed;
+      options.seed = given.seed;
       options.stop = stop;
-      return Trial{simulate_as_swarm(problem, setup_of(fitting[at(i)]), {}, options).tokens_per_s, ""};
+      return Trial{simulate_as_swarm(problem, setup_of(fitting[at(i)], given), {}, options).tokens_per_s, ""};
     } catch (const Error& error) {
       return Trial{0, error.what()};
     }
@@ -116,7 +120,7 @@ ChosenLayout choose_swarm(const Problem& problem, std::uint64_t seed, int thread
                                      [](const Trial& a, const Trial& b) { return a.rate < b.rate; });
   if (best == trials.end()) return chosen;
   if (best->rate > 0)
-    chosen.swarm = setup_of(fitting[static_cast<std::size_t>(best - trials.begin())]);
+    chosen.swarm = setup_of(fitting[static_cast<std::size_t>(best - trials.begin())], given);
   else
     chosen.why_none = best->error.empty() ? "requests time out: no step comes to an end" : best->error;
   if (chosen.swarm) chosen.why_none.clear();
@@ -151,6 +155,7 @@ SimReport simulate_as_swarm(const Problem& problem, const SwarmSetup& setup, con
   report.links = swarm.links;
   report.events = swarm.events;
   report.lost_work_s = swarm.lost_work_s;
+  if (setup.verify > 0 || setup.lying > 0) report.verification = swarm.verification;
   report.stopped = swarm.stopped;
   report.events_handled = swarm.events_handled;
   report.flows = swarm.messages;

@@ -22,6 +22,10 @@ void check(const Problem& problem, const SwarmSetup& setup, const Scenario& scen
   if (setup.rebalance_s && !(*setup.rebalance_s > 0))
     throw Error("", "the period of rebalancing must be longer than 0 s");
   if (!(setup.rebalance_ratio >= 1)) throw Error("", "the ratio of loads for rebalancing must be at least 1");
+  if (!(setup.verify >= 0 && setup.verify <= 1))
+    throw Error("", "the share of calls that are verified must be from 0 to 1");
+  if (!(setup.lying >= 0 && setup.lying <= 1))
+    throw Error("", "the share of peers that lie must be from 0 to 1");
   if (job.training.global_batch < 1 || job.training.micro_batch < 1)
     throw Error("", "a swarm needs a batch and a micro-batch of at least one sample");
   if (!(scenario.horizon_s.value_or(options.seconds) > 0)) throw Error("", "a swarm runs for more than 0 s");

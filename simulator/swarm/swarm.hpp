@@ -11,6 +11,7 @@
 
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
+#include "simulator/report/verification_report.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm {
@@ -36,6 +37,8 @@ struct SwarmSetup {
   /// loaded one; at least 1. The paper says nothing of a threshold: 1.
   double rebalance_ratio = 1;
   bool delayed_update = false;  // all-reduce and step overlap with the next batch, one step stale
+  double verify = 0;            // share of the calls that a second peer computes too, 0 to 1
+  double lying = 0;             // share of the peers that lie, 0 to 1
 };
 
 /// What happens to one micro-batch, for who wants to see all of it.
@@ -110,8 +113,10 @@ struct SwarmReport {
   double lost_work_s = 0;                          // device-seconds of computations whose results were lost
   long long bans = 0, timeouts = 0, restarts = 0;  // restarts: micro-batches that began anew
   long long departures = 0, joins = 0, moves = 0;
+  VerificationReport verification;
   std::string stopped;  // why before its end; empty: it was not
   long long visits = 0, events_handled = 0, messages = 0, shared_messages = 0;  // shared: with other flows
+  long long filled_rates = 0;                                                   // FluidNetwork::filled
 };
 
 /// Runs the job as a swarm on the devices of the topology, under `scenario` (departures, joins, speeds,

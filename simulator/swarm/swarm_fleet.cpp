@@ -98,16 +98,16 @@ void SwarmRun::leave(int device) {
 /// A backward whose gradient is lost before the trainer has its answer is done anew, and counts anew.
 void SwarmRun::forget_lost_gradient(int number) {
   const Slot& slot = slots_[at(number)];
+  if (!slot.backward || slot.phase != Phase::moving_out) return;
   const Stage& stage = stages_[at(slot.stage)];
   Passage& passed = passage(number, slot.stage);
   const bool is_lost = passed.epoch == stage.epoch || (stage.averaging && passed.epoch + 1 == stage.epoch);
-  if (slot.backward && slot.phase == Phase::moving_out && passed.counted_by == slot.peer && is_lost)
-    passed.counted_by = nobody;
+  if (passed.counted_by == slot.peer && is_lost) passed.counted_by = nobody;
 }
 
 void SwarmRun::join(int device) {
   Peer& peer = peers_[at(device)];
-  if (peer.there) return;
+  if (peer.there || peer.banned) return;
   ++report_.joins;
   peer.there = true;
   peer.down_s += now_ - peer.down_since;

@@ -23,18 +23,25 @@ SwarmNetwork::SwarmNetwork(const Topology& topology, const Calibration& constant
       lowered_(topology, constants, graph_),
       fluid_(std::span<const LinkCapacity>()),
       routes_(topology.devices.size()),
-      traffic_(topology.sites.size() * topology.sites.size()) {}
+      traffic_(topology.sites.size() * topology.sites.size()) {
+  for (const Device& device : topology.devices) sites_.push_back(device.site);
+}
 
 double SwarmNetwork::overhead_s(int from, int to) const {
   const auto host = [&](int device) { return topology_.devices[at(device)].host; };
   return host(from) == host(to) ? 0 : constants_.message_overhead_s;
 }
 
-int SwarmNetwork::route(int from, int to) {
-  std::vector<int>& from_here = routes_[at(from)];
-  if (from_here.empty()) from_here.assign(routes_.size(), none);
-  if (from_here[at(to)] != none) return from_here[at(to)];
-  const int number = from_here[at(to)] = lowered_.route(from, to);
+SwarmNetwork::Route SwarmNetwork::route(int from, int to) {
+  std::vector<Route>& from_here = routes_[at(from)];
+  if (from_here.empty()) from_here.resize(routes_.size());
+  Route& route = from_here[at(to)];
+  if (route.path == none) route = new_route(from, to);
+  return route;
+}
+
+SwarmNetwork::Route SwarmNetwork::new_route(int from, int to) {
+  const int number = lowered_.route(from, to);
   const double efficiency = graph_.model.bandwidth_factor;
   for (std::size_t link = fluid_link_.size(); link < graph_.links.size(); ++link) {
     const GraphLink& it = graph_.links[link];
@@ -44,20 +51,20 @@ int SwarmNetwork::route(int from, int to) {
   Path path;
   path.overhead = overhead_s(from, to);
   path.rate = infinity;
-  path.first_use = static_cast<int>(uses_.size());
+  const int first_use = static_cast<int>(uses_.size());
   for (const int link : graph_.routes[at(number)].links) {
     path.latency += graph_.links[at(link)].latency;
     if (fluid_link_[at(link)] == none)
       path.rate = std::min(path.rate, graph_.links[at(link)].bandwidth * efficiency);
     else
-      uses_.push_back({fluid_link_[at(link)]});
+      uses_.push_back(fluid_link_[at(link)]);
   }
-  path.use_count = static_cast<int>(uses_.size()) - path.first_use;
+  path.use_count = static_cast<int>(uses_.size()) - first_use;
   if (graph_.model.weigh_by_latency)
     path.weight = 1 / std::max(path.latency + graph_.routes[at(number)].return_latency, least_round_trip);
-  DTFM_ASSERT(at(number) == paths_.size());
-  paths_.push_back(path);
-  return number;
+  const auto [known, is_new] = path_numbers_.try_emplace(path, static_cast<int>(paths_.size()));
+  if (is_new) paths_.push_back(path);
+  return {known->second, first_use};
 }
 
 int SwarmNetwork::new_message() {
@@ -74,15 +81,17 @@ int SwarmNetwork::send(double now, int from, int to, double bytes, int owner, in
   const int number = new_message();
   Message& it = messages_[at(number)];
   const std::uint32_t mark = it.mark + 1;
-  it = {from, to, owner, purpose, bytes, none, none, mark, true};
+  it = {from, to, owner, purpose, bytes, none, 0, none, mark, true};
   ++sent_;
   if (from == to) {
     queue_.push(now, 0, {QueueEvent::Kind::arrival, number, mark});
     return number;
   }
-  it.route = route(from, to);
+  const Route route = this->route(from, to);
+  it.path = route.path;
+  it.first_use = route.first_use;
   begin_traffic(site(from), site(to), now);
-  const Path& path = paths_[at(it.route)];
+  const Path& path = paths_[at(it.path)];
   if (path.use_count == 0) {
     const double date = on_grid(now + (path.overhead + bytes / path.rate + path.latency));
     queue_.push(date, 0, {QueueEvent::Kind::arrival, number, mark});
@@ -98,9 +107,11 @@ int SwarmNetwork::send(double now, int from, int to, double bytes, int owner, in
 
 void SwarmNetwork::begin_move(int number) {
   Message& it = messages_[at(number)];
-  const Path& path = paths_[at(it.route)];
-  const std::span<const LinkUse> uses = std::span(uses_).subspan(at(path.first_use), at(path.use_count));
-  it.flow = fluid_.add(uses, it.bytes, path.weight, path.rate);
+  const Path& path = paths_[at(it.path)];
+  moving_.clear();
+  for (const int link : std::span(uses_).subspan(at(it.first_use), at(path.use_count)))
+    moving_.push_back({link});
+  it.flow = fluid_.add(moving_, it.bytes, path.weight, path.rate);
   if (message_of_flow_.size() <= at(it.flow)) message_of_flow_.resize(at(it.flow) + 1);
   message_of_flow_[at(it.flow)] = number;
 }
@@ -110,7 +121,7 @@ void SwarmNetwork::end_next(double now) {
   Message& it = messages_[at(number)];
   fluid_.remove(flow);
   it.flow = none;
-  queue_.push(on_grid(now + paths_[at(it.route)].latency), 0, {QueueEvent::Kind::arrival, number, it.mark});
+  queue_.push(on_grid(now + paths_[at(it.path)].latency), 0, {QueueEvent::Kind::arrival, number, it.mark});
 }
 
 SwarmNetwork::Message SwarmNetwork::arrive(int number, double now) {

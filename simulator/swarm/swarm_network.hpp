@@ -1,7 +1,9 @@
 // Messages of a swarm over the links of the topology, and what goes from site to site.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -25,7 +27,7 @@ class SwarmNetwork {
     int owner = 0;         // of the caller's
     int purpose = 0;       // of the caller's
     double bytes = 0;
-    int route = none, flow = none;
+    int path = none, first_use = 0, flow = none;
     std::uint32_t mark = 0;  // of its events
     bool is_under_way = false;
   };
@@ -68,21 +70,28 @@ class SwarmNetwork {
 
   long long messages_sent() const { return sent_; }
   long long shared_messages() const { return shared_; }
+  long long filled_rates() const { return fluid_.filled(); }
 
  private:
+  /// What many pairs of devices have in common: there may be a lot of pairs, and every message reads one.
   struct Path {
     double overhead = 0, latency = 0, rate = 0, weight = 1;  // rate: of the pair alone, bytes per second
-    int first_use = 0, use_count = 0;                        // links shared with others
+    int use_count = 0;                                       // links shared with others
+    auto operator<=>(const Path&) const = default;
+  };
+  struct Route {
+    int path = none, first_use = 0;
   };
   struct Traffic {
     double bytes = 0, busy = 0, since = 0;
     int under_way = 0;
   };
 
-  int route(int from, int to);
+  Route route(int from, int to);
+  Route new_route(int from, int to);
   int new_message();
   void free(int message, double now, double bytes);
-  int site(int device) const { return topology_.devices[at(device)].site; }
+  int site(int device) const { return sites_[at(device)]; }
   Traffic& traffic(int from_site, int to_site) {
     return traffic_[at(from_site) * topology_.sites.size() + at(to_site)];
   }
@@ -94,9 +103,12 @@ class SwarmNetwork {
   LoweredNetwork lowered_;
   FluidNetwork fluid_;
   std::vector<int> fluid_link_;  // of each link of the graph; none for those of a pair alone
-  std::vector<Path> paths_;      // of each route
-  std::vector<LinkUse> uses_;
-  std::vector<std::vector<int>> routes_;  // [from][to], made when first asked for
+  std::vector<Path> paths_;
+  std::map<Path, int> path_numbers_;
+  std::vector<int> uses_;                   // links of the fluid network
+  std::vector<std::vector<Route>> routes_;  // [from][to], made when first asked for
+  std::vector<int> sites_;                  // of each device
+  std::vector<LinkUse> moving_;             // the links of a message that begins to move
   std::vector<Message> messages_;
   std::vector<int> unused_, message_of_flow_;
   std::vector<Traffic> traffic_;  // [from site][to site]

@@ -26,6 +26,7 @@ SwarmRun::SwarmRun(const Problem& problem, const SwarmSetup& setup, const Scenar
       network_(problem.topology, problem.constants, queue_),
       announcements_(setup.stages),
       machines_(scenario, problem.topology.size()),
+      verification_(setup.verify, setup.lying, problem.topology.size(), seed_),
       peers_(problem.topology.devices.size()),
       stages_(at(setup.stages)) {
   for (Stage& stage : stages_) {
@@ -116,6 +117,8 @@ SwarmReport SwarmRun::finish() {
   report_.links = network_.reports(now_);
   report_.messages = network_.messages_sent();
   report_.shared_messages = network_.shared_messages();
+  report_.filled_rates = network_.filled_rates();
+  report_.verification = std::move(verification_.report);
   if (now_ > 0) {
     report_.useful_samples_per_s = static_cast<double>(report_.useful_samples) / now_;
     report_.tokens_per_s = report_.useful_samples_per_s * sequence_length(problem_.job.model);

@@ -19,6 +19,7 @@
 #include "simulator/swarm/swarm.hpp"
 #include "simulator/swarm/swarm_costs.hpp"
 #include "simulator/swarm/swarm_network.hpp"
+#include "simulator/swarm/verification.hpp"
 #include "simulator/swarm/wiring.hpp"
 
 namespace dtfm {
@@ -83,6 +84,12 @@ class SwarmRun {
     std::vector<int> seen;        // versions of the announcements
   };
 
+  /// Where the bytes of a request come from.
+  struct Sources {
+    std::array<std::pair<int, double>, 2> from;  // a device (`nobody`: the trainer), and bytes
+    int count = none;                            // none: somebody who had them has gone
+  };
+
   void draw(int slot);
   void ask(int slot);
   bool refresh(Trainer& trainer, int stage, bool at_once);
@@ -90,7 +97,8 @@ class SwarmRun {
   void block(int slot);
   void wake(int stage);
   void send_request(int slot);
-  int sources(const Slot& slot, int number, std::array<std::pair<int, double>, 2>& sources) const;
+  Sources sources(const Slot& slot, int number, int peer) const;
+  void send_inputs(int slot, const Sources& from);
   void on_message(int message);
   void on_computed_request(int slot);
   void finish_visit(int slot);
@@ -112,6 +120,20 @@ class SwarmRun {
     return passages_[at(slot) * at(costs_.stages()) + at(stage)];
   }
 
+  // ---- Checks: slots from `drivers_` on (swarm_checks.cpp)
+
+  struct Check {
+    int first = nobody;  // the peer whose call is computed a second time
+    long long call = 0;  // which of its corrupt calls, or 0
+  };
+  void verify(int slot, long long call);
+  int new_check(int of, int second, long long call);
+  void on_checked(int check);
+  void end_check(int check);
+  void give_up(int check);
+  void expel(int device, long long call);
+  bool is_check(int slot) const { return slot >= drivers_; }
+
   // ---- Peers
 
   struct Request {
@@ -120,6 +142,7 @@ class SwarmRun {
   };
   struct Peer {
     bool there = true, serving = false, fetching = false, busy = false;
+    bool banned = false;  // for good: it has lied
     int stage = nobody, life = 0;
     double factor = 1;  // of the scenario, on its speed
     double left_at = 0;
@@ -221,13 +244,17 @@ class SwarmRun {
   Announcements announcements_;
   MachineLog machines_;
   std::vector<JitterFactors> jitter_;  // of each device, if there is any
+  Verification verification_;
 
   double now_ = 0;
   SwarmReport report_;
   std::vector<Trainer> trainers_;
   std::vector<Slot> slots_;
-  std::vector<Passage> passages_;  // [slot][stage]
-  std::vector<Peer> peers_;        // of each device
+  int drivers_ = 0;                // slots of micro-batches; those behind are of checks
+  std::vector<Passage> passages_;  // [slot of a micro-batch][stage]
+  std::vector<Check> checks_;      // of each slot behind those
+  std::vector<int> unused_checks_;
+  std::vector<Peer> peers_;  // of each device
   std::vector<Stage> stages_;
   long long drawn_ = 0;
 

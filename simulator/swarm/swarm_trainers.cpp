@@ -34,9 +34,10 @@ void SwarmRun::start_trainers() {
     queue_.push(on_grid(trainer.rng.uniform() * refresh_period_s), 0, {QueueEvent::Kind::refresh, i, 0});
     for (int stage = 0; stage < costs_.stages(); ++stage) refresh(trainer, stage, false);
   }
-  slots_.resize(at(trainers) * at(in_flight));
+  drivers_ = trainers * in_flight;
+  slots_.resize(at(drivers_));
   passages_.resize(slots_.size() * at(costs_.stages()));
-  for (int slot = 0; at(slot) < slots_.size(); ++slot) {
+  for (int slot = 0; slot < drivers_; ++slot) {
     slots_[at(slot)].trainer = slot % trainers;
     draw(slot);
   }
@@ -84,11 +85,11 @@ void SwarmRun::ask(int number) {
   slot.peer = *peer;
   set_deadline(number);
   const Peer& target = peers_[at(*peer)];
-  const double round_trip = 2 * network_.latency_s(trainer.device, *peer);
+  const auto round_trip = [&] { return 2 * network_.latency_s(trainer.device, *peer); };
   if (!target.there) {
-    doom(number, std::max(now_, target.left_at + scenario_.detection_s) + round_trip, false);
+    doom(number, std::max(now_, target.left_at + scenario_.detection_s) + round_trip(), false);
   } else if (!target.serving || target.stage != slot.stage) {
-    doom(number, now_ + round_trip, false);
+    doom(number, now_ + round_trip(), false);
   } else {
     send_request(number);
   }
@@ -132,44 +133,49 @@ void SwarmRun::on_timeout(const QueueEvent& event) {
   ask(event.id);
 }
 
-/// Where the bytes of a request come from: pairs of a device (`nobody`: the trainer) and bytes, and how many;
-/// nothing (−1) if somebody who had them has gone.
-int SwarmRun::sources(const Slot& slot, int number, std::array<std::pair<int, double>, 2>& found) const {
+/// Of the slot's request to `peer`; where that is another than the slot's, the latter gives nothing: it is to
+/// be verified.
+SwarmRun::Sources SwarmRun::sources(const Slot& slot, int number, int peer) const {
+  Sources found{{}, 0};
+  const auto add = [&](int from, double bytes) { found.from[at(found.count++)] = {from, bytes}; };
   const int stage = slot.stage, last = costs_.stages() - 1;
   const double in = costs_.boundary_bytes(stage), out = costs_.boundary_bytes(stage + 1);
   if (setup_.transport == SwarmTransport::relay) {
-    found[0] = {nobody, slot.backward ? in + out : in};
-    return 1;
+    add(nobody, slot.backward ? in + out : in);
+    return found;
   }
-  int count = 0;
   if (slot.backward) {
-    if (stage < last && !is_alive(slot.gradient)) return -1;
-    found[at(count++)] = {stage < last ? slot.gradient.peer : nobody, out};
+    if (stage < last && !is_alive(slot.gradient)) return {};
+    add(stage < last ? slot.gradient.peer : nobody, out);
     const Holder& here = passage(number, stage).forward;
-    if (is_alive(here)) {
-      if (here.peer != slot.peer) found[at(count++)] = {here.peer, in};
-      return count;
+    if (is_alive(here) && (here.peer != slot.peer || peer == slot.peer)) {
+      if (here.peer != peer) add(here.peer, in);
+      return found;
     }
   }
   if (stage == 0) {
-    found[at(count++)] = {nobody, in};
-    return count;
+    add(nobody, in);
+    return found;
   }
   const Holder& before = passage(number, stage - 1).forward;
-  if (!is_alive(before)) return -1;
-  found[at(count++)] = {before.peer, in};
-  return count;
+  if (!is_alive(before)) return {};
+  add(before.peer, in);
+  return found;
 }
 
 void SwarmRun::send_request(int number) {
+  const Slot& slot = slots_[at(number)];
+  const Sources from = sources(slot, number, slot.peer);
+  if (from.count == none) return restart(number);
+  send_inputs(number, from);
+}
+
+void SwarmRun::send_inputs(int number, const Sources& sources) {
   Slot& slot = slots_[at(number)];
-  std::array<std::pair<int, double>, 2> found;
-  const int count = sources(slot, number, found);
-  if (count < 0) return restart(number);
   slot.phase = Phase::moving_in;
-  slot.missing = count;
-  for (std::size_t i = 0; i < at(count); ++i) {
-    const auto [peer, bytes] = found[i];
+  slot.missing = sources.count;
+  for (std::size_t i = 0; i < at(sources.count); ++i) {
+    const auto [peer, bytes] = sources.from[i];
     const int from = peer == nobody ? trainers_[at(slot.trainer)].device : peer;
     slot.messages[i] = network_.send(now_, from, slot.peer, bytes, number, peer == nobody ? asked : handed);
   }
@@ -177,7 +183,8 @@ void SwarmRun::send_request(int number) {
 
 void SwarmRun::on_message(int message) {
   const int number = network_.message(message).owner;
-  network_.arrive(message, now_);
+  const SwarmNetwork::Message arrived = network_.arrive(message, now_);
+  if (is_check(number) && arrived.from != arrived.to) verification_.report.bytes += arrived.bytes;
   Slot& slot = slots_[at(number)];
   for (int& it : slot.messages)
     if (it == message) it = none;
@@ -189,6 +196,8 @@ void SwarmRun::on_message(int message) {
 
 /// The peer has computed it. What goes on to another peer is part of that visit; to the trainer, of this one.
 void SwarmRun::on_computed_request(int number) {
+  if (is_check(number)) return on_checked(number);
+  verify(number, verification_.use_output(slots_[at(number)].peer));
   Slot& slot = slots_[at(number)];
   const int stage = slot.stage;
   const Holder here{slot.peer, peers_[at(slot.peer)].life};
@@ -241,6 +250,7 @@ void SwarmRun::end_request(int number) {
 
 /// The trainer will have the error at `date`.
 void SwarmRun::doom(int number, double date, bool keeps_peer) {
+  if (is_check(number)) return give_up(number);
   end_request(number);
   Slot& slot = slots_[at(number)];
   slot.phase = Phase::doomed;

@@ -29,14 +29,16 @@ void Wiring::refresh(std::span<const Announcement> announcements, Rng& rng) {
   }
 }
 
-/// The top goes down to its new place: one way through the heap, not the two of a pop and a push.
-std::optional<int> Wiring::pick(double size, Rng& rng) {
-  if (heap_.empty()) return std::nullopt;
-  Entry entry = heap_.front();
+/// The first goes down to its new place: one way through the heap, not the two of a pop and a push. Behind
+/// the top, the first is a child of it.
+std::optional<int> Wiring::pick(double size, Rng& rng, int but) {
+  if (heap_.empty() || (heap_.size() == 1 && heap_.front().peer == but)) return std::nullopt;
+  std::size_t hole = 0;
+  if (heap_.front().peer == but) hole = heap_.size() > 2 && is_later(heap_[1], heap_[2]) ? 2 : 1;
+  Entry entry = heap_[hole];
   entry.time += size / rate(entry.peer);
   entry.tie = rng.next();
   const std::size_t count = heap_.size();
-  std::size_t hole = 0;
   for (std::size_t child; (child = 2 * hole + 1) < count; hole = child) {
     if (child + 1 < count && is_later(heap_[child], heap_[child + 1])) ++child;
     if (!is_later(entry, heap_[child])) break;

@@ -26,6 +26,7 @@ struct Announcement {
 class Wiring {
  public:
   static constexpr double smoothing = 0.1;  // weight of the last measurement in the average
+  static constexpr int nobody = -1;
 
   /// Of peers 0 … `peers` − 1, none of which is known yet.
   explicit Wiring(int peers) : members_(static_cast<std::size_t>(peers)) {}
@@ -36,7 +37,8 @@ class Wiring {
   void refresh(std::span<const Announcement> announcements, Rng& rng);
 
   /// The peer to ask, whose virtual time is now larger; nothing if there is none. `size` is that of the task.
-  std::optional<int> pick(double size, Rng& rng);
+  /// It is not `but`, whose virtual time stays.
+  std::optional<int> pick(double size, Rng& rng, int but = nobody);
 
   /// `peer` has answered to a task of `size` after `seconds`.
   void measure(int peer, double size, double seconds);

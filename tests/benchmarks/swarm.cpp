@@ -2,6 +2,7 @@
 //
 // usage: benchmark_swarm [HOURS [STAGES [relay|peer [shared|apart]]]]    (default: 32 4 peer shared)
 //
+// A row of the table of scripts/benchmark.sh swarm goes to stdout, what the swarm came to goes to stderr.
 // shared: every device has an uplink and a downlink of 200 Mb/s; apart: every pair of devices its own.
 #include <cstdio>
 #include <cstdlib>
@@ -33,10 +34,11 @@ int main(int count, char** words) {
   const double seconds =
       static_cast<double>(usage.ru_utime.tv_sec) + 1e-6 * static_cast<double>(usage.ru_utime.tv_usec);
   const double visits = static_cast<double>(report.visits);
-  std::printf("%g h, %d stages: %.1f s of a core, %lld visits, %.2f us and %.2f events a visit, %ld MB\n",
-              hours, setup.stages, seconds, report.visits, 1e6 * seconds / visits,
-              static_cast<double>(report.events_handled) / visits, usage.ru_maxrss / 1024);
-  std::printf("%.2f of %.2f samples/s (%.1f %%), %zu steps, %lld timeouts, %lld moves\n",
-              report.useful_samples_per_s, report.optimal_samples_per_s, 100 * report.share_of_optimum,
-              report.steps.size(), report.timeouts, report.moves);
+  fmt::print("| {} | {} | {} | {} | {:.1f} million | {:.1f} s | {:.2f} µs | {:.2f} | {} MB |\n", hours,
+             setup.stages, setup.transport == SwarmTransport::relay ? "relay" : "peer to peer",
+             apart ? "apart" : "shared", visits / 1e6, seconds, 1e6 * seconds / visits,
+             static_cast<double>(report.events_handled) / visits, usage.ru_maxrss / 1024);
+  fmt::print(stderr, "{:.17g} of {:.2f} samples/s ({:.1f} %), {} steps, {} timeouts, {} moves\n",
+             report.useful_samples_per_s, report.optimal_samples_per_s, 100 * report.share_of_optimum,
+             report.steps.size(), report.timeouts, report.moves);
 }

@@ -94,8 +94,27 @@ def test_what_lacks_memory():
     write("less.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 1 MB"))
     table = compared(topology="less.yaml", status=3)
     check(all(not row["runs"] for row in table["schemes"]), table)
-    done = run("less.yaml", "--scheme", "megatron", "--job", "free.yaml", program=SIM, status=2)
+    done = run("less.yaml", "--scheme", "megatron", "--job", "free.yaml", program=SIM, status=3)
     check(done.stderr.startswith("dtfm-sim: no layout of megatron: oregon/0 needs "), done.stderr)
+
+
+def test_verifying():
+    """A share of a swarm's calls is computed twice: 1 / (1 + p) of the throughput where computing is all, less loss where it is not."""
+    table = [rows(compared("--scheme", "swarm", "--verify", share, "--iterations", 10))["swarm"] for share in (0, 0.5)]
+    plain, verified = (row["runs"][0] for row in table)
+    check("verification" not in plain and "second peer" not in table[0]["assumes"], table[0])
+    check("a second peer computes 0.5 of the calls too" in table[1]["assumes"], table[1])
+    found = verified["verification"]
+    check(found["verified_calls"] > 0 and found["compute_s"] > 0 and found["sent_bytes"] > 0 and found["caught"] == [], found)
+    check(1 < verified["seconds_per_batch"] / plain["seconds_per_batch"] < 1.6, plain, verified)
+    liar = rows(compared("--scheme", "swarm", "--verify", 0.5, "--lying", 0.2, "--iterations", 10))["swarm"]["runs"][0]["verification"]
+    check(liar["caught"] and all(peer["samples"] >= peer["calls"] >= 1 for peer in liar["caught"]), liar)
+    text = run("sites.yaml", "--job", "free.yaml", "--scheme", "swarm", "--verify", 0.5, "--quiet", program=COMPARE).stdout
+    check("calls verified" in text, text)
+    for option in ("--verify", "--lying"):
+        for value in ("-0.1", "1.1", "nan", "", "10%"):
+            done = run("sites.yaml", f"{option}={value}", program=COMPARE, status=2)
+            check(done.stderr.startswith(f"dtfm-compare: {option}: "), value, repr(done.stderr))
 
 
 def test_departures():

@@ -167,6 +167,19 @@ TEST_CASE("every peer leaves at every moment and comes back, with delayed update
   }
 }
 
+TEST_CASE("every peer leaves at every moment and comes back, where calls are verified and one peer lies") {
+  for (const SwarmTransport transport : transports) {
+    SmallSwarm swarm(transport);
+    swarm.setup.verify = 0.5;
+    swarm.setup.lying = 1.0 / 6;
+    for (const double moment : swarm.moments())
+      for (int device = 0; device < 6; ++device) {
+        INFO("device " << device << " at " << moment);
+        swarm.run({{moment, device}, {moment + 9, device, DeviceEvent::Kind::join}});
+      }
+  }
+}
+
 TEST_CASE("peers leave and join at random") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
@@ -175,6 +188,7 @@ TEST_CASE("peers leave and join at random") {
     swarm.options.seed = seed;
     swarm.options.seconds = 600;
     swarm.setup.delayed_update = rng.below(2) == 0;
+    swarm.setup.verify = seed % 4 == 3 ? rng.uniform() : 0;
     if (rng.below(2) == 0) swarm.setup.rebalance_s = 5 + 20 * rng.uniform();
     swarm.scenario.compute_jitter.cv = 0.3;
     std::vector<bool> there(6, true);

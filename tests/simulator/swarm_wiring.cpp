@@ -40,6 +40,22 @@ TEST_CASE("peers are asked in proportion to their rates") {
     CHECK(it.picks[static_cast<std::size_t>(peer)] == Approx(10'000 << peer).epsilon(0.02));
 }
 
+// Who is left out keeps its virtual time: all of its turns are still to come.
+TEST_CASE("the peer to ask is another than the one that is left out") {
+  for (int out = 0; out < 3; ++out) {
+    ThreePeers it;
+    for (int i = 0; i < 100; ++i) {
+      const int peer = it.wiring.pick(1, it.rng, out).value();
+      CHECK(peer != out);
+    }
+    CHECK(it.pick() == out);
+    it.wiring.ban((out + 1) % 3, 0);
+    it.wiring.ban((out + 2) % 3, 0);
+    CHECK_FALSE(it.wiring.pick(1, it.rng, out));
+    CHECK(it.pick() == out);
+  }
+}
+
 TEST_CASE("tasks of unlike size count by their size") {
   // Forwards of 1 and backwards of 2.5 in turn: the units of each peer are in proportion to its rate.
   ThreePeers it;

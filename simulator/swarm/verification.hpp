@@ -1,0 +1,36 @@
+// Peers that lie, and which calls a swarm has computed a second time to find them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "simulator/report/verification_report.hpp"
+
+namespace dtfm {
+
+/// Every call is verified with the same probability, by itself. A peer that lies corrupts all calls that it
+/// is asked for, so that the number of corrupt calls up to the one that is verified is geometric: P(n) = p (1
+/// − p)ⁿ⁻¹, 1 ÷ p on the average.
+class Verification {
+ public:
+  /// Of `peers` devices a share `lying` lies, rounded to whole ones; which do depends on the seed alone.
+  Verification(double share, double lying, int peers, std::uint64_t seed);
+
+  /// Whether the next call is verified.
+  bool draws() { return share_ > 0 && rng_.uniform() < share_; }
+  bool lies(int peer) const { return lies_[static_cast<std::size_t>(peer)]; }
+  /// The output of a call of `peer` is used: which of its corrupt calls it is, from 1 on; 0: of none.
+  long long use_output(int peer);
+  void catch_peer(int peer, double now, long long call, int samples_of_call);
+
+  VerificationReport report = {};
+
+ private:
+  double share_;
+  Rng rng_;
+  std::vector<bool> lies_;
+  std::vector<long long> corrupt_calls_;  // of each peer
+};
+
+}  // namespace dtfm
