@@ -56,6 +56,8 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
   add_option(
       app, "--sync-every", "N", "iterations between exchanges of local-sgd (16) and diloco (500)",
       [&](const std::string& text) { options.sync_every = whole_number("--sync-every", text, 1, 10'000); });
+  add_option(app, "--skip", "SHARE", "stages that micro-batches of skip-pipe leave out (0.25)",
+             [&](const std::string& text) { options.skip = share_below_one("--skip", text); });
   add_seed_option(app, "of random ranks, and of the scenarios (0)", options.seed);
   add_threads_option(app, "all cores when not given; any number gives the same result", options.threads);
   add_option(app, "-o,--output", "FILE", "writes the comparison (JSON); - is stdout, in place of the table",

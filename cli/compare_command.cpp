@@ -136,8 +136,8 @@ void choose_layouts(Comparison& comparison, const CompareOptions& options, const
         {std::string(scheme.name),
          std::string(scheme.what),
          std::string(scheme.assumes),
-         choose_layout(comparison.problem, scheme, {options.seed, options.sync_every}, options.threads,
-                       watch.stop()),
+         choose_layout(comparison.problem, scheme, {options.seed, options.sync_every, options.skip},
+                       options.threads, watch.stop()),
          {}});
   }
 }

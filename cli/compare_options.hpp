@@ -19,6 +19,7 @@ struct CompareOptions {
   std::vector<std::string> schemes;        // by name; none: all
   int iterations = 3;
   std::optional<int> sync_every;
+  double skip = 0.25;  // share of the stages
   std::uint64_t seed = 0;
   int threads = 1;
   std::optional<std::string> output;  // file

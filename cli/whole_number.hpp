@@ -8,6 +8,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/io/suggest.hpp"
+#include "planner/io/units.hpp"
 
 namespace dtfm {
 
@@ -20,6 +21,16 @@ Integer whole_number(const std::string& option, const std::string& text, Integer
     throw Error(option,
                 fmt::format("expected a whole number from {} to {}; found {}", least, most, in_quotes(text)));
   return value;
+}
+
+/// A decimal number in [0, 1). Throws Error.
+inline double share_below_one(const std::string& option, const std::string& text) {
+  try {
+    const double value = parse_decimal(text);
+    if (value >= 0 && value < 1) return value;
+  } catch (const Error&) {
+  }
+  throw Error(option, fmt::format("expected a share from 0 to below 1; found {}", in_quotes(text)));
 }
 
 }  // namespace dtfm
