@@ -29,6 +29,8 @@ class Router {
  public:
   explicit Router(const RoutingProblem& problem);
   Routing route();
+  /// Whether the order of the table is all there is.
+  bool is_stuck() const { return is_stuck_; }
 
  private:
   struct Row {  // of the table: a device
@@ -71,6 +73,7 @@ class Router {
   std::vector<PlannedComputation> computations_;  // by the table
   long long looked_at_ = 0;
   int routed_ = 0;
+  bool is_stuck_ = false;
 };
 
 Router::Router(const RoutingProblem& problem) : problem_(problem) {
@@ -143,11 +146,11 @@ std::vector<PlannedComputation> Router::best_order(const std::vector<std::vector
                    [](const auto& a, const auto& b) { return a.time.begin < b.time.begin; });
   std::vector<const Station*> stations;
   for (const Row& row : rows_) stations.push_back(row.station);
-  auto without_gaps = dispatched(problem_, stations, ways);
-  const auto end = [](const std::vector<PlannedComputation>& computations) {
-    double last = 0;
-    for (const PlannedComputation& it : computations) last = std::max(last, it.time.end);
-    return last;
+  const auto without_gaps = dispatched(problem_, stations, ways);
+  is_stuck_ = !without_gaps;
+  const auto by_end = [](const auto& a, const auto& b) { return a.time.end < b.time.end; };
+  const auto end = [&](const std::vector<PlannedComputation>& computations) {
+    return std::max_element(computations.begin(), computations.end(), by_end)->time.end;
   };
   return without_gaps && end(*without_gaps) <= end(computations_) ? *without_gaps : computations_;
 }
@@ -315,7 +318,21 @@ double Router::computed(int micro_batch, int station, double ready, double secon
 }  // namespace
 
 Routing route(const RoutingProblem& problem) {
-  return Router(problem).route();
+  Router router(problem);
+  Routing routing = router.route();
+  if (!router.is_stuck()) return routing;
+  // Two that visit stages in different orders wait for the room that the other takes. In one order nobody
+  // does.
+  RoutingProblem in_order = problem;
+  in_order.swaps = false;
+  Routing other = Router(in_order).route();
+  return end_of(other) < end_of(routing) ? other : routing;
+}
+
+double end_of(const Routing& routing) {
+  double end = 0;
+  for (const Interval& it : routing.planned) end = std::max(end, it.end);
+  return end;
 }
 
 }  // namespace dtfm

@@ -51,8 +51,14 @@ struct Routing {
 /// shares in proportion to their speeds, rounded by largest remainder. When the budget is spent, the rest
 /// visit the stages that lack most visits, each on the device that is done first.
 ///
+/// The table leaves gaps that nothing fits. So the ways are gone once more, by devices that are never idle
+/// while there is something to compute (path_dispatch.hpp); the order that is done first is the schedule.
+///
 /// The table knows of each link either one message that fills it, or nothing: what several share without any
 /// of them filling it is left to the simulator. Throws Error for more computations than can be simulated.
 Routing route(const RoutingProblem& problem);
+
+/// When the last computation is planned to be done, s.
+double end_of(const Routing& routing);
 
 }  // namespace dtfm

@@ -10,7 +10,9 @@
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
 #include "simulator/schemes/busy_times.hpp"
+#include "simulator/schemes/path_dispatch.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/least_time.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
@@ -154,78 +156,6 @@ void check_times(const Instance& instance, const Routing& routing) {
   CHECK(std::is_sorted(routing.planned.begin(), routing.planned.end(),
                        [](const Interval& a, const Interval& b) { return a.begin < b.begin; }));
 }
-
-double end_of(const Routing& routing) {
-  double end = 0;
-  for (const Interval& it : routing.planned) end = std::max(end, it.end);
-  return end;
-}
-
-/// One thing after the other on devices without neighbours: the least time in which all chains can be done.
-class LeastTime {
- public:
-  struct Step {
-    int device;
-    double seconds, delay_s;  // after the step before
-
-    friend bool operator==(const Step&, const Step&) = default;
-  };
-  using Chain = std::vector<Step>;
-
-  /// Or `best`, if it is less. Every schedule can be made by placing steps in the order in which they begin,
-  /// each as early as it can be: all such orders are tried, but that of equal chains the first goes first.
-  static double of(const std::vector<Chain>& chains, int devices, double best) {
-    LeastTime search{chains, devices, best};
-    search.go_on();
-    return search.best_;
-  }
-
- private:
-  LeastTime(const std::vector<Chain>& chains, int devices, double best)
-      : chains_(chains), best_(best), next_(chains.size()), ready_(chains.size()), free_(at(devices)) {
-    for (const Chain& chain : chains) {
-      rest_.emplace_back(chain.size() + 1);
-      for (std::size_t i = chain.size(); i-- > 0;)
-        rest_.back()[i] = rest_.back()[i + 1] + chain[i].seconds + chain[i].delay_s;
-    }
-  }
-
-  bool is_hopeless() const {
-    std::vector<double> load = free_;
-    for (std::size_t c = 0; c < chains_.size(); ++c) {
-      if (ready_[c] + rest_[c][next_[c]] >= best_ - 1e-12) return true;
-      for (std::size_t i = next_[c]; i < chains_[c].size(); ++i)
-        load[at(chains_[c][i].device)] += chains_[c][i].seconds;
-    }
-    return *std::max_element(load.begin(), load.end()) >= best_ - 1e-12;
-  }
-
-  void go_on() {
-    if (is_hopeless()) return;
-    bool is_done = true;
-    for (std::size_t c = 0; c < chains_.size(); ++c) {
-      if (next_[c] == chains_[c].size()) continue;
-      is_done = false;
-      if (c > 0 && next_[c] == next_[c - 1] && chains_[c] == chains_[c - 1]) continue;
-      const Step& step = chains_[c][next_[c]];
-      double& free = free_[at(step.device)];
-      const double was_free = free, was_ready = ready_[c];
-      free = ready_[c] = std::max(free, ready_[c] + step.delay_s) + step.seconds;
-      ++next_[c];
-      go_on();
-      --next_[c];
-      free = was_free;
-      ready_[c] = was_ready;
-    }
-    if (is_done) best_ = *std::max_element(ready_.begin(), ready_.end());
-  }
-
-  const std::vector<Chain>& chains_;
-  double best_;
-  std::vector<std::size_t> next_;          // of each chain
-  std::vector<double> ready_, free_;       // of each chain, of each device
-  std::vector<std::vector<double>> rest_;  // of each chain from each step on
-};
 
 LeastTime::Chain chain_of(const Instance& instance, const std::vector<Visit>& path) {
   LeastTime::Chain chain;
@@ -382,6 +312,27 @@ TEST_CASE("every micro-batch visits its share, balanced, and no two meet") {
       if (budget > 500) CHECK(routing.greedy == 0);
     }
   }
+}
+
+// Four stages of one device each, numbers 0 to 3; 1 and 2 hold one micro-batch; from 1 to 2 takes 1 s. The
+// first has 1 when it comes to 2, which the second has, that wants 1. In one order, forwards of 1 s,
+// backwards of 2 s: the first is done with 1 at 11, the second computes it from then, and is back from 0
+// at 23.
+TEST_CASE("micro-batches that take each other's room are stuck, unless they go in one order") {
+  Rng rng = Rng::for_task(0, 3);
+  Instance instance(4, 0, 2, 1, rng, true);
+  instance.wires.latency_s.assign(16, 0);
+  instance.wires.latency_s[4 * 1 + 2] = 1;
+  std::vector<const Station*> stations;
+  for (auto& stage : instance.problem.stages) {
+    stage.front().most_held = stations.size() == 1 || stations.size() == 2 ? 1 : 2;
+    stations.push_back(&stage.front());
+  }
+  CHECK_FALSE(dispatched(instance.problem, stations, {{0, 1, 2, 3}, {0, 2, 1, 3}}));
+  const auto in_order = dispatched(instance.problem, stations, {{0, 1, 2, 3}, {0, 1, 2, 3}});
+  REQUIRE(in_order);
+  CHECK(in_order->back().time.end == Approx(23));
+  CHECK(end_of(route(instance.problem)) <= 23);
 }
 
 // Twelve micro-batches, of which each device has some: the first may go any way.

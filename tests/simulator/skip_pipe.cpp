@@ -39,7 +39,7 @@ std::set<std::pair<std::size_t, int>> depths_of(const Problem& problem, double s
   return depths;
 }
 
-const StageLoad load_of(const Problem& problem, const Plan& plan, const Visit& place) {
+StageLoad load_of(const Problem& problem, const Plan& plan, const Visit& place) {
   return LoadModel(problem, plan).of(plan.pipelines[at(place.pipeline)].stages[at(place.stage)]);
 }
 
