@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <string>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/command_line.hpp"
 #include "cli/whole_number.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/suggest.hpp"
-#include "planner/io/units.hpp"
 
 namespace dtfm {
 namespace {
@@ -28,15 +26,6 @@ A batch is that of the job: schemes that complete something else than batches ar
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no scheme fits the machines, 130 interrupted
 (what there was by then has been written).)";
-
-/// Throws Error for what is no number from 0 to 1.
-double share_of(const std::string& option, const std::string& text) {
-  try {
-    if (const double value = parse_decimal(text); value >= 0 && value <= 1) return value;
-  } catch (const Error&) {
-  }
-  throw Error(option, fmt::format("expected a number from 0 to 1; found {}", in_quotes(text)));
-}
 
 }  // namespace
 
@@ -69,10 +58,12 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
   add_option(
       app, "--sync-every", "N", "iterations between exchanges of local-sgd (16) and diloco (500)",
       [&](const std::string& text) { options.sync_every = whole_number("--sync-every", text, 1, 10'000); });
+  add_option(app, "--skip", "SHARE", "stages that micro-batches of skip-pipe leave out (0.25)",
+             [&](const std::string& text) { options.skip = share_below_one("--skip", text); });
   add_option(app, "--verify", "P", "share of a swarm's calls that a second peer computes too, 0 to 1 (0)",
-             [&](const std::string& text) { options.verify = share_of("--verify", text); });
+             [&](const std::string& text) { options.verify = share_to_one("--verify", text); });
   add_option(app, "--lying", "P", "share of a swarm's peers that lie, 0 to 1 (0)",
-             [&](const std::string& text) { options.lying = share_of("--lying", text); });
+             [&](const std::string& text) { options.lying = share_to_one("--lying", text); });
   add_seed_option(app, "of random ranks, and of the scenarios (0)", options.seed);
   add_threads_option(app, "all cores when not given; any number gives the same result", options.threads);
   add_option(app, "-o,--output", "FILE", "writes the comparison (JSON); - is stdout, in place of the table",

@@ -153,6 +153,8 @@ ordered_json layout_json(const Problem& problem, const ChosenLayout& chosen) {
   json["schedule"] = plan.schedule;
   json["sync_every"] = chosen.layout->sync_every;
   json["gradient_sync"] = plan.gradient_sync;
+  if (chosen.layout->skipped) json["skipped"] = *chosen.layout->skipped;
+  if (chosen.layout->routing) json["greedy_paths"] = chosen.layout->routing->greedy;
   return json;
 }
 

@@ -68,6 +68,8 @@ void add_what(CLI::App& app, SimulateOptions& options) {
   add_option(
       app, "--sync-every", "N", "of schemes local-sgd (16) and diloco (500): iterations between exchanges",
       [&](const std::string& text) { options.sync_every = whole_number("--sync-every", text, 1, 10'000); });
+  add_option(app, "--skip", "SHARE", "of scheme skip-pipe: stages that a micro-batch leaves out (0.25)",
+             [&](const std::string& text) { options.skip = share_below_one("--skip", text); });
   add_option(app, "--ranks", "FILE", "the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
   add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
@@ -109,8 +111,8 @@ void add_output(CLI::App& app, SimulateOptions& options) {
 void refuse_beside_graph(const CLI::App& app) {
   refuse_given(
       app,
-      {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--job", "--scenario", "--calibration", "--iterations",
-       "--seed", "--samples", "--threads", "--ranks", "--trace", "--report", "--format"},
+      {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--skip", "--job", "--scenario", "--calibration",
+       "--iterations", "--seed", "--samples", "--threads", "--ranks", "--trace", "--report", "--format"},
       "is for plans, and --graph replays none");
 }
 
@@ -130,7 +132,7 @@ void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
     throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
   if (options.scheme) refuse_given(app, {"PLAN", "--ranks"}, "is of a plan, and --scheme makes its own");
   if (!options.scheme)
-    refuse_given(app, {"--sync-every"}, "is of a scheme, and there is none without --scheme");
+    refuse_given(app, {"--sync-every", "--skip"}, "is of a scheme, and there is none without --scheme");
   if (options.plan.empty() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
   // Files of every task are of one run.
   if (options.samples) refuse_given(app, {"--trace", "--tasks"}, "is of one run, and --samples makes many");

@@ -46,7 +46,10 @@ struct Input {
   Scenario scenario;
   std::vector<std::string> notes;                // on the plan
   int sync_every = 1;                            // SimOptions::sync_every
+  std::optional<Routing> routing = {};           // of a scheme whose micro-batches have paths
   std::optional<CalibrationSpread> spread = {};  // of the constants, where it is known
+
+  const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
 };
 
 /// Plans in formats of others say no job: that is no mistake of theirs.
@@ -76,7 +79,7 @@ void take_scheme(const SimulateOptions& options, Input& input) {
   input.problem.job = options.job ? read_job(*options.job) : default_job();
   const Scheme& scheme = row_named(schemes(), *options.scheme, "--scheme", "unknown scheme");
   const ChosenLayout chosen =
-      choose_layout(input.problem, scheme, {options.seed, options.sync_every}, options.threads);
+      choose_layout(input.problem, scheme, {options.seed, options.sync_every, options.skip}, options.threads);
   if (chosen.swarm)
     throw Error("--scheme", fmt::format("{} makes no plan; dtfm-compare --scheme {} simulates it",
                                         scheme.name, scheme.name));
@@ -84,6 +87,7 @@ void take_scheme(const SimulateOptions& options, Input& input) {
   input.problem.job = chosen.layout->job;
   input.plan = chosen.layout->plan;
   input.sync_every = chosen.layout->sync_every;
+  input.routing = chosen.layout->routing;
   input.notes = {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
                              shape_text(input.problem, chosen), chosen.fitting, chosen.tried),
                  fmt::format("scheme {} assumes: {}", scheme.name, scheme.assumes)};
@@ -199,6 +203,7 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
   SimOptions sim_options;
   sim_options.iterations = options.iterations * input.sync_every;
   sim_options.sync_every = input.sync_every;
+  sim_options.paths = input.paths();
   sim_options.seed = options.seed;
   sim_options.stop = watch.stop();
   sim_options.replan = replanner(input.problem);
@@ -252,7 +257,7 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
 /// Nothing where there is no iteration, or where nobody says how well the constants are known.
 std::optional<TimeInterval> interval_of(const Input& input, const SimReport& report) {
   if (!input.spread || report.iterations.empty()) return std::nullopt;
-  return time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean);
+  return time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean, input.paths());
 }
 
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
@@ -282,7 +287,8 @@ int replay(const SimulateOptions& options) {
   watch.keep_result();
   Outcome outcome = simulated(options, input, watch);
   // Who interrupts does not wait for what was not asked for.
-  if (!watch.interrupted()) outcome.fairness = compare_fairness(input.problem, input.plan, watch.stop());
+  if (!watch.interrupted())
+    outcome.fairness = compare_fairness(input.problem, input.plan, watch.stop(), input.paths());
   outcome.stats.read_cpu_s = read - begin;
   outcome.stats.run_cpu_s = cpu_seconds() - read;
   put_out(options, input, outcome);

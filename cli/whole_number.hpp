@@ -8,6 +8,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/io/suggest.hpp"
+#include "planner/io/units.hpp"
 
 namespace dtfm {
 
@@ -20,6 +21,25 @@ Integer whole_number(const std::string& option, const std::string& text, Integer
     throw Error(option,
                 fmt::format("expected a whole number from {} to {}; found {}", least, most, in_quotes(text)));
   return value;
+}
+
+/// A decimal number from 0 to 1, or below 1. Throws Error.
+inline double share(const std::string& option, const std::string& text, bool below_one) {
+  try {
+    const double value = parse_decimal(text);
+    if (value >= 0 && (below_one ? value < 1 : value <= 1)) return value;
+  } catch (const Error&) {
+  }
+  throw Error(option, fmt::format("expected a number from 0 to {}1; found {}", below_one ? "below " : "",
+                                  in_quotes(text)));
+}
+
+inline double share_to_one(const std::string& option, const std::string& text) {
+  return share(option, text, false);
+}
+
+inline double share_below_one(const std::string& option, const std::string& text) {
+  return share(option, text, true);
 }
 
 }  // namespace dtfm

@@ -21,13 +21,19 @@ int device_count(const Plan& plan) {
   return static_cast<int>(std::set<int>(devices.begin(), devices.end()).size());
 }
 
-/// Of a micro-batch, all layers.
-double model_flops(const Problem& problem, const Plan& plan) {
+/// Of an iteration: of every micro-batch all layers, or those on its path.
+double model_flops(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
   const LoadModel loads(problem, plan);
   double flops = 0;
+  if (paths) {
+    for (const auto& path : paths->paths)
+      for (const Visit& it : path)
+        flops += loads.of(plan.pipelines[at(it.pipeline)].stages[at(it.stage)]).model_flops;
+    return flops;
+  }
   for (const Stage& stage : plan.pipelines.front().stages)
     flops += loads.of(stage).model_flops * static_cast<double>(stage.devices.size());
-  return flops;
+  return static_cast<double>(micro_batches_of(plan)) * flops;
 }
 
 /// FLOP/s of all devices of the report in the job's precision; 0 where one is not known.
@@ -63,7 +69,7 @@ Distribution iteration_time(const std::vector<IterationReport>& iterations) {
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options) {
   TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.replan,
-                  options.sync_every);
+                  options.sync_every, options.paths);
   PlacedMemory memory(problem, plan, departure_policy(scenario.on_departure).keeps_copies);
   RunStatistics statistics(problem.topology, memory.memory_of(),
                            down_times(scenario, problem.topology.size()));
@@ -80,29 +86,32 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
   report.tokens_per_s = completed_per_s(report, tokens, options.sync_every > 1);
   report.model_flops_per_s =
-      completed_per_s(report, micro_batches * model_flops(problem, plan), options.sync_every > 1);
+      completed_per_s(report, model_flops(problem, plan, options.paths), options.sync_every > 1);
   report.peak_flops_per_s = peak_flops(report, problem);
   report.bubble = bubble_of(report, length);
   if (is_disturbed(scenario))
-    report.useful = useful_work(problem, scenario, report,
-                                {micro_batches * problem.job.training.micro_batch,
-                                 undisturbed_seconds(problem, plan, options.sync_every), device_count(plan)},
-                                egress.usd());
+    report.useful = useful_work(
+        problem, scenario, report,
+        {micro_batches * problem.job.training.micro_batch,
+         undisturbed_seconds(problem, plan, options.sync_every, options.paths), device_count(plan)},
+        egress.usd());
   return report;
 }
 
-double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every) {
-  const double exchanging = replay(iteration_graph(problem, plan).graph).makespan;
+double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every,
+                           const PathSchedule* paths) {
+  const double exchanging = replay(iteration_graph(problem, plan, paths).graph).makespan;
   if (sync_every == 1) return exchanging;
   Plan alone = plan;
   alone.gradient_sync = no_exchange;
-  return (exchanging + (sync_every - 1) * replay(iteration_graph(problem, alone).graph).makespan) /
+  return (exchanging + (sync_every - 1) * replay(iteration_graph(problem, alone, paths).graph).makespan) /
          sync_every;
 }
 
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
-                                                   const std::function<bool()>& stop) {
-  TaskGraph graph = iteration_graph(problem, plan).graph;
+                                                   const std::function<bool()>& stop,
+                                                   const PathSchedule* paths) {
+  TaskGraph graph = iteration_graph(problem, plan, paths).graph;
   ReplayOptions options;
   options.stop = stop;
   graph.model.weigh_by_latency = false;

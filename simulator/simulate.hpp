@@ -11,6 +11,7 @@
 #include "simulator/run/departure_policy.hpp"
 #include "simulator/run/observer.hpp"
 #include "simulator/scenario/scenario.hpp"
+#include "simulator/schedule/path_schedule.hpp"
 
 namespace dtfm {
 
@@ -21,6 +22,7 @@ struct SimOptions {
   std::vector<RunObserver*> observers;  // beside the report's own
   Replanner replan = {};                // for the policy that asks a planner; called by one thread a run
   int sync_every = 1;  // iterations: replicas exchange what they have learnt in the last of so many
+  const PathSchedule* paths = nullptr;  // of micro-batches, over the devices of the plan; nothing: pipelines
 };
 
 /// Replays `plan` under `scenario`. The same arguments give the same report on any machine with the same
@@ -29,13 +31,15 @@ struct SimOptions {
 ///
 /// With n iterations, tokens and model FLOPs per second are those of iterations 2 … n over the time from the
 /// end of the first to the end of the run, recoveries and what was lost included; of the only one over the
-/// whole run, and so with `sync_every`, where iterations are not alike: let them be whole rounds.
+/// whole run, and so with `sync_every`, where iterations are not alike: let them be whole rounds. With
+/// `paths`, model FLOPs are those of the layers that are computed.
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options);
 
 /// Seconds of one iteration in which nothing happens; of so many the mean, if replicas exchange in one of
 /// them.
-double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every = 1);
+double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every = 1,
+                           const PathSchedule* paths = nullptr);
 
 /// How long one undisturbed iteration takes, by how flows that compete share.
 struct FairnessComparison {
@@ -44,7 +48,8 @@ struct FairnessComparison {
 };
 /// Nothing if `stop`, which is asked now and then, says so.
 std::optional<FairnessComparison> compare_fairness(const Problem& problem, const Plan& plan,
-                                                   const std::function<bool()>& stop = {});
+                                                   const std::function<bool()>& stop = {},
+                                                   const PathSchedule* paths = nullptr);
 
 /// Replicas of a run that chance makes different: sample i is `simulate` with seed `options.seed` + i,
 /// without observers. The same reports for any number of threads. simulator/report/samples.hpp sums them up.

@@ -41,11 +41,11 @@ double prediction_factor(const Calibration& constants, const CalibrationSpread& 
 }
 
 TimeInterval time_interval(const Problem& problem, const Plan& plan, const CalibrationSpread& spread,
-                           double seconds) {
+                           double seconds, const PathSchedule* paths) {
   Problem other = problem;
   const double factor = prediction_factor(problem.constants, spread, [&](const Calibration& constants) {
     other.constants = constants;
-    return undisturbed_seconds(other, plan);
+    return undisturbed_seconds(other, plan, 1, paths);
   });
   return {seconds / factor, seconds * factor, interval_level};
 }

@@ -6,6 +6,7 @@
 #include "planner/core/calibration.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "simulator/schedule/path_schedule.hpp"
 
 namespace dtfm {
 
@@ -20,9 +21,10 @@ inline constexpr double interval_level = 0.95;
 double prediction_factor(const Calibration& constants, const CalibrationSpread& spread,
                          const std::function<double(const Calibration&)>& seconds_with);
 
-/// About `seconds`, the mean of iterations of `plan` that were simulated with the constants of `problem`.
+/// About `seconds`, the mean of iterations of `plan`, on these `paths` or as pipelines, that were simulated
+/// with the constants of `problem`.
 /// What an undisturbed iteration may be off by holds for all.
 TimeInterval time_interval(const Problem& problem, const Plan& plan, const CalibrationSpread& spread,
-                           double seconds);
+                           double seconds, const PathSchedule* paths = nullptr);
 
 }  // namespace dtfm

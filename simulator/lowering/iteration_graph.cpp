@@ -9,6 +9,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "simulator/lowering/path_graph.hpp"
 #include "simulator/lowering/pipeline_graph.hpp"
 #include "simulator/lowering/zero_graph.hpp"
 #include "simulator/sync/sync.hpp"
@@ -20,28 +21,32 @@ namespace {
 struct LayerGroup {
   std::pair<int, int> layers;
   int part = 0, parts = 1;
-  std::vector<int> holders;  // in each pipeline
-  bool with_first = false;   // they hold the first layer too
-  int label = no_index;      // the part, where a device holds several
+  std::vector<int> holders;    // in each pipeline that has the layers
+  std::vector<int> pipelines;  // which those are
+  bool with_first = false;     // they hold the first layer too
+  int label = no_index;        // the part, where a device holds several
 };
 
 class IterationGraph {
  public:
-  IterationGraph(const Problem& problem, const Plan& plan)
+  IterationGraph(const Problem& problem, const Plan& plan, const PathSchedule* paths)
       : job_(problem.job),
         plan_(plan),
+        paths_(paths),
         model_(problem, plan),
         builder_(problem.topology, problem.constants),
         overhead_(problem.constants.iteration_overhead_s) {}
 
   LabelledGraph build() {
     builder_.reserve(estimated_tasks());
+    if (paths_) ends_ = add_paths(builder_, model_, plan_, *paths_);
     for (int number = 0; number < static_cast<int>(plan_.pipelines.size()); ++number) {
-      ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
+      if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
       add_ends_of(number);
     }
     if (plan_.pipelines.size() > 1 && plan_.gradient_sync != no_exchange)
-      for (const LayerGroup& group : groups()) add_exchange_of(group);
+      for (const LayerGroup& group : groups())
+        if (group.holders.size() > 1) add_exchange_of(group);
     add_updates();
     TaskLabel step;
     step.activity = Activity::step;
@@ -69,7 +74,7 @@ class IterationGraph {
   /// A pipeline's computations.
   void add_ends_of(int number) {
     const std::vector<Stage>& stages = plan_.pipelines[at(number)].stages;
-    const std::vector<std::vector<int>>& last = ends_.back().last;
+    const std::vector<std::vector<int>>& last = ends_[at(number)].last;
     for (std::size_t stage = 0; stage < last.size(); ++stage)
       for (std::size_t rank = 0; rank < last[stage].size(); ++rank)
         add_end(stages[stage].devices[rank], last[stage][rank]);
@@ -87,19 +92,23 @@ class IterationGraph {
       if (update_s > 0) last_.push_back(builder_.compute(device, update_s, last_of_[device], label));
   }
 
-  /// By pipeline.
-  std::vector<const Stage*> stages_with(int layer) const {
+  /// By pipeline, and which they are of.
+  std::pair<std::vector<const Stage*>, std::vector<int>> stages_with(int layer) const {
     std::vector<const Stage*> stages;
-    for (const Pipeline& pipeline : plan_.pipelines)
-      for (const Stage& stage : pipeline.stages)
-        if (stage.layers.first <= layer && layer < stage.layers.second) stages.push_back(&stage);
-    DTFM_ASSERT(stages.size() == plan_.pipelines.size());
-    return stages;
+    std::vector<int> pipelines;
+    for (int i = 0; at(i) < plan_.pipelines.size(); ++i)
+      for (const Stage& stage : plan_.pipelines[at(i)].stages)
+        if (stage.layers.first <= layer && layer < stage.layers.second) {
+          stages.push_back(&stage);
+          pipelines.push_back(i);
+        }
+    DTFM_ASSERT(paths_ ? !stages.empty() : stages.size() == plan_.pipelines.size());
+    return {std::move(stages), std::move(pipelines)};
   }
 
   /// All parts of a layer's gradients, as many as the largest of its stages has devices.
   std::vector<LayerGroup> parts_of(int layer) const {
-    const std::vector<const Stage*> stages = stages_with(layer);
+    const auto [stages, pipelines] = stages_with(layer);
     std::size_t parts = 1, least = stages.front()->devices.size();
     for (const Stage* stage : stages) {
       parts = std::max(parts, stage->devices.size());
@@ -113,6 +122,7 @@ class IterationGraph {
       it.parts = static_cast<int>(parts);
       for (const Stage* stage : stages)
         it.holders.push_back(device_of_part(stage->devices, it.part, it.parts));
+      it.pipelines = pipelines;
       if (least < parts) it.label = it.part;
     }
     return result;
@@ -146,7 +156,7 @@ class IterationGraph {
   }
 
   /// Of the gradients on one device, before (phase 0) or after (phase 1) they travel, if that takes time.
-  int recode(const LayerGroup& group, std::size_t pipeline, double bytes, int phase, int after) {
+  int recode(const LayerGroup& group, std::size_t holder, double bytes, int phase, int after) {
     const double seconds = model_.gradient_recode_s(bytes);
     if (seconds == 0) return after;
     TaskLabel label;
@@ -154,7 +164,7 @@ class IterationGraph {
     label.layer = group.layers.first;
     label.rank = group.label;
     label.phase = phase;
-    return builder_.compute(group.holders[pipeline], seconds, std::array{after}, label);
+    return builder_.compute(group.holders[holder], seconds, std::array{after}, label);
   }
 
   void add_exchange_of(const LayerGroup& group) {
@@ -163,9 +173,9 @@ class IterationGraph {
     start.layer = group.layers.first;
     if (group.parts > 1) start.rank = group.part;
     std::vector<int> ready;
-    for (std::size_t i = 0; i < ends_.size(); ++i) {
+    for (std::size_t i = 0; i < group.holders.size(); ++i) {
       // The gradients of the first layer of a group are the last to come.
-      const std::vector<int>& by_rank = ends_[i].gradients[at(group.layers.first)];
+      const std::vector<int>& by_rank = ends_[at(group.pipelines[i])].gradients[at(group.layers.first)];
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
       ready.push_back(recode(group, i, bytes, 0, by_rank[at(rank)]));
     }
@@ -178,6 +188,7 @@ class IterationGraph {
 
   const Job& job_;
   const Plan& plan_;
+  const PathSchedule* const paths_;  // nothing: every pipeline computes its own micro-batches
   const LoadModel model_;
   GraphBuilder builder_;
   const double overhead_;
@@ -227,13 +238,13 @@ Plan computed_stages(const Job& job, const Plan& plan) {
   return result;
 }
 
-LabelledGraph iteration_graph(const Problem& problem, const Plan& plan) {
+LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
   if (plan.pipelines.empty()) throw Error("", "the plan has no pipeline");
   check_size(plan);
   check_tensor_degrees(plan);
   if (zero_stage(plan.gradient_sync)) return zero_graph(problem, plan);
   const Plan computed = computed_stages(problem.job, plan);
-  return IterationGraph(problem, computed).build();
+  return IterationGraph(problem, computed, paths).build();
 }
 
 }  // namespace dtfm

@@ -4,6 +4,7 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "simulator/lowering/graph_builder.hpp"
+#include "simulator/schedule/path_schedule.hpp"
 
 namespace dtfm {
 
@@ -31,8 +32,11 @@ namespace dtfm {
 ///
 /// Plans whose gradient_sync names a ZeroStage are those of zero_graph.hpp.
 ///
+/// With `paths`, micro-batches go their own ways over the devices of the plan (path_schedule.hpp); the
+/// replicas of a layer are then the pipelines that have it.
+///
 /// Throws Error for what cannot be run.
-LabelledGraph iteration_graph(const Problem& problem, const Plan& plan);
+LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths = nullptr);
 
 /// The stages that are computed, which labels refer to: those of the plan, or for schedule `interleaved` the
 /// stages that it deals out. A plan gives every device its number of layers; they are cut into `chunks`

@@ -34,12 +34,13 @@ std::vector<int> given_spares(const Scenario& scenario, const Topology& topology
 }  // namespace
 
 TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario,
-                         std::uint64_t seed, Replanner replan, int sync_every)
+                         std::uint64_t seed, Replanner replan, int sync_every, const PathSchedule* paths)
     : problem_(problem),
       scenario_(scenario),
       policy_(departure_policy(scenario.on_departure)),
       replan_(std::move(replan)),
       sync_every_(sync_every),
+      paths_(paths),
       seed_(seed),
       machines_(scenario, problem.topology.size()),
       spares_(given_spares(scenario, problem.topology)),
@@ -64,6 +65,10 @@ TrainingRun::TrainingRun(const Problem& problem, const Plan& plan, const Scenari
         "", fmt::format("departures under {} are not simulated: nobody else has the parts of a device that "
                         "leaves",
                         plan.gradient_sync));
+  if (paths && (leaves || scenario.exclude_slower_than > 0))
+    throw Error("",
+                "devices that leave or are left out are not simulated where micro-batches have paths: they "
+                "are planned over all devices");
   if (policy_.asks_planner && plan.schedule == blocking_schedule)
     throw Error("", fmt::format("policy {} makes plans of its own, and {} is of one scheme alone",
                                 policy_.name, plan.schedule));
@@ -256,7 +261,7 @@ void TrainingRun::make_graph() {
 
 /// `plan`: the pipelines that run. Labels have their numbers in the whole plan.
 LabelledGraph TrainingRun::graph_of(const Plan& plan) const {
-  LabelledGraph graph = iteration_graph(problem_, plan);
+  LabelledGraph graph = iteration_graph(problem_, plan, paths_);
   std::vector<int> numbers;
   for (int i = 0; at(i) < running_.size(); ++i)
     if (running_[at(i)]) numbers.push_back(i);

@@ -48,8 +48,9 @@ class TrainingRun {
   /// The arguments must outlive this. `seed` is that of the jitter. Throws Error for a plan that cannot be
   /// run, and where the policy asks a planner and there is none. `sync_every`: replicas exchange gradients,
   /// or what stands for them, in the last of so many iterations alone, which no policy may then go on within.
+  /// `paths`, of the micro-batches, are of all devices of the plan: none may leave or be left out.
   TrainingRun(const Problem& problem, const Plan& plan, const Scenario& scenario, std::uint64_t seed,
-              Replanner replan = {}, int sync_every = 1);
+              Replanner replan = {}, int sync_every = 1, const PathSchedule* paths = nullptr);
 
   /// To be called once. Calls the observers for every stretch; asks `stop`, if there is one, now and then.
   /// Fills in `iterations`, `rolled_back`, `checkpoints`, `events`, `lost_work_s`, `stopped`, `stuck` and the
@@ -116,6 +117,7 @@ class TrainingRun {
   const DeparturePolicy& policy_;
   Replanner replan_;
   int sync_every_;
+  const PathSchedule* paths_;
   std::uint64_t seed_;
   RunLength length_;
   std::vector<RunObserver*> observers_;

@@ -8,6 +8,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "simulator/schemes/layout.hpp"
+#include "simulator/schemes/skip_pipe.hpp"
 
 namespace dtfm {
 namespace {
@@ -38,6 +39,10 @@ constexpr Scheme table[] = {
      local_sgd_layouts},
     {"diloco", "the same every 500 iterations, or --sync-every",
      "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts},
+    {"skip-pipe", "SkipPipe: micro-batches leave out 0.25 of the stages, or --skip, on ways of their own",
+     "a micro-batch computes that much less: what this costs in learning is not counted, model FLOP/s are of "
+     "what is computed; equal stages, the job's gradient_sync; ways are planned before the run",
+     skip_pipe_layouts},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
     {"swarm",
      "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
@@ -51,6 +56,7 @@ struct Trial {
   double seconds = 0;
   bool fits = false, is_known = false;
   std::string why_not;
+  std::optional<Routing> routing = {};
 };
 
 /// Of the device that lacks most.
@@ -72,6 +78,7 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
   options.iterations = 1;
   options.stop = stop;
   try {
+    if (layout.skipped) options.paths = &trial.routing.emplace(routing_of(problem, layout)).schedule;
     const SimReport report = simulate(own, layout.plan, {}, options);
     if (report.iterations.empty()) return trial;  // interrupted
     trial.is_known = true;
@@ -83,6 +90,25 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
     trial.why_not = error.what();
   }
   return trial;
+}
+
+/// "16"; "11–21" where some pipelines do not have all stages.
+std::string replicas_text(const Plan& plan) {
+  const auto all = std::count_if(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
+    return it.stages.size() == plan.pipelines.front().stages.size();
+  });
+  const auto most = static_cast<long>(plan.pipelines.size());
+  return all == most ? fmt::format("{}", most) : fmt::format("{}–{}", all, most);
+}
+
+/// ", skips 1 of 4", and of how many micro-batches nobody looked for the best way; else empty.
+std::string skipped_text(const Layout& layout) {
+  if (!layout.skipped) return "";
+  const std::string text =
+      fmt::format(", skips {} of {}", *layout.skipped, layout.plan.pipelines.front().stages.size());
+  if (!layout.routing || layout.routing->greedy == 0) return text;
+  return text +
+         fmt::format(", {} of {} ways greedy", layout.routing->greedy, layout.routing->schedule.paths.size());
 }
 
 }  // namespace
@@ -112,10 +138,10 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
     chosen.why_none = error.what();
     return chosen;
   }
-  const auto trials = parallel_map(static_cast<int>(layouts.size()), threads,
-                                   [&](int i) { return tried(problem, layouts[at(i)], stop); });
-  const Trial* best = nullptr;
-  for (const Trial& it : trials) {
+  auto trials = parallel_map(static_cast<int>(layouts.size()), threads,
+                             [&](int i) { return tried(problem, layouts[at(i)], stop); });
+  Trial* best = nullptr;
+  for (Trial& it : trials) {
     ++chosen.tried;
     if (it.is_known && it.fits) {
       ++chosen.fitting;
@@ -130,6 +156,7 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
   }
   chosen.why_none.clear();
   chosen.layout = std::move(layouts[static_cast<std::size_t>(best - trials.data())]);
+  chosen.layout->routing = std::move(best->routing);
   return chosen;
 }
 
@@ -140,6 +167,7 @@ SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, co
   own.job = chosen.layout->job;
   SimOptions of_layout = options;
   of_layout.sync_every = chosen.layout->sync_every;
+  of_layout.paths = chosen.layout->paths();
   constexpr int most_iterations = 1'000'000;
   if (of_layout.iterations > most_iterations / of_layout.sync_every)
     throw Error("", fmt::format("{} rounds of {} iterations are more than {} iterations",
@@ -154,10 +182,10 @@ std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
                        problem.job.training.micro_batch);
   const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;
-  return fmt::format("tp {}, pp {}, dp {}, micro-batch {}{}", plan.tensor,
-                     plan.pipelines.front().stages.size(), plan.pipelines.size(),
-                     layout.job.training.micro_batch,
-                     layout.sync_every > 1 ? fmt::format(", sync 1/{}", layout.sync_every) : "");
+  return fmt::format(
+      "tp {}, pp {}, dp {}, micro-batch {}{}{}", plan.tensor, plan.pipelines.front().stages.size(),
+      replicas_text(plan), layout.job.training.micro_batch,
+      layout.sync_every > 1 ? fmt::format(", sync 1/{}", layout.sync_every) : "", skipped_text(layout));
 }
 
 }  // namespace dtfm

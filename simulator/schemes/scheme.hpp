@@ -14,6 +14,7 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "simulator/scenario/scenario.hpp"
+#include "simulator/schemes/path_router.hpp"
 #include "simulator/simulate.hpp"
 #include "simulator/swarm/swarm.hpp"
 
@@ -23,12 +24,17 @@ namespace dtfm {
 struct Layout {
   Job job;
   Plan plan;
-  int sync_every = 1;  // iterations: replicas exchange in the last of so many
+  int sync_every = 1;                   // iterations: replicas exchange in the last of so many
+  std::optional<int> skipped = {};      // stages that each micro-batch leaves out; nothing: pipelines
+  std::optional<Routing> routing = {};  // of micro-batches, where there is `skipped`; made when it is tried
+
+  const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
 };
 
 struct SchemeOptions {
   std::uint64_t seed = 0;              // of what is random
   std::optional<int> sync_every = {};  // of schemes that exchange seldom; nothing: as they do by themselves
+  double skip = 0.25;                  // share of the stages, in [0, 1), of schemes that leave some out
   double verify = 0;                   // of swarms: SwarmSetup::verify
   double lying = 0;                    // of swarms: SwarmSetup::lying
 };
@@ -60,7 +66,8 @@ struct ChosenLayout {
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
                            int threads, const std::function<bool()>& stop = {});
 
-/// "tp 1, pp 8, dp 8, micro-batch 2"; "8 stages of 64 peers, micro-batch 1"
+/// "tp 1, pp 8, dp 8, micro-batch 2"; "tp 1, pp 4, dp 11–21, micro-batch 1, skips 1 of 4"; "8 stages of 64
+/// peers, micro-batch 1"
 std::string shape_text(const Problem& problem, const ChosenLayout& chosen);
 
 /// What was chosen under a scenario. With `sync_every`, so many times the iterations of the options. Of a
@@ -90,6 +97,11 @@ std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions& o
 /// arXiv 2311.08105).
 std::vector<Layout> local_sgd_layouts(const Problem& problem, const SchemeOptions& options);
 std::vector<Layout> diloco_layouts(const Problem& problem, const SchemeOptions& options);
+/// SkipPipe (arXiv 2502.19913): every depth that divides the layers, of which micro-batches leave out a
+/// share, rounded down to whole stages; they visit the first, the last and one in between at least. All
+/// devices, or half of them, a quarter, …, in file order; a stage has as many as it has visits, either next
+/// to each other or spread over all.
+std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOptions& options);
 /// On each kind of device.
 std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions& options);
 

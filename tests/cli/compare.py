@@ -49,7 +49,7 @@ def test_rows_are_what_the_other_programs_say():
         run("sites.yaml", *arguments, "-o", "run.json", "--quiet", program=SIM)
         seconds = TOKENS / read("run.json")["tokens_per_s"]
         check(close(table[scheme]["runs"][0]["seconds_per_batch"], seconds), scheme, table[scheme], seconds)
-    times = [row["runs"][0]["seconds_per_batch"] for name, row in table.items() if name not in ("local-sgd", "diloco")]
+    times = [row["runs"][0]["seconds_per_batch"] for name, row in table.items() if name not in ("local-sgd", "diloco", "skip-pipe")]
     check(table["planned"]["runs"][0]["seconds_per_batch"] <= min(times) * 1.01, times)  # of those that compute the same
     for name, row in table.items():
         its, first = row["runs"][0], table["planned"]["runs"][0]
@@ -73,6 +73,20 @@ def test_seed_is_of_random_ranks():
 def test_exchanges_that_are_rare():
     times = [rows(compared("--scheme", "local-sgd", "--sync-every", n))["local-sgd"]["runs"][0]["seconds_per_batch"] for n in (1, 4, 64)]
     check(times[0] > times[1] > times[2], times)
+
+
+def test_stages_that_are_left_out():
+    """The more, the less is computed for as many tokens; departures are refused."""
+    flops = []
+    for share in (0, 0.25, 0.5):
+        row = rows(compared("--scheme", "skip-pipe", "--skip", share))["skip-pipe"]
+        run_of, layout = row["runs"][0], row["layout"]
+        check(layout["skipped"] <= share * layout["pipeline"] and layout["greedy_paths"] == 0, layout)
+        flops.append(run_of["model_flops_per_s"] / run_of["tokens_per_s"] / (1 - layout["skipped"] / layout["pipeline"]))
+    check(all(abs(it / flops[0] - 1) < 0.1 for it in flops), flops)  # the last stage has the head
+    write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
+    row = rows(compared("--scheme", "skip-pipe", "--scenario", "leaves.yaml"))["skip-pipe"]
+    check("devices that leave or are left out are not simulated" in row["runs"][1]["stopped"], row)
 
 
 def test_scenarios():
@@ -206,11 +220,15 @@ def test_refusals():
             ("dtfm-sim: --scheme: unknown scheme `megatrom`; did you mean `megatron`?\n", SIM, ("sites.yaml", "--scheme", "megatrom")),
             ("dtfm-sim: --scheme: swarm makes no plan; dtfm-compare --scheme swarm simulates it\n", SIM, ("sites.yaml", "--scheme", "swarm", "--job", "free.yaml")),
             ("dtfm-sim: --sync-every: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--sync-every", 5)),
+            ("dtfm-sim: --skip: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--skip", 0.5)),
+            ("dtfm-compare: --skip: expected a number from 0 to below 1; found `1`\n", COMPARE, ("sites.yaml", "--skip", 1)),
+            ("dtfm-compare: --skip: expected a number from 0 to below 1; found `-0.1`\n", COMPARE, ("sites.yaml", "--skip=-0.1")),
+            ("dtfm-sim: --skip: expected a number from 0 to below 1; found `a half`\n", SIM, ("sites.yaml", "--scheme", "skip-pipe", "--skip", "a half")),
             ("dtfm-sim: PLAN: is of a plan, and --scheme makes its own\n", SIM, ("sites.yaml", "plan.json", "--scheme", "zero2"))]:
         done = run(*arguments, program=program, status=2)
         check(done.stderr == message, repr(done.stderr), "instead of", repr(message))
     names = run("--list-schemes", program=COMPARE).stdout
-    check(all(name in names for name in ("planned", "megatron-random", "zero3")), names)
+    check(all(name in names for name in ("planned", "megatron-random", "zero3", "skip-pipe")), names)
     document = json.loads(run("sites.yaml", "--scheme", "zero2", "--format", "json", "--quiet", program=COMPARE).stdout)
     check(document["schema"] == "dtfm-compare/1", document)
 

@@ -1,0 +1,171 @@
+#include "simulator/lowering/path_graph.hpp"
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "simulator/model/stage_load.hpp"
+#include "simulator/schedule/schedule.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+
+namespace {
+
+/// Two sites with shared links, a slower device, and compression that takes time.
+Problem busy_problem(const std::string& schedule, const std::string& sync) {
+  Problem problem{flat_topology({4, 4}, link_of(0.001, 5e8), link_of(0.03, 1e8)), chain_job(8, 2e8, 3e7),
+                  Calibration{1, 0.002, 0.9, 0.5}};
+  problem.topology.sites[0].uplink = BitsPerSecond(12e8);
+  problem.topology.devices[6].speed = 0.75;
+  std::get<RuleLinks>(problem.topology.links).links[0].shared_by_sender = true;
+  problem.job.parallelism.schedule = schedule;
+  problem.job.parallelism.gradient_sync = sync;
+  return problem;
+}
+
+/// The micro-batches of each pipeline on its own stages, in the order of its schedule; those of pipeline p
+/// come after those of the pipelines before it.
+PathSchedule as_pipelines(const Plan& plan) {
+  PathSchedule paths;
+  for (int p = 0; at(p) < plan.pipelines.size(); ++p) {
+    const Pipeline& pipeline = plan.pipelines[at(p)];
+    const int first = static_cast<int>(paths.paths.size()), stages = static_cast<int>(pipeline.stages.size());
+    std::vector<Visit> path;
+    std::vector<std::vector<Operation>> orders;
+    for (int s = 0; s < stages; ++s) {
+      path.push_back({p, s});
+      orders.push_back(operation_order(plan.schedule, {stages, s, 1, pipeline.micro_batches}, 0));
+    }
+    paths.paths.insert(paths.paths.end(), at(pipeline.micro_batches), path);
+    std::vector<int> turns(at(pipeline.micro_batches));
+    std::vector<std::size_t> next(at(stages));
+    for (int left = 2 * stages * pipeline.micro_batches; left > 0;)
+      for (int s = 0; s < stages; ++s) {
+        if (next[at(s)] == orders[at(s)].size()) continue;
+        const Operation it = orders[at(s)][next[at(s)]];
+        if (turns[at(it.micro_batch)] != (it.kind == Operation::Kind::forward ? s : 2 * stages - 1 - s))
+          continue;
+        paths.order.push_back(first + it.micro_batch);
+        ++turns[at(it.micro_batch)];
+        ++next[at(s)];
+        --left;
+      }
+  }
+  return paths;
+}
+
+/// When each task begins and ends. `first`: the number of each pipeline's first micro-batch.
+std::map<std::string, std::pair<double, double>> dates_of(const LabelledGraph& lowered,
+                                                          const std::vector<int>& first) {
+  const Replay played = replay(lowered.graph);
+  std::map<std::string, std::pair<double, double>> dates;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
+    TaskLabel label = lowered.labels[i];
+    if (label.pipeline != no_index) label.micro_batch -= first[at(label.pipeline)];
+    dates[label_text(label)] = {played.tasks[i].start, played.tasks[i].finish};
+  }
+  return dates;
+}
+
+double seconds_of(const LabelledGraph& lowered, int device) {
+  double sum = 0;
+  for (const Task& task : lowered.graph.tasks)
+    if (task.kind == TaskKind::compute && task.host == device) sum += task.amount;
+  return sum;
+}
+
+/// Stages of widths 2, 1, 2, one layer each: devices 0, 1 | 2 | 3, 4. Micro-batch 1 leaves out the middle.
+struct Partial {
+  Problem problem{flat_topology({5}, link_of(0, 1e8), link_of(0, 1e8)), chain_job(3, 1e7, 1e8),
+                  Calibration{1, 0, 1, 0}};
+  Plan plan{1,
+            std::string(path_schedule_name),
+            "ring",
+            {{1, {{{0, 1}, {0}}, {{1, 2}, {2}}, {{2, 3}, {3}}}}, {1, {{{0, 1}, {1}}, {{2, 3}, {4}}}}}};
+  PathSchedule paths{{{{0, 0}, {0, 1}, {1, 1}}, {{1, 0}, {0, 2}}}, {0, 1, 0, 1, 0, 1, 0, 1, 0, 0}};
+};
+
+}  // namespace
+
+TEST_CASE("paths along pipelines are the pipelines") {
+  for (const std::string schedule : {"gpipe", "1f1b"})
+    for (const std::string sync : {"sharded-ps", "ring", "hierarchical"})
+      for (const bool compressed : {false, true}) {
+        CAPTURE(schedule, sync, compressed);
+        Problem problem = busy_problem(schedule, sync);
+        if (compressed) problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
+        Plan plan = plan_of(problem.job, 4, 2, 6);
+        plan.pipelines[1].micro_batches = 5;
+        const PathSchedule paths = as_pipelines(plan);
+        const auto expected = dates_of(iteration_graph(problem, plan), {0, 0});
+        const auto found = dates_of(iteration_graph(problem, plan, &paths), {0, 6});
+        REQUIRE(found.size() == expected.size());
+        for (const auto& [name, dates] : expected) {
+          CAPTURE(name);
+          REQUIRE(found.count(name) == 1);
+          CHECK(found.at(name).first == Approx(dates.first).epsilon(1e-9).margin(1e-9));
+          CHECK(found.at(name).second == Approx(dates.second).epsilon(1e-9).margin(1e-9));
+        }
+        const SimReport report = simulate(problem, plan, {}, SimOptions());
+        SimOptions options;
+        options.paths = &paths;
+        const SimReport along = simulate(problem, plan, {}, options);
+        CHECK(along.iteration_time_s.mean == Approx(report.iteration_time_s.mean).epsilon(1e-9));
+        CHECK(along.model_flops_per_s == Approx(report.model_flops_per_s).epsilon(1e-9));
+        for (std::size_t i = 0; i < report.devices.size(); ++i)
+          CHECK(along.devices[i].peak_memory_bytes == report.devices[i].peak_memory_bytes);
+      }
+}
+
+// Messages of 1 s, forwards of 1 s, backwards of 2 s, no exchange.
+//   micro-batch 0, devices 0 2 4: F 0–1, 2–3, 4–5; B 5–7, 8–10, 11–13
+//   micro-batch 1, devices 1 3: F 0–1, 2–3; B 3–5, 6–8
+TEST_CASE("a micro-batch computes what is on its path, and no more") {
+  Partial it;
+  it.plan.gradient_sync = "none";
+  const LabelledGraph lowered = iteration_graph(it.problem, it.plan, &it.paths);
+  CHECK(makespan_of(lowered) == Approx(13));
+  for (int device = 0; device < 5; ++device) CHECK(seconds_of(lowered, device) == Approx(3));
+  SimOptions options;
+  options.iterations = 1;
+  options.paths = &it.paths;
+  const SimReport report = simulate(it.problem, it.plan, {}, options);
+  CHECK(report.model_flops_per_s == Approx(5 * 3e12 / 13));
+  CHECK(report.tokens_per_s == Approx(2 * sequence_length(it.problem.job.model) / 13.0));
+}
+
+// A ring of two: each sends its half of a layer's 2e7 bytes, then gets the other: 2 · 1e7 bytes.
+TEST_CASE("those exchange gradients that have the layers") {
+  const Partial it;
+  const LabelledGraph lowered = iteration_graph(it.problem, it.plan, &it.paths);
+  std::map<int, double> sent;
+  for (std::size_t i = 0; i < lowered.labels.size(); ++i)
+    if (lowered.labels[i].activity == Activity::exchange)
+      sent[lowered.labels[i].device] += lowered.graph.tasks[i].amount;
+  CHECK(sent.size() == 4);
+  CHECK(sent.count(2) == 0);
+  for (const auto& [device, bytes] : sent) CHECK(bytes == Approx(2e7));
+  std::set<std::string> names;
+  for (const TaskLabel& label : lowered.labels) CHECK(names.insert(label_text(label)).second);
+}
+
+TEST_CASE("a path's devices may not leave, and paths are whole") {
+  Partial it;
+  SimOptions options;
+  options.paths = &it.paths;
+  Scenario scenario;
+  scenario.events = {{1.0, 2, DeviceEvent::Kind::leave}};
+  CHECK(
+      error_of([&] {
+        simulate(it.problem, it.plan, scenario, options);
+      }).starts_with("devices that leave or are left out are not simulated where micro-batches have paths"));
+  scenario.events.clear();
+  scenario.exclude_slower_than = 0.5;
+  CHECK_THROWS_AS(simulate(it.problem, it.plan, scenario, options), Error);
+  it.paths.order.pop_back();
+  CHECK_THROWS_AS(iteration_graph(it.problem, it.plan, &it.paths), BrokenInvariant);
+}
