@@ -23,6 +23,7 @@ constexpr const char* examples = R"(Examples:
 Every scheme trains the same job on the same machines, in the fastest of the layouts that it allows and that fit the
 memory; the simulator says how long each takes, by the same constants, under the same scenarios with the same seed.
 A batch is that of the job: schemes that complete something else than batches are told by their tokens a second.
+Dollars are those of the devices; what is sent over links with a price comes on top.
 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no scheme fits the machines, 130 interrupted
 (what there was by then has been written).)";

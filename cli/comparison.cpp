@@ -59,12 +59,12 @@ double sent_bytes(const SimReport& report) {
   return bytes;
 }
 
-/// Of the devices that had a place, while they were there; what is sent over links with a price comes on top
-/// where the run says what that is. Nothing where a price is not known.
+/// Of the devices that had a place, while they were there; what is sent over links with a price comes on top.
+/// Nothing where a price is not known.
 std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedRun& run) {
   const double rate = tokens_per_s(problem, run), length = run.report.length_s;
   if (rate <= 0 || length <= 0) return std::nullopt;
-  double usd_per_s = run.report.useful ? run.report.useful->usd_egress / length : 0;
+  double usd_per_s = 0;
   for (const DeviceReport& it : run.report.devices) {
     const auto price = price_of(problem.topology, it.device);
     if (!price) return std::nullopt;
@@ -108,7 +108,9 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
     rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(problem, run)),
                     fmt::format("{:.6g}", tokens_per_s(problem, run)),
                     ratio > 0 ? fmt::format("{:.2f} ×", ratio) : "–",
-                    cost ? fmt::format("{:.4g}", *cost) : "–", shape_text(problem, it->chosen)});
+                    cost ? fmt::format("{:.4g}", *cost) : "–",
+                    shape_text(problem, it->chosen) +
+                        (run.report.stopped.empty() ? "" : "; stopped: " + run.report.stopped)});
   }
   return table(rows);
 }
@@ -121,12 +123,12 @@ std::string verification_text(const Comparison& comparison, std::size_t scenario
     const VerificationReport& found = *it.runs[scenario].report.verification;
     double computing = 0, corrupt = 0;
     for (const DeviceReport& device : it.runs[scenario].report.devices) computing += device.compute_s;
-    for (const CaughtPeer& peer : found.caught) corrupt += static_cast<double>(peer.samples);
+    for (const CaughtPeer& peer : found.caught) corrupt += static_cast<double>(peer.calls);
     text += fmt::format("{}: {} calls verified, {} not; {:.3g} % of the computing, {:.4g} GB sent again",
                         it.name, found.verified, found.unverified,
                         computing > 0 ? 100 * found.compute_s / computing : 0, found.bytes / 1e9);
     if (!found.caught.empty())
-      text += fmt::format("; {} caught lying, after {:.4g} samples on the average", found.caught.size(),
+      text += fmt::format("; {} caught lying, after {:.4g} corrupt calls on the average", found.caught.size(),
                           corrupt / static_cast<double>(found.caught.size()));
     text += "\n";
   }

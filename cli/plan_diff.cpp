@@ -114,8 +114,15 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("recompute", [](const auto& it) { return it.job.training.recompute; });
   add("precision", [](const auto& it) { return it.job.training.precision; });
   add("optimizer", [](const auto& it) { return it.job.training.optimizer; });
-  add("compression of activations", [](const auto& it) { return it.job.compression.activations; });
-  add("compression of gradients", [](const auto& it) { return it.job.compression.gradients; });
+  const auto by_name = [](double ratio, const std::string& preset) {
+    return preset.empty() ? fmt::format("{}", ratio) : preset;
+  };
+  add("compression of activations", [&](const auto& it) {
+    return by_name(it.job.compression.activations, it.job.compression.activation_preset);
+  });
+  add("compression of gradients", [&](const auto& it) {
+    return by_name(it.job.compression.gradients, it.job.compression.gradient_preset);
+  });
   add("throughput of compression", [](const auto& it) {
     const auto& throughput = it.job.compression.throughput;
     return throughput ? format_rate(*throughput) : "unlimited";

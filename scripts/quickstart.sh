@@ -12,7 +12,7 @@ fi
 
 install_missing "${build_packages[@]}"
 install_npm
-build release dtfm-plan
+DTFM_PRECOMPILE=ON build release dtfm-plan # who comes here builds for the first time
 [[ " $* " == *" -o "* ]] || set -- -o "$root/build/worldwide-plan.json" "$@"
 page=$root/build/worldwide.html
 # Without npm there is no page to fill, and some options go without it.

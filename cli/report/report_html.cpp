@@ -54,6 +54,7 @@ void check_report(const std::optional<std::string>& file) {
     throw Error("--report",
                 "this program was built without the page, which takes npm: install it (on Debian "
                 "and Ubuntu the package npm), configure and build again");
+  if (file->empty()) throw Error("--report", "name of the output file is empty");
   if (is_stdout(*file)) throw Error("--report", "needs a file; stdout has the result or its summary");
   check_kind(*file, begins_as_page, "report");
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -70,6 +69,7 @@ MatrixSizes matrices_of(const Transformer& model, double rank) {
   sizes.add(hidden, keys, rank, 2 * blocks);
   sizes.add(hidden, feed_forward, rank, (model.gated ? 3 : 2) * blocks);
   sizes.add(model.vocabulary, hidden, rank, model.tied ? 1 : 2);
+  if (model.encoder) sizes.add(hidden, hidden, rank, 2);  // pooler, and the transform before the head
   if (model.learned_positions)
     sizes.add(model.positions > 0 ? model.positions : model.sequence, hidden, rank);
   return sizes;
@@ -124,7 +124,7 @@ CompressionPreset gradient_preset(std::string_view name, const Training& trainin
     preset = *found;
   else if (const auto percent = number_in(name, "top-", "%"))
     preset = largest(*percent / 100, bytes);
-  else if (const auto rank = number_in(name, "rank-", ""); rank && *rank == std::floor(*rank))
+  else if (const auto rank = number_in(name, "rank-", ""); rank && name.find('.') == std::string_view::npos)
     preset = low_rank(*rank, training, model);
   else
     throw Error("",

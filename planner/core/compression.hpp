@@ -11,6 +11,11 @@
 namespace dtfm {
 
 /// `8-bit`, `4-bit`; of gradients also `top-1%` (any share) and `rank-4` (any rank).
+///
+/// Gradients are compressed once before their exchange and expanded once after it, and every message of it
+/// has this ratio: sums of several replicas' largest are cut to the same share again (Shi et al., gTop-k,
+/// arXiv 1901.04359), quantized ones are quantized again at no cost. The ratio of ranks is the mean of the
+/// whole model, of matrices that are not divided by tensor parallelism.
 struct CompressionPreset {
   double ratio = 1;  // bytes sent ÷ bytes uncompressed
   /// Bytes that compressing and expanding together read and write in the memory of a device ÷ bytes

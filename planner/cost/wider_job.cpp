@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/roofline.hpp"
 
@@ -79,6 +80,8 @@ Problem wider_problem(const Problem& problem, int multiple) {
   if (model == nullptr) throw Error("", "the width is known of transformers alone");
   Problem result = problem;
   result.job.model = wider(*model, multiple);
+  if (const std::string preset = result.job.compression.gradient_preset; !preset.empty())
+    compress_gradients(result.job, preset);  // ranks leave less of larger matrices
   const double number_bytes = bytes_per_number(problem.job.training);
   const LayerKinds narrow = layer_kinds(problem.job.model, number_bytes),
                    wide = layer_kinds(result.job.model, number_bytes);

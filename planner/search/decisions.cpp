@@ -145,8 +145,14 @@ std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Jo
     job.parallelism.chunks = other.parallelism.chunks;
   }
   if (open.gradient_sync) job.parallelism.gradient_sync = other.parallelism.gradient_sync;
-  if (open.activations) job.compression.activations = other.compression.activations;
-  if (open.gradients) job.compression.gradients = other.compression.gradients;
+  if (open.activations) {
+    job.compression.activations = other.compression.activations;
+    job.compression.activation_preset = other.compression.activation_preset;
+  }
+  if (open.gradients) {
+    job.compression.gradients = other.compression.gradients;
+    job.compression.gradient_preset = other.compression.gradient_preset;
+  }
   const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
     return divides(job.model, it) && degrees.back() % it == 0;

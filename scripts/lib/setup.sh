@@ -73,7 +73,7 @@ install_npm() {
 build() { # PRESET TARGET...
   (
     cd "$root"
-    cmake --preset "$1" "-DDTFM_WERROR=${DTFM_WERROR:-OFF}"
+    cmake --preset "$1" "-DDTFM_WERROR=${DTFM_WERROR:-OFF}" ${DTFM_PRECOMPILE:+"-DDTFM_PRECOMPILE=$DTFM_PRECOMPILE"}
     cmake --build --preset "$1" --target "${@:2}"
   ) >&2
 }

@@ -130,7 +130,8 @@ class ZeroGraph {
 
   /// What compressing takes, and expanding a device's own part, comes before.
   void scatter(int layer) {
-    const double bytes = model_.gradient_bytes(layer, true), compress_s = model_.gradient_recode_s(bytes);
+    const double bytes = model_.gradient_bytes(layer, true),
+                 compress_s = devices_.size() > 1 ? model_.gradient_recode_s(bytes) : 0;
     for (std::size_t i = 0; compress_s > 0 && i < devices_.size(); ++i) {
       TaskLabel of = label(Activity::compress, layer);
       of.pipeline = static_cast<int>(i);

@@ -41,9 +41,13 @@ double LoadModel::backward_s(const Stage& stage, int layer) const {
   return time_of(stage, layer).backward_s;
 }
 
-double LoadModel::gradient_bytes(int layer, bool tied) const {
+double LoadModel::uncompressed_gradient_bytes(int layer, bool tied) const {
   const double parameters = chain_[at(layer)].parameters - (tied ? chain_[at(layer)].tied_parameters : 0);
-  return parameters * parameter_bytes(job_.training).exchanged * job_.compression.gradients;
+  return parameters * parameter_bytes(job_.training).exchanged;
+}
+
+double LoadModel::gradient_bytes(int layer, bool tied) const {
+  return uncompressed_gradient_bytes(layer, tied) * job_.compression.gradients;
 }
 
 double LoadModel::activation_recode_s(double bytes) const {
@@ -61,10 +65,10 @@ double LoadModel::parameter_bytes_of(int layer) const {
 
 /// Bytes of a parameter, all the time.
 double LoadModel::held_bytes() const {
-  const double held = parameter_bytes(job_.training).held + feedback_bytes(job_);
-  if (!zero_) return held;
+  const double held = parameter_bytes(job_.training).held, kept = feedback_bytes(job_);
+  if (!zero_) return held + kept;
   const double whole = *zero_ == ZeroStage::gradients ? bytes_per_number(job_.training) : 0;
-  return whole + (held - whole) / replicas_;
+  return whole + (held - whole) / replicas_ + kept;  // of gradients before they are scattered
 }
 
 /// What is there of layers while they are computed, though a device holds a part alone.
@@ -72,7 +76,7 @@ double LoadModel::gathered_bytes(const Stage& stage) const {
   if (!zero_) return 0;
   double most = 0;
   for (int layer = stage.layers.first; layer < stage.layers.second; ++layer) {
-    double bytes = gradient_bytes(layer, true);
+    double bytes = uncompressed_gradient_bytes(layer, true);
     if (*zero_ == ZeroStage::parameters)
       bytes += parameter_bytes_of(layer) + (layer > 0 ? parameter_bytes_of(layer - 1) : 0);
     most = std::max(most, bytes);

@@ -67,6 +67,7 @@ class LoadModel {
 
  private:
   LayerTime time_of(const Stage& stage, int layer) const;
+  double uncompressed_gradient_bytes(int layer, bool tied) const;
   double input_bytes(int layer) const;
   double kept_bytes(const Stage& stage) const;
 

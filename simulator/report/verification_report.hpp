@@ -10,7 +10,8 @@ struct CaughtPeer {
   int device = 0;
   double date_s = 0;      // of its ban
   long long calls = 0;    // its corrupt calls up to the one that gave it away, which is counted
-  long long samples = 0;  // of all its corrupt calls until its ban, whose outputs were used
+  long long samples = 0;  // of all its corrupt calls until its ban, whose outputs were used; those of a
+                          // micro-batch's forward and of its backward each count
 };
 
 struct VerificationReport {

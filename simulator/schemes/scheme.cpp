@@ -77,6 +77,7 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
   SimOptions options;
   options.iterations = 1;
   options.stop = stop;
+  if (stop && stop()) return trial;
   try {
     if (layout.skipped) options.paths = &trial.routing.emplace(routing_of(problem, layout)).schedule;
     const SimReport report = simulate(own, layout.plan, {}, options);
@@ -86,6 +87,7 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
                                            : undisturbed_seconds(own, layout.plan, layout.sync_every);
     trial.fits = report.overfull.empty();
     if (!trial.fits) trial.why_not = worst_lack(problem.topology, report);
+    if (!trial.fits) trial.routing.reset();
   } catch (const Error& error) {
     trial.why_not = error.what();
   }

@@ -83,10 +83,12 @@ class Roads {
       : problem_(problem),
         devices_(std::move(devices)),
         network_(problem.topology, problem.constants, graph_),
-        roads_(devices_.size() * devices_.size()) {}
+        roads_(devices_.size()) {}
 
   Message message(int from, int to, double bytes) {
-    std::optional<Road>& road = roads_[at(from) * devices_.size() + at(to)];
+    std::vector<std::optional<Road>>& from_here = roads_[at(from)];
+    if (from_here.empty()) from_here.resize(devices_.size());
+    std::optional<Road>& road = from_here[at(to)];
     if (!road) road = made(devices_[at(from)], devices_[at(to)]);
     return {road->overhead_s + bytes / road->rate, road->latency_s, road->links};
   }
@@ -117,7 +119,7 @@ class Roads {
   std::vector<int> devices_;  // of each station
   TaskGraph graph_;           // its links alone
   LoweredNetwork network_;
-  std::vector<std::optional<Road>> roads_;
+  std::vector<std::vector<std::optional<Road>>> roads_;  // by sender and receiver
 };
 
 /// As many as the memory holds beside what is always there; where it is not known, any number.

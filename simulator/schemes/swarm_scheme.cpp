@@ -122,7 +122,9 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
   if (best->rate > 0)
     chosen.swarm = setup_of(fitting[static_cast<std::size_t>(best - trials.begin())], given);
   else
-    chosen.why_none = best->error.empty() ? "requests time out: no step comes to an end" : best->error;
+    chosen.why_none = !best->error.empty() ? best->error
+                      : stop && stop()     ? "interrupted"
+                                           : "requests time out: no step comes to an end";
   if (chosen.swarm) chosen.why_none.clear();
   return chosen;
 }

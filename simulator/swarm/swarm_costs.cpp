@@ -35,11 +35,10 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
       const double in = model.activation_recode_s(model.of({{0, layers.first}, {device}}).output_bytes),
                    out = model.activation_recode_s(load.output_bytes);
       // A backward has the input again, the gradient of the output, and sends that of the input.
-      times.push_back({load.forward_s + in + out, load.backward_s + 2 * in + out,
-                       load.update_s + 2 * model.gradient_recode_s(load.gradient_bytes)});
+      times.push_back({load.forward_s + in + out, load.backward_s + 2 * in + out, load.update_s});
       if (kind_.size() > 1) continue;
-      of_stage_.push_back(
-          {layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes});
+      of_stage_.push_back({layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes,
+                           model.gradient_recode_s(load.gradient_bytes)});
       if (stage == 0) boundary_bytes_.push_back(model.of({{0, 0}, {device}}).output_bytes);
       boundary_bytes_.push_back(load.output_bytes);
     }

@@ -32,6 +32,8 @@ class SwarmCosts {
   double boundary_bytes(int stage) const { return boundary_bytes_[at(stage)]; }
   /// As they are exchanged: those of the layers ÷ the constants' sync efficiency.
   double gradient_bytes(int stage) const { return of_stage_[at(stage)].gradient_bytes; }
+  /// What compressing them takes a peer, and expanding.
+  double gradient_recode_s(int stage) const { return of_stage_[at(stage)].gradient_recode_s; }
   double state_bytes(int stage) const { return of_stage_[at(stage)].state_bytes; }
 
  private:
@@ -41,7 +43,7 @@ class SwarmCosts {
   };
   struct OfStage {
     std::pair<int, int> layers;
-    double gradient_bytes = 0, state_bytes = 0;
+    double gradient_bytes = 0, state_bytes = 0, gradient_recode_s = 0;
   };
   const Times& times(int kind, int stage) const { return of_kind_[at(kind)][at(stage)]; }
 

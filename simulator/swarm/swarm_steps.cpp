@@ -68,7 +68,7 @@ void SwarmRun::plan_exchange(int number, const std::vector<int>& members) {
       if (from != to)
         longest = std::max(longest, network_.latency_s(from, to) + network_.overhead_s(from, to));
   const double pairs_s = slowest_pair_s(problem_, members, costs_.gradient_bytes(number), exchange.shards);
-  stage.exchange_s = std::max(exchange.seconds, pairs_s) + 2 * longest;
+  stage.exchange_s = std::max(exchange.seconds, pairs_s) + 2 * longest + 2 * costs_.gradient_recode_s(number);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::size_t site = at(problem_.topology.devices[at(members[i])].site);
     stage.site_shards[site] += exchange.shards[i];

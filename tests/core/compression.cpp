@@ -1,5 +1,7 @@
 #include "planner/core/compression.hpp"
 
+#include <utility>
+
 #include "planner/core/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
@@ -72,9 +74,31 @@ TEST_CASE("grouped keys and gated MLPs have other matrices") {
         Approx((factors + vectors) / (matrices + vectors)).epsilon(1e-12));
 }
 
+// BERT has two matrices of h² more, the pooler and the transform before the head, and a table of two token
+// types beside vectors.
+TEST_CASE("factors of an encoder's matrices") {
+  Transformer model = block_of(768, 12);
+  model.heads = 12;
+  model.sequence = 512;
+  model.vocabulary = 30522;
+  Transformer encoder = model;
+  encoder.encoder = true;
+  const auto sent = [](const Transformer& of) {  // numbers
+    double parameters = 0;
+    for (const Layer& layer : layer_chain(Model(of), 2))
+      parameters += layer.parameters - layer.tied_parameters;
+    return std::pair(gradient_preset("rank-4", training_in("fp16"), Model(of)).ratio * parameters,
+                     parameters);
+  };
+  const auto [few, of_few] = sent(model);
+  const auto [more, of_more] = sent(encoder);
+  CHECK(more - few == Approx(of_more - of_few - 2 * 768 * 768 + 2 * 4 * 2 * 768));
+}
+
 TEST_CASE("names that there are not") {
-  for (const std::string name : {"8bit", "16-bit", "top-1", "top-%", "top-0%", "top--1%", "top-nan%",
-                                 "top-1e3%", "rank-", "rank-0", "rank-1.5", "rank-x", "", "top-", "%"}) {
+  for (const std::string name :
+       {"8bit", "16-bit", "top-1", "top-%", "top-0%", "top--1%", "top-nan%", "top-1e3%", "rank-", "rank-0",
+        "rank-1.5", "rank-4.0", "rank-x", "", "top-", "%"}) {
     INFO(name);
     CHECK(contains("there are `8-bit`").match(error_of([&] { gradient_ratio(name); })));
   }

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/model_state.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
@@ -136,6 +137,9 @@ TEST_CASE("compressed gradients take their device time, and fewer bytes") {
   Problem problem = zero_problem(2, 1, 1e8, "zero2");
   problem.job.compression = {1, 0.5, BitsPerSecond(8e8)};
   CHECK(seconds(problem, 1) == Approx(5.25));
+  Problem alone = zero_problem(1, 1, 1e8, "zero2");
+  alone.job.compression = problem.job.compression;
+  CHECK(seconds(alone, 1) == Approx(3));
 }
 
 TEST_CASE("a device holds its part of the state, and while it computes what it has gathered") {
@@ -151,6 +155,17 @@ TEST_CASE("a device holds its part of the state, and while it computes what it h
     CHECK(report.devices.front().peak_memory_bytes ==
           Approx(load.state_bytes + load.working_bytes + load.activation_bytes));
   }
+}
+
+TEST_CASE("what a device does not send of its gradients it keeps whole") {
+  Problem problem = zero_problem(4, 5, 1e9, "zero3");
+  problem.topology.gpus.front().memory_bandwidth = BitsPerSecond(8e12);
+  const Plan plan = plan_of(problem.job, 1, 4, 1);
+  const auto load = [&] { return LoadModel(problem, plan).of(plan.pipelines[0].stages[0]); };
+  const StageLoad before = load();
+  compress_gradients(problem.job, "top-1%");
+  CHECK(load().state_bytes == Approx(before.state_bytes + 5 * parameters * 2));
+  CHECK(load().working_bytes == Approx(before.working_bytes));  // gradients of a layer, before they are cut
 }
 
 TEST_CASE("devices with fewer micro-batches take part in what is exchanged") {

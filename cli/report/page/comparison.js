@@ -8,7 +8,7 @@ const schemeColumns = [
   { name: "time", number: true, text: ({ run }) => ifKnown(run.time_ratio, timeRatio) },
   { name: "USD/M tokens", number: true, text: ({ run }) => ifKnown(run.cost_per_million_tokens, (value) => significant(value, 4)) },
   { name: "sent an iteration", number: true, text: ({ run, why }) => (why === undefined && run.iterations ? bytes(run.sent_bytes / run.iterations) : "–") },
-  { name: "layout", text: (row) => row.why ?? row.layout.words },
+  { name: "layout", text: (row) => row.why ?? row.layout.words + (row.run.stopped ? `; stopped: ${row.run.stopped}` : "") },
 ];
 const ifKnown = (value, format) => (typeof value === "number" ? format(value) : "–");
 const tokenRate = (value) => grouped(significant(value, 6));
