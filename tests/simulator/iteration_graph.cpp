@@ -11,6 +11,7 @@
 #include "simulator/schedule/schedule.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/lowered.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
@@ -24,13 +25,6 @@ double bytes_of(const LabelledGraph& lowered, Activity activity) {
   double sum = 0;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i)
     if (lowered.labels[i].activity == activity) sum += lowered.graph.tasks[i].amount;
-  return sum;
-}
-
-double seconds_of(const LabelledGraph& lowered, int device) {
-  double sum = 0;
-  for (const Task& task : lowered.graph.tasks)
-    if (task.kind == TaskKind::compute && task.host == device) sum += task.amount;
   return sum;
 }
 

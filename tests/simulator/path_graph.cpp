@@ -9,6 +9,7 @@
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/lowered.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
@@ -69,13 +70,6 @@ std::map<std::string, std::pair<double, double>> dates_of(const LabelledGraph& l
     dates[label_text(label)] = {played.tasks[i].start, played.tasks[i].finish};
   }
   return dates;
-}
-
-double seconds_of(const LabelledGraph& lowered, int device) {
-  double sum = 0;
-  for (const Task& task : lowered.graph.tasks)
-    if (task.kind == TaskKind::compute && task.host == device) sum += task.amount;
-  return sum;
 }
 
 /// Stages of widths 2, 1, 2, one layer each: devices 0, 1 | 2 | 3, 4. Micro-batch 1 leaves out the middle.

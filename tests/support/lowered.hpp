@@ -1,0 +1,16 @@
+// What a lowered graph asks of the devices.
+#pragma once
+
+#include "simulator/lowering/graph_builder.hpp"
+
+namespace dtfm {
+
+/// Of all computations of a device.
+inline double seconds_of(const LabelledGraph& lowered, int device) {
+  double sum = 0;
+  for (const Task& task : lowered.graph.tasks)
+    if (task.kind == TaskKind::compute && task.host == device) sum += task.amount;
+  return sum;
+}
+
+}  // namespace dtfm
