@@ -1,5 +1,7 @@
 #include "simulator/schemes/layout.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
@@ -37,6 +39,12 @@ std::optional<double> memory_of(const Topology& topology, int device) {
 
 double needed_bytes(const StageLoad& load) {
   return load.state_bytes + load.activation_bytes + load.working_bytes;
+}
+
+std::optional<double> most_held(const Topology& topology, int device, const StageLoad& load) {
+  const auto memory = memory_of(topology, device);
+  if (!memory || load.activation_bytes <= 0) return std::nullopt;
+  return 1 + std::floor((*memory - needed_bytes(load)) / load.activation_bytes);
 }
 
 std::string lack_text(const Topology& topology, int device, double needed, double memory) {

@@ -22,6 +22,9 @@ Layout replicated(const Problem& problem, const std::vector<int>& devices, int m
 std::optional<double> memory_of(const Topology& topology, int device);
 /// That a device holds with one micro-batch, at most.
 double needed_bytes(const StageLoad& load);
+/// Micro-batches that the memory of a device has room for, below 1 where it does not hold the stage; nothing:
+/// any number.
+std::optional<double> most_held(const Topology& topology, int device, const StageLoad& load);
 /// "oregon/3 needs 22.2 GB of 16.0"
 std::string lack_text(const Topology& topology, int device, double needed, double memory);
 

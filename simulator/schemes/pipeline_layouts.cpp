@@ -131,10 +131,8 @@ int most_held(const Problem& problem, const Plan& plan) {
   double most = micro_batch_count(problem.job.training);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const auto memory = memory_of(problem.topology, stage.devices.front());
-      const StageLoad load = model.of(stage);
-      if (!memory || load.activation_bytes <= 0) continue;
-      most = std::min(most, 1 + std::floor((*memory - needed_bytes(load)) / load.activation_bytes));
+      const auto held = most_held(problem.topology, stage.devices.front(), model.of(stage));
+      most = std::min(most, held.value_or(most));
     }
   return static_cast<int>(std::max(0.0, most));
 }

@@ -122,12 +122,10 @@ class Roads {
   std::vector<std::vector<std::optional<Road>>> roads_;  // by sender and receiver
 };
 
-/// As many as the memory holds beside what is always there; where it is not known, any number.
-int most_held(const Topology& topology, int device, const StageLoad& load) {
-  const auto memory = memory_of(topology, device);
-  if (!memory || load.activation_bytes <= 0) return std::numeric_limits<int>::max();
-  const double more = std::floor((*memory - needed_bytes(load)) / load.activation_bytes);
-  return 1 + static_cast<int>(std::clamp(more, 0.0, 1e6));
+/// One at least: whether a layout fits is not said here.
+int room_for(const Topology& topology, int device, const StageLoad& load) {
+  const auto held = most_held(topology, device, load);
+  return held ? static_cast<int>(std::clamp(*held, 1.0, 1e6)) : std::numeric_limits<int>::max();
 }
 
 /// By stage, the last of which has the last layers.
@@ -147,7 +145,7 @@ std::vector<std::vector<Station>> stations_of(const Problem& problem, const Plan
            load.forward_s,
            load.backward_s,
            load.output_bytes,
-           most_held(problem.topology, its[at(s)].devices.front(), load)});
+           room_for(problem.topology, its[at(s)].devices.front(), load)});
     }
   }
   return stages;
