@@ -1,6 +1,5 @@
 // Megatron-LM, GPipe, local SGD: stages of equal length, every number of replicas.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <variant>
 
