@@ -106,7 +106,7 @@ TEST_CASE("a search that is short of memory gives the bound reached by then") {
   const double optimum = exhaustive_optimum(model);
   const auto exact = interchangeable_devices(model);
   double last = 0;
-  for (const std::size_t bytes : {0, 20'000, 50'000, 100'000, 10'000'000}) {
+  for (const std::size_t bytes : {0u, 20'000u, 50'000u, 100'000u, 10'000'000u}) {
     CAPTURE(bytes);
     const auto bound = composition_bound(model, exact, infinity, endless, {}, bytes);
     CHECK(bound.value <= optimum * (1 + 1e-12));
