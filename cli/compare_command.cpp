@@ -132,7 +132,8 @@ std::vector<ComparedRun> runs_of(const ComparedScheme& scheme, const Input& inpu
 
 ComparedScheme with_layout(const Scheme& scheme, const Problem& problem, const CompareOptions& options,
                            const InterruptWatch& watch) {
-  const SchemeOptions of_schemes{options.seed, options.sync_every, options.skip, options.verify, options.lying};
+  const SchemeOptions of_schemes{options.seed, options.sync_every, options.skip, options.verify,
+                                 options.lying};
   return {std::string(scheme.name),
           std::string(scheme.what),
           assumptions(scheme, of_schemes),

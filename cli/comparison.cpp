@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/run_words.hpp"
 #include "cli/topology_words.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
+#include "simulator/io/swarm_json.hpp"
+#include "simulator/report/run_totals.hpp"
 
 namespace dtfm {
 namespace {
@@ -19,12 +22,6 @@ constexpr const char* interrupted = "interrupted: schemes may be missing, and ot
 
 double tokens_of_batch(const Problem& problem) {
   return static_cast<double>(problem.job.training.global_batch) * sequence_length(problem.job.model);
-}
-
-/// Of what was not lost later, over the whole run, where that is another rate.
-double completed_tokens_per_s(const Problem& problem, const SimReport& report) {
-  if (!report.useful) return report.tokens_per_s;
-  return report.useful->samples_per_s * sequence_length(problem.job.model);
 }
 
 /// Why a run is no result; empty: it is one.
@@ -59,18 +56,8 @@ double sent_bytes(const SimReport& report) {
   return bytes;
 }
 
-/// Of the devices that had a place, while they were there; what is sent over links with a price comes on top.
-/// Nothing where a price is not known.
 std::optional<double> cost_per_million_tokens(const Problem& problem, const ComparedRun& run) {
-  const double rate = tokens_per_s(problem, run), length = run.report.length_s;
-  if (rate <= 0 || length <= 0) return std::nullopt;
-  double usd_per_s = 0;
-  for (const DeviceReport& it : run.report.devices) {
-    const auto price = price_of(problem.topology, it.device);
-    if (!price) return std::nullopt;
-    usd_per_s += price->value() / seconds_per_hour * (1 - it.down_s / length);
-  }
-  return usd_per_s / rate * 1e6;
+  return usd_per_million_tokens(problem, run.report, tokens_per_s(problem, run));
 }
 
 /// Its time ÷ that of the scheme that the others are held against: the first of all, which is the plan where
@@ -115,23 +102,12 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
   return table(rows);
 }
 
-/// What verifying came to, in a line; empty where nobody verifies.
+/// What verifying came to, a line for each who does; empty where nobody does.
 std::string verification_text(const Comparison& comparison, std::size_t scenario) {
   std::string text;
-  for (const ComparedScheme& it : comparison.schemes) {
-    if (it.runs.empty() || !it.runs[scenario].report.verification) continue;
-    const VerificationReport& found = *it.runs[scenario].report.verification;
-    double computing = 0, corrupt = 0;
-    for (const DeviceReport& device : it.runs[scenario].report.devices) computing += device.compute_s;
-    for (const CaughtPeer& peer : found.caught) corrupt += static_cast<double>(peer.calls);
-    text += fmt::format("{}: {} calls verified, {} not; {:.3g} % of the computing, {:.4g} GB sent again",
-                        it.name, found.verified, found.unverified,
-                        computing > 0 ? 100 * found.compute_s / computing : 0, found.bytes / 1e9);
-    if (!found.caught.empty())
-      text += fmt::format("; {} caught lying, after {:.4g} corrupt calls on the average", found.caught.size(),
-                          corrupt / static_cast<double>(found.caught.size()));
-    text += "\n";
-  }
+  for (const ComparedScheme& it : comparison.schemes)
+    if (!it.runs.empty() && it.runs[scenario].report.verification)
+      text += fmt::format("{}: {}\n", it.name, verification_in_words(it.runs[scenario].report));
   return text;
 }
 
@@ -168,18 +144,6 @@ ordered_json known(double value) {
 /// Texts that are empty where there is nothing to say.
 ordered_json known(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
-}
-
-ordered_json verification_json(const Topology& topology, const VerificationReport& it) {
-  ordered_json caught = ordered_json::array();
-  for (const CaughtPeer& peer : it.caught)
-    caught.push_back({{"device", topology.devices[at(peer.device)].id},
-                      {"date_s", peer.date_s},
-                      {"calls", peer.calls},
-                      {"samples", peer.samples}});
-  return {{"verified_calls", it.verified},     {"unverified_calls", it.unverified},
-          {"compute_s", it.compute_s},         {"sent_bytes", it.bytes},
-          {"corrupt_calls", it.corrupt_calls}, {"caught", std::move(caught)}};
 }
 
 ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme, std::size_t scenario) {

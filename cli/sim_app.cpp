@@ -25,6 +25,7 @@ constexpr const char* examples =
   dtfm-sim worldwide.yaml plan.json --report run.html    (opens in any browser)
   dtfm-sim worldwide.yaml table.csv --job my-job.yaml
   dtfm-sim worldwide.yaml --scheme megatron --job my-job.yaml --trace trace.json
+  dtfm-sim worldwide.yaml --scheme swarm --job my-job.yaml --scenario spot.yaml --verify 0.1 -o swarm.json
   dtfm-sim worldwide.yaml train.sh --ranks rankfile --job my-job.yaml
 
 The name - is stdout for -o, --trace and --tasks, one of them; then no summary is printed.
@@ -70,6 +71,10 @@ void add_what(CLI::App& app, SimulateOptions& options) {
       [&](const std::string& text) { options.sync_every = whole_number("--sync-every", text, 1, 10'000); });
   add_option(app, "--skip", "SHARE", "of scheme skip-pipe: stages that a micro-batch leaves out (0.25)",
              [&](const std::string& text) { options.skip = share_below_one("--skip", text); });
+  add_option(app, "--verify", "P", "of scheme swarm: share of the calls that a second peer computes too (0)",
+             [&](const std::string& text) { options.verify = share_to_one("--verify", text); });
+  add_option(app, "--lying", "P", "of scheme swarm: share of the peers that lie (0)",
+             [&](const std::string& text) { options.lying = share_to_one("--lying", text); });
   add_option(app, "--ranks", "FILE", "the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
   add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
@@ -77,7 +82,8 @@ void add_what(CLI::App& app, SimulateOptions& options) {
   add_option(app, "--calibration", "FILE",
              "the constants of the model, as dtfm-calibrate -o writes them; then times have an interval",
              [&](const std::string& text) { options.calibration = text; });
-  add_option(app, "--iterations", "N", "of training (3); a scenario's horizon takes their place",
+  add_option(app, "--iterations", "N",
+             "of training, steps of a swarm (3); a scenario's horizon takes their place",
              [&](const std::string& text) {
                options.iterations = whole_number("--iterations", text, 1, 1'000'000);
              });
@@ -109,11 +115,23 @@ void add_output(CLI::App& app, SimulateOptions& options) {
 
 /// A task graph knows nothing of plans.
 void refuse_beside_graph(const CLI::App& app) {
-  refuse_given(
-      app,
-      {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--skip", "--job", "--scenario", "--calibration",
-       "--iterations", "--seed", "--samples", "--threads", "--ranks", "--trace", "--report", "--format"},
-      "is for plans, and --graph replays none");
+  refuse_given(app,
+               {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--skip", "--verify", "--lying", "--job",
+                "--scenario", "--calibration", "--iterations", "--seed", "--samples", "--threads", "--ranks",
+                "--trace", "--report", "--format"},
+               "is for plans, and --graph replays none");
+}
+
+/// What is of some schemes, or of plans, must not be ignored beside another.
+void check_of_scheme(const CLI::App& app, const SimulateOptions& options) {
+  if (!options.scheme)
+    return refuse_given(app, {"--sync-every", "--skip", "--verify", "--lying"},
+                        "is of a scheme, and there is none without --scheme");
+  refuse_given(app, {"PLAN", "--ranks"}, "is of a plan, and --scheme makes its own");
+  if (!is_swarm(row_named(schemes(), *options.scheme, "--scheme", "unknown scheme")))
+    return refuse_given(app, {"--verify", "--lying"}, "is of scheme swarm alone");
+  refuse_given(app, {"--trace", "--tasks", "--report", "--samples"}, "is for plans, and a swarm has none");
+  refuse_given(app, {"--sync-every", "--skip"}, "is of other schemes than swarm");
 }
 
 }  // namespace
@@ -130,9 +148,7 @@ void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
   if (options.graph) return refuse_beside_graph(app);
   if (options.topology.empty())
     throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
-  if (options.scheme) refuse_given(app, {"PLAN", "--ranks"}, "is of a plan, and --scheme makes its own");
-  if (!options.scheme)
-    refuse_given(app, {"--sync-every", "--skip"}, "is of a scheme, and there is none without --scheme");
+  check_of_scheme(app, options);
   if (options.plan.empty() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
   // Files of every task are of one run.
   if (options.samples) refuse_given(app, {"--trace", "--tasks"}, "is of one run, and --samples makes many");

@@ -1,13 +1,12 @@
 #include "cli/sim_summary.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "cli/run_tables.hpp"
 #include "cli/style.hpp"
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
@@ -17,33 +16,7 @@
 namespace dtfm {
 namespace {
 
-constexpr std::size_t most_rows = 12;
-
 using Rows = std::vector<std::vector<std::string>>;
-
-/// "43.81 s", six significant digits.
-std::string seconds(double value) {
-  return fmt::format("{:.6g} s", value);
-}
-
-/// All digits before the point, at least three in all.
-std::string three_digits(double value) {
-  constexpr double least_whole = 99.95, most_whole = 1e15;
-  if (value >= least_whole && value < most_whole) return with_thousands(std::llround(value));
-  return fmt::format("{:#.3g}", value);
-}
-
-std::string and_more(std::size_t all, std::size_t shown, std::string_view noun) {
-  if (all <= shown) return "";
-  return fmt::format("… {} more {}; the result file (-o) has all\n",
-                     with_thousands(static_cast<long long>(all - shown)), noun);
-}
-
-/// Devices that are told of together.
-struct DeviceGroup {
-  std::string name;
-  std::vector<const DeviceReport*> devices;
-};
 
 class Writer {
  public:
@@ -59,7 +32,7 @@ class Writer {
                         counted(static_cast<long long>(s_.plan.pipelines.size()), "pipeline"),
                         counted(depth(s_.plan), "stage"), s_.plan.schedule, s_.plan.gradient_sync,
                         counted(static_cast<long long>(report_.iterations.size()), "iteration"),
-                        seconds(report_.length_s));
+                        seconds_text(report_.length_s));
     if (!report_.stopped.empty()) text += styled(Style::warning, "stopped early: " + report_.stopped) + "\n";
     return text + remarks("note", s_.record.notes);
   }
@@ -84,37 +57,24 @@ class Writer {
     if (report_.iterations.empty()) return "";  // a note says so
     const Distribution& time = report_.iteration_time_s;
     Rows rows = {
-        {"iteration", seconds(time.mean) + interval(), spread(time)},
+        {"iteration", seconds_text(time.mean) + interval(), spread(time)},
         {"throughput", three_digits(report_.tokens_per_s) + " tokens/s", ""},
         {"model FLOP/s", format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
         {"bubble", percent(report_.bubble), "of the devices' time is not computing"}};
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
-      rows.push_back({"lost work", seconds(report_.lost_work_s), "of computing, summed over devices"});
+      rows.push_back({"lost work", seconds_text(report_.lost_work_s), "of computing, summed over devices"});
     add_useful(rows);
     if (s_.record.samples) {
       const SampleSummary& samples = *s_.record.samples;
-      rows.push_back({"samples", seconds(samples.iteration_time_s.mean),
+      rows.push_back({"samples", seconds_text(samples.iteration_time_s.mean),
                       fmt::format("mean iteration of {}: {}", counted(samples.runs, "run"),
                                   quantiles(samples.iteration_time_s))});
     }
     for (auto& row : rows)
       if (row.back().empty()) row.pop_back();
     return table(rows, false);
-  }
-
-  std::string devices() const {
-    Rows rows = {{"where the time goes", "compute", "network", "others", "down", "sending", "receiving",
-                  "peak memory"}};
-    std::vector<DeviceGroup> groups = device_groups();
-    const std::size_t all = groups.size();
-    groups.resize(std::min(all, most_rows));
-    DeviceGroup everyone{"all devices", {}};
-    for (const DeviceReport& device : report_.devices) everyone.devices.push_back(&device);
-    rows.push_back(device_row(everyone));
-    for (const DeviceGroup& group : groups) rows.push_back(device_row(group));
-    return table(rows) + and_more(all, groups.size(), "sites");
   }
 
   std::string critical_path() const {
@@ -139,27 +99,6 @@ class Writer {
            and_more(shown.size(), rows.size(), "kinds of steps");
   }
 
-  std::string links() const {
-    if (report_.links.empty()) return "";
-    Rows rows = {{"busiest links", "bytes", "busy", "rate while busy"}};
-    for (std::size_t i = 0; i < report_.links.size() && i < most_rows; ++i) {
-      const LinkReport& it = report_.links[i];
-      const double rate = it.busy_s > 0 ? it.bytes * bits_per_byte / it.busy_s : 0;
-      rows.push_back({site(it.from) + " → " + site(it.to), format_bytes(Bytes(it.bytes)),
-                      percent(report_.length_s > 0 ? it.busy_s / report_.length_s : 0),
-                      rate > 0 ? format_rate(BitsPerSecond(rate)) : "–"});
-    }
-    return table(rows) + and_more(report_.links.size(), rows.size() - 1, "links");
-  }
-
-  std::string events() const {
-    if (report_.events.empty()) return "";
-    Rows rows = {{"date", "what happened"}};
-    for (std::size_t i = 0; i < report_.events.size() && i < most_rows; ++i)
-      rows.push_back({seconds(report_.events[i].date_s), report_.events[i].text});
-    return table(rows) + and_more(report_.events.size(), rows.size() - 1, "events");
-  }
-
   std::string overfull() const {
     std::string text;
     std::size_t shown = 0;
@@ -174,8 +113,6 @@ class Writer {
 
  private:
   const std::string& id(int device) const { return s_.topology.devices[at(device)].id; }
-  const std::string& site(int index) const { return s_.topology.sites[at(index)].name; }
-
   /// How much it moves the result how competing flows share; nothing where none do.
   std::string fairness_effect() const {
     const auto& it = s_.record.fairness;
@@ -190,11 +127,6 @@ class Writer {
     return s_.record.interval ? fmt::format(" {}", interval_in_words(*s_.record.interval)) : "";
   }
 
-  static std::string quantiles(const Distribution& values) {
-    return fmt::format("p50 {:.6g}, p95 {:.6g}, p99 {:.6g}, {:.6g} to {:.6g}", values.p50, values.p95,
-                       values.p99, values.min, values.max);
-  }
-
   std::string spread(const Distribution& time) const {
     if (report_.iterations.size() == 1) return "";
     if (s_.record.interval) return quantiles(time);  // for the rest there is no room
@@ -207,41 +139,6 @@ class Writer {
                        format_flop_rate(FlopsPerSecond(report_.peak_flops_per_s)));
   }
 
-  /// Each device for itself where they are few, else by site.
-  std::vector<DeviceGroup> device_groups() const {
-    std::vector<DeviceGroup> groups;
-    if (report_.devices.size() <= most_rows) {
-      for (const DeviceReport& it : report_.devices) groups.push_back({id(it.device), {&it}});
-      return groups;
-    }
-    std::map<int, DeviceGroup> by_site;
-    for (const DeviceReport& it : report_.devices)
-      by_site[s_.topology.devices[at(it.device)].site].devices.push_back(&it);
-    for (auto& [index, group] : by_site)
-      groups.push_back({fmt::format("{} ×{}", site(index), group.devices.size()), std::move(group.devices)});
-    return groups;
-  }
-
-  /// Means of the group, as shares of the run; of memory the most.
-  std::vector<std::string> device_row(const DeviceGroup& group) const {
-    const auto mean = [&](double DeviceReport::*field) {
-      double sum = 0;
-      for (const DeviceReport* it : group.devices) sum += it->*field;
-      const double whole = report_.length_s * static_cast<double>(group.devices.size());
-      return percent(whole > 0 ? sum / whole : 0);
-    };
-    double memory = 0;
-    for (const DeviceReport* it : group.devices) memory = std::max(memory, it->peak_memory_bytes);
-    return {group.name,
-            mean(&DeviceReport::compute_s),
-            mean(&DeviceReport::waiting_network_s),
-            mean(&DeviceReport::waiting_others_s),
-            mean(&DeviceReport::down_s),
-            mean(&DeviceReport::sending_s),
-            mean(&DeviceReport::receiving_s),
-            format_bytes(Bytes(memory))};
-  }
-
   const SimSummary& s_;
   const SimReport& report_;
 };
@@ -250,8 +147,9 @@ class Writer {
 
 std::string summary_text(const SimSummary& summary) {
   const Writer writer(summary);
-  return joined_blocks({writer.title() + writer.overfull(), writer.results(), writer.devices(),
-                        writer.critical_path(), writer.links(), writer.events()});
+  return joined_blocks({writer.title() + writer.overfull(), writer.results(),
+                        device_table(summary.topology, summary.report), writer.critical_path(),
+                        link_table(summary.topology, summary.report), event_table(summary.report)});
 }
 
 }  // namespace dtfm

@@ -1,6 +1,7 @@
 // dtfm-sim TOPOLOGY PLAN without its command line.
 #include <array>
 #include <memory>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -18,7 +19,10 @@
 #include "cli/run_stats.hpp"
 #include "cli/sim_summary.hpp"
 #include "cli/simulate_options.hpp"
+#include "cli/swarm_run.hpp"
+#include "cli/swarm_summary.hpp"
 #include "cli/words.hpp"
+#include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/io/atomic_file.hpp"
@@ -47,6 +51,7 @@ struct Input {
   std::vector<std::string> notes;                // on the plan
   int sync_every = 1;                            // SimOptions::sync_every
   std::optional<Routing> routing = {};           // of a scheme whose micro-batches have paths
+  std::optional<SwarmSetup> swarm = {};          // in place of the plan
   std::optional<CalibrationSpread> spread = {};  // of the constants, where it is known
 
   const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
@@ -78,19 +83,20 @@ struct NoLayout {
 void take_scheme(const SimulateOptions& options, Input& input) {
   input.problem.job = options.job ? read_job(*options.job) : default_job();
   const Scheme& scheme = row_named(schemes(), *options.scheme, "--scheme", "unknown scheme");
-  const ChosenLayout chosen =
-      choose_layout(input.problem, scheme, {options.seed, options.sync_every, options.skip}, options.threads);
-  if (chosen.swarm)
-    throw Error("--scheme", fmt::format("{} makes no plan; dtfm-compare --scheme {} simulates it",
-                                        scheme.name, scheme.name));
-  if (!chosen.layout) throw NoLayout{fmt::format("no layout of {}: {}", scheme.name, chosen.why_none)};
-  input.problem.job = chosen.layout->job;
-  input.plan = chosen.layout->plan;
-  input.sync_every = chosen.layout->sync_every;
-  input.routing = chosen.layout->routing;
+  const SchemeOptions of_schemes{options.seed, options.sync_every, options.skip, options.verify,
+                                 options.lying};
+  const ChosenLayout chosen = choose_layout(input.problem, scheme, of_schemes, options.threads);
+  if (!chosen.is_any()) throw NoLayout{fmt::format("no layout of {}: {}", scheme.name, chosen.why_none)};
+  if (chosen.layout) {
+    input.problem.job = chosen.layout->job;
+    input.plan = chosen.layout->plan;
+    input.sync_every = chosen.layout->sync_every;
+    input.routing = chosen.layout->routing;
+  }
+  input.swarm = chosen.swarm;
   input.notes = {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
                              shape_text(input.problem, chosen), chosen.fitting, chosen.tried),
-                 fmt::format("scheme {} assumes: {}", scheme.name, scheme.assumes)};
+                 fmt::format("scheme {} assumes: {}", scheme.name, assumptions(scheme, of_schemes))};
 }
 
 Input read_input(const SimulateOptions& options) {
@@ -191,6 +197,7 @@ struct Outcome {
   std::optional<FairnessComparison> fairness;
   RunStats stats;
   std::optional<Timeline> timeline = {};  // for a report
+  std::optional<SwarmRecord> swarm = {};
 };
 
 void count(const SimReport& run, RunStats& stats) {
@@ -215,6 +222,12 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
     for (const SimReport& it : runs) count(it, outcome.stats);
     if (watch.interrupted())
       outcome.report.stopped = fmt::format("interrupted after {} of {} runs", runs.size(), samples);
+    return outcome;
+  }
+  if (input.swarm) {
+    auto [swarm, report] = swarm_run(options, input.problem, *input.swarm, input.scenario, watch);
+    Outcome outcome{std::move(report), {}, {}, {}, {}, std::move(swarm)};
+    count(outcome.report, outcome.stats);
     return outcome;
   }
   RunProgress progress(options, input.scenario);
@@ -242,10 +255,14 @@ std::vector<std::string> idle_notes(const SimReport& report, const Scenario& sce
 std::vector<std::string> notes_of(const SimulateOptions& options, const Input& input,
                                   const Outcome& outcome) {
   std::vector<std::string> notes = idle_notes(outcome.report, input.scenario);
-  for (const auto& more : {input.notes, batch_notes(input.plan, input.problem.job),
-                           LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline,
-                                      tensor_degrees(input.plan))
-                               .notes(pipeline_major(input.plan))})
+  std::vector<int> devices(at(input.problem.topology.size()));
+  std::iota(devices.begin(), devices.end(), 0);  // of a swarm
+  if (!input.swarm) devices = pipeline_major(input.plan);
+  for (const auto& more :
+       {input.notes, input.swarm ? std::vector<std::string>() : batch_notes(input.plan, input.problem.job),
+        LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline,
+                   input.swarm ? std::vector{1} : tensor_degrees(input.plan))
+            .notes(devices)})
     notes.insert(notes.end(), more.begin(), more.end());
   if (options.samples && !is_random(input.scenario))
     notes.push_back(fmt::format(
@@ -256,24 +273,28 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
 
 /// Nothing where there is no iteration, or where nobody says how well the constants are known.
 std::optional<TimeInterval> interval_of(const Input& input, const SimReport& report) {
-  if (!input.spread || report.iterations.empty()) return std::nullopt;
+  if (!input.spread || input.swarm || report.iterations.empty()) return std::nullopt;
   return time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean, input.paths());
+}
+
+std::string summary_of(const Input& input, const SimReport& report, const SimRecord& record) {
+  return input.swarm ? swarm_summary_text(input.problem, report, record)
+                     : summary_text({input.problem.topology, input.plan, report, record});
 }
 
 void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
   const SimRecord record{input.problem.job.name, input.scenario.name,
                          options.seed,           outcome.samples,
                          outcome.fairness,       notes_of(options, input, outcome),
-                         DTFM_VERSION,           interval_of(input, outcome.report)};
+                         DTFM_VERSION,           interval_of(input, outcome.report),
+                         outcome.swarm};
   const std::string json = report_json(input.problem.topology, outcome.report, record);
   if (options.output) put_into(*options.output, json);
   if (options.report)  // after the result, which must be there even if this fails
     put_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && is_stdout(*output)) return;
-  print_result(options.format == OutputFormat::json
-                   ? json
-                   : summary_text({input.problem.topology, input.plan, outcome.report, record}),
+  print_result(options.format == OutputFormat::json ? json : summary_of(input, outcome.report, record),
                options.color);
 }
 
@@ -287,7 +308,7 @@ int replay(const SimulateOptions& options) {
   watch.keep_result();
   Outcome outcome = simulated(options, input, watch);
   // Who interrupts does not wait for what was not asked for.
-  if (!watch.interrupted())
+  if (!watch.interrupted() && !input.swarm)
     outcome.fairness = compare_fairness(input.problem, input.plan, watch.stop(), input.paths());
   outcome.stats.read_cpu_s = read - begin;
   outcome.stats.run_cpu_s = cpu_seconds() - read;

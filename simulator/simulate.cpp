@@ -8,6 +8,7 @@
 #include "simulator/lowering/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/run_statistics.hpp"
+#include "simulator/report/run_totals.hpp"
 #include "simulator/report/stage_memory.hpp"
 #include "simulator/report/useful_work.hpp"
 #include "simulator/run/training_run.hpp"
@@ -34,27 +35,6 @@ double model_flops(const Problem& problem, const Plan& plan, const PathSchedule*
   for (const Stage& stage : plan.pipelines.front().stages)
     flops += loads.of(stage).model_flops * static_cast<double>(stage.devices.size());
   return static_cast<double>(micro_batches_of(plan)) * flops;
-}
-
-/// FLOP/s of all devices of the report in the job's precision; 0 where one is not known.
-double peak_flops(const SimReport& report, const Problem& problem) {
-  double sum = 0;
-  for (const DeviceReport& it : report.devices) {
-    const Device& device = problem.topology.devices[at(it.device)];
-    if (device.gpu < 0) return 0;
-    const auto peak = peak_of(problem.topology.gpus[at(device.gpu)], problem.job.training.precision);
-    if (!peak) return 0;
-    sum += peak->value() * device.speed;
-  }
-  return sum;
-}
-
-/// Share of the time of all devices of the report in which they do not compute.
-double bubble_of(const SimReport& report, double length) {
-  double computing = 0;
-  for (const DeviceReport& device : report.devices) computing += device.compute_s;
-  const double time = static_cast<double>(report.devices.size()) * length;
-  return time > 0 ? 1 - computing / time : 0;
 }
 
 Distribution iteration_time(const std::vector<IterationReport>& iterations) {
@@ -87,8 +67,8 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   report.tokens_per_s = completed_per_s(report, tokens, options.sync_every > 1);
   report.model_flops_per_s =
       completed_per_s(report, model_flops(problem, plan, options.paths), options.sync_every > 1);
-  report.peak_flops_per_s = peak_flops(report, problem);
-  report.bubble = bubble_of(report, length);
+  report.peak_flops_per_s = peak_flops_per_s(problem, report);
+  report.bubble = bubble(report);
   if (is_disturbed(scenario))
     report.useful = useful_work(
         problem, scenario, report,

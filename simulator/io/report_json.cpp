@@ -50,6 +50,12 @@ ordered_json device_json(const Topology& topology, const DeviceReport& it) {
           {"memory_bytes", known(it.memory_bytes)}};
 }
 
+ordered_json peer_json(const Topology& topology, const DeviceReport& it) {
+  ordered_json json = device_json(topology, it);
+  for (const char* unknown : {"sending_s", "receiving_s", "peak_memory_bytes"}) json[unknown] = nullptr;
+  return json;
+}
+
 ordered_json link_json(const Topology& topology, const LinkReport& it) {
   return {{"from", topology.sites[at(it.from)].name},
           {"to", topology.sites[at(it.to)].name},
@@ -120,11 +126,13 @@ ordered_json sim_document(const Topology& topology, const SimReport& report, con
   if (record.samples) json["samples"] = samples_json(*record.samples);
   json["fairness"] = {{"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
                       {"undisturbed_iteration_s", fairness_json(record.fairness)}};
-  json["devices"] = list_json(report.devices, of_topology(device_json));
+  json["devices"] = list_json(report.devices, of_topology(record.swarm ? peer_json : device_json));
   json["links"] = list_json(report.links, of_topology(link_json));
   json["events"] = list_json(report.events, event_json);
   json["lost_work_s"] = report.lost_work_s;
   if (report.useful) json["useful_work"] = useful_json(report);
+  if (record.swarm) json["swarm"] = swarm_json(*record.swarm);
+  if (report.verification) json["verification"] = verification_json(topology, *report.verification);
   json["critical_path"] = list_json(report.critical_path, step_json);
   json["overfull"] = list_json(report.overfull, [&](int device) { return topology.devices[at(device)].id; });
   json["simulator"] = {{"tasks", report.tasks}, {"events", report.events_handled}, {"flows", report.flows}};

@@ -9,6 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "planner/core/topology.hpp"
+#include "simulator/io/swarm_json.hpp"
 #include "simulator/report/samples.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/simulate.hpp"
@@ -24,6 +25,7 @@ struct SimRecord {
   std::vector<std::string> notes;              // what a reader should know
   std::string version;
   std::optional<TimeInterval> interval = {};  // of the iteration time; nothing: not known
+  std::optional<SwarmRecord> swarm = {};      // of whose devices memory, sending and receiving are not known
 };
 
 /// The text of a result file. Same arguments, same bytes. What is not known is null.

@@ -119,9 +119,13 @@ std::span<const Scheme> schemes() {
   return table;
 }
 
+bool is_swarm(const Scheme& scheme) {
+  return scheme.layouts == nullptr;
+}
+
 std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
   std::string text(scheme.assumes);
-  if (scheme.layouts != nullptr) return text;
+  if (!is_swarm(scheme)) return text;
   if (options.verify > 0)
     text += fmt::format("; a second peer computes {:g} of the calls too, whose sketches are compared",
                         options.verify);
@@ -131,7 +135,7 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
 
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
                            int threads, const std::function<bool()>& stop) {
-  if (scheme.layouts == nullptr) return choose_swarm(problem, options, threads, stop);
+  if (is_swarm(scheme)) return choose_swarm(problem, options, threads, stop);
   ChosenLayout chosen;
   std::vector<Layout> layouts;
   try {
@@ -164,7 +168,7 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
 
 SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, const Scenario& scenario,
                           const SimOptions& options) {
-  if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options);
+  if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options).report;
   Problem own = problem;
   own.job = chosen.layout->job;
   SimOptions of_layout = options;

@@ -49,6 +49,8 @@ struct Scheme {
 
 std::span<const Scheme> schemes();
 
+bool is_swarm(const Scheme& scheme);
+
 /// What the numbers rest on, with these options.
 std::string assumptions(const Scheme& scheme, const SchemeOptions& options);
 
@@ -111,7 +113,16 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
 /// the fastest; activations go from peer to peer, a peer moves every 300 s at most.
 ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, int threads,
                           const std::function<bool()>& stop);
-SimReport simulate_as_swarm(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
-                            const SimOptions& options);
+/// A run of a swarm, and what of it every run has.
+struct SwarmResult {
+  SwarmReport swarm;
+  SimReport report;
+};
+
+/// As simulate_chosen. A run that does not come to its iterations, for it takes too long, says so. Who
+/// observes sees all that happens.
+SwarmResult simulate_as_swarm(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
+                              const SimOptions& options,
+                              const std::function<void(const SwarmEvent&)>& observe = {});
 
 }  // namespace dtfm

@@ -6,6 +6,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
+#include "simulator/report/run_totals.hpp"
 #include "simulator/report/useful_work.hpp"
 #include "simulator/schemes/layout.hpp"
 
@@ -57,16 +58,6 @@ double computing_s(const Problem& problem, int steps) {
   return steps * (of_step + slowest + problem.constants.iteration_overhead_s);
 }
 
-SwarmReport run(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario, int steps,
-                std::uint64_t seed, const std::function<bool()>& stop) {
-  SwarmOptions options;
-  options.seconds = most_slowdown * computing_s(problem, steps);
-  if (!scenario.horizon_s) options.steps = steps;
-  options.seed = seed;
-  options.stop = stop;
-  return simulate_swarm(problem, setup, scenario, options);
-}
-
 DeviceReport device_report(const Topology& topology, const SwarmDevice& it) {
   DeviceReport report;
   report.device = it.device;
@@ -77,6 +68,50 @@ DeviceReport device_report(const Topology& topology, const SwarmDevice& it) {
   if (const int gpu = topology.devices[at(it.device)].gpu; gpu >= 0)
     report.memory_bytes = topology.gpus[at(gpu)].memory.value();
   return report;
+}
+
+SimReport sim_report(const Problem& problem, const Scenario& scenario, const SwarmReport& swarm) {
+  SimReport report;
+  report.length_s = swarm.length_s;
+  double begin = 0;
+  std::vector<double> durations;
+  for (const SwarmStep& step : swarm.steps) {
+    report.iterations.push_back({begin, step.end_s});
+    if (report.iterations.size() > 1 || swarm.steps.size() == 1) durations.push_back(step.end_s - begin);
+    begin = step.end_s;
+  }
+  report.iteration_time_s = distribution(std::move(durations));
+  const double batch = problem.job.training.global_batch;
+  report.tokens_per_s = completed_per_s(report, batch * sequence_length(problem.job.model));
+  double flops = 0;
+  for (const Layer& layer : layer_chain(problem.job)) flops += (layer.forward + layer.backward).value();
+  report.model_flops_per_s = completed_per_s(report, batch * flops);
+  // As of plans: what is not in a whole step is not counted.
+  if (is_disturbed(scenario)) {
+    report.useful = useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
+    report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
+    report.useful->share_of_optimal = swarm.share_of_optimum;
+  }
+  for (const SwarmDevice& it : swarm.devices) report.devices.push_back(device_report(problem.topology, it));
+  report.peak_flops_per_s = peak_flops_per_s(problem, report);
+  report.bubble = bubble(report);
+  report.links = swarm.links;
+  report.events = swarm.events;
+  report.lost_work_s = swarm.lost_work_s;
+  report.stopped = swarm.stopped;
+  report.tasks = swarm.visits;
+  report.events_handled = swarm.events_handled;
+  report.flows = swarm.messages;
+  return report;
+}
+
+/// Where a run did not come to its steps by itself.
+void give_up(SimReport& report, int steps) {
+  const auto done = static_cast<int>(report.iterations.size());
+  if (done >= steps || !report.stopped.empty()) return;
+  report.stuck = done == 0;
+  report.stopped = fmt::format("{} of {} steps in {:.6g} s, more than {:g} times what computing takes", done,
+                               steps, report.length_s, most_slowdown);
 }
 
 }  // namespace
@@ -111,7 +146,8 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
       options.iterations = 2;
       options.seed = given.seed;
       options.stop = stop;
-      return Trial{simulate_as_swarm(problem, setup_of(fitting[at(i)], given), {}, options).tokens_per_s, ""};
+      return Trial{
+          simulate_as_swarm(problem, setup_of(fitting[at(i)], given), {}, options).report.tokens_per_s, ""};
     } catch (const Error& error) {
       return Trial{0, error.what()};
     }
@@ -129,39 +165,20 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
   return chosen;
 }
 
-SimReport simulate_as_swarm(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
-                            const SimOptions& options) {
-  const SwarmReport swarm = run(problem, setup, scenario, options.iterations, options.seed, options.stop);
-  SimReport report;
-  report.length_s = swarm.length_s;
-  double begin = 0;
-  std::vector<double> durations;
-  for (const SwarmStep& step : swarm.steps) {
-    report.iterations.push_back({begin, step.end_s});
-    if (report.iterations.size() > 1 || swarm.steps.size() == 1) durations.push_back(step.end_s - begin);
-    begin = step.end_s;
-  }
-  report.iteration_time_s = distribution(std::move(durations));
-  const double batch = problem.job.training.global_batch;
-  report.tokens_per_s = completed_per_s(report, batch * sequence_length(problem.job.model));
-  double flops = 0;
-  for (const Layer& layer : layer_chain(problem.job)) flops += (layer.forward + layer.backward).value();
-  report.model_flops_per_s = completed_per_s(report, batch * flops);
-  // As of plans: what is not in a whole step is not counted.
-  if (is_disturbed(scenario)) {
-    report.useful = useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
-    report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
-    report.useful->share_of_optimal = swarm.share_of_optimum;
-  }
-  for (const SwarmDevice& it : swarm.devices) report.devices.push_back(device_report(problem.topology, it));
-  report.links = swarm.links;
-  report.events = swarm.events;
-  report.lost_work_s = swarm.lost_work_s;
-  if (setup.verify > 0 || setup.lying > 0) report.verification = swarm.verification;
-  report.stopped = swarm.stopped;
-  report.events_handled = swarm.events_handled;
-  report.flows = swarm.messages;
-  return report;
+SwarmResult simulate_as_swarm(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
+                              const SimOptions& given,
+                              const std::function<void(const SwarmEvent&)>& observe) {
+  SwarmOptions options;
+  options.seconds = most_slowdown * computing_s(problem, given.iterations);
+  if (!scenario.horizon_s) options.steps = given.iterations;
+  options.seed = given.seed;
+  options.stop = given.stop;
+  options.observe = observe;
+  SwarmResult result{simulate_swarm(problem, setup, scenario, options), {}};
+  result.report = sim_report(problem, scenario, result.swarm);
+  if (setup.verify > 0 || setup.lying > 0) result.report.verification = result.swarm.verification;
+  if (options.steps) give_up(result.report, *options.steps);
+  return result;
 }
 
 }  // namespace dtfm

@@ -131,6 +131,34 @@ def test_verifying():
             check(done.stderr.startswith(f"dtfm-compare: {option}: "), value, repr(done.stderr))
 
 
+def swarm(*more, topology="sites.yaml"):
+    """The result file of dtfm-sim."""
+    run(topology, "--scheme", "swarm", "--job", "free.yaml", "-o", "swarm.json", "--quiet", *more, program=SIM)
+    return read("swarm.json")
+
+
+def test_a_swarm_is_that_of_the_table():
+    """The same numbers under every scenario, for any number of threads, with what only a swarm has."""
+    write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
+    write("leaves.yaml", "version: 1\nname: leaves\nevents: [{at: 2 s, device: oregon/1, leave: true}]\nhorizon: 60 s\n")
+    options = ("--verify", 0.5, "--lying", 0.2, "--seed", 5)
+    runs = rows(compared("--scheme", "swarm", "--scenario", "leaves.yaml", *options, topology="priced.yaml"))["swarm"]["runs"]
+    for its, scenario in zip(runs, ((), ("--scenario", "leaves.yaml"))):
+        document = swarm(*scenario, *options, "--threads", 1, topology="priced.yaml")
+        once = Path("swarm.json").read_bytes()
+        check(swarm(*scenario, *options, "--threads", 3, topology="priced.yaml") and Path("swarm.json").read_bytes() == once, "threads change a swarm")
+        found = document["swarm"]
+        check(its["tokens_per_s"] == found["completed_tokens_per_s"] and its["cost_per_million_tokens"] == found["cost_per_million_tokens"], its, found)
+        check([its["length_s"], its["lost_work_s"], its["verification"]] == [document[key] for key in ("length_s", "lost_work_s", "verification")], its)
+        check(its["iterations"] == len(document["iterations"]) and its["sent_bytes"] == sum(link["bytes"] for link in document["links"]), its)
+        check(found["useful_samples"] == min(stage["accepted_samples"] + stage["held_samples"] for stage in found["stages"]), found)
+        check(all(close(device["compute_s"] + device["waiting_s"] + device["down_s"], document["length_s"]) for device in document["devices"]), document)
+        check(close(document["bubble"], 1 - sum(device["compute_s"] for device in document["devices"]) / document["length_s"] / 8), document)
+    check(swarm("--seed", 6)["iterations"] != swarm("--seed", 5)["iterations"], "a seed changes nothing")
+    text = run("priced.yaml", "--scheme", "swarm", "--job", "free.yaml", *options, "--quiet", program=SIM).stdout
+    check(all(words in text for words in ("a swarm of ", "samples/s", "USD/M tokens", "useful", "calls verified", "idle", "stage  layers")), text)
+
+
 def test_departures():
     """Dollars and rates are those of useful work; ZeRO has no copies; plans are made anew where there is a planner."""
     write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
@@ -218,7 +246,13 @@ def test_refusals():
             ("dtfm-compare: --scheme: unknown scheme `zerro3`; did you mean `zero3`?\n", COMPARE, ("sites.yaml", "--scheme", "zerro3")),
             ("dtfm-compare: TOPOLOGY is missing (see dtfm-compare --help)\n", COMPARE, ()),
             ("dtfm-sim: --scheme: unknown scheme `megatrom`; did you mean `megatron`?\n", SIM, ("sites.yaml", "--scheme", "megatrom")),
-            ("dtfm-sim: --scheme: swarm makes no plan; dtfm-compare --scheme swarm simulates it\n", SIM, ("sites.yaml", "--scheme", "swarm", "--job", "free.yaml")),
+            *[(f"dtfm-sim: {option}: is for plans, and a swarm has none\n", SIM, ("sites.yaml", "--scheme", "swarm", option, value))
+              for option, value in [("--trace", "x.json"), ("--tasks", "x.csv"), ("--report", "x.html"), ("--samples", 2)]],
+            *[(f"dtfm-sim: {option}: is of other schemes than swarm\n", SIM, ("sites.yaml", "--scheme", "swarm", option, value))
+              for option, value in [("--sync-every", 2), ("--skip", 0.5)]],
+            *[(f"dtfm-sim: {option}: is of scheme swarm alone\n", SIM, ("sites.yaml", "--scheme", "zero2", option, 0.5)) for option in ("--verify", "--lying")],
+            ("dtfm-sim: --verify: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--verify", 0.5)),
+            ("dtfm-sim: --lying: expected a number from 0 to 1; found `1.5`\n", SIM, ("sites.yaml", "--scheme", "swarm", "--lying", 1.5)),
             ("dtfm-sim: --sync-every: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--sync-every", 5)),
             ("dtfm-sim: --skip: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--skip", 0.5)),
             ("dtfm-compare: --skip: expected a number from 0 to below 1; found `1`\n", COMPARE, ("sites.yaml", "--skip", 1)),

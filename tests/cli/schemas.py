@@ -211,6 +211,17 @@ class Schemas(unittest.TestCase):
             self.assertIn(done.returncode, (0, 3), done.stderr)
             self.check("simulation", json.loads(done.stdout), options)
 
+    def test_results_of_swarms(self):
+        (self.folder / "goes.yaml").write_text("version: 1\nhorizon: 600 s\nevents: [{at: 10 ms, device: oregon/0, leave: true}]\n")
+        for options in ([], ["--scenario", "goes.yaml"], ["--verify", "0.5", "--lying", "0.2", "--iterations", "10"]):
+            done = self.run_program(SIM, self.net, "--scheme", "swarm", "--job", self.job, *options, "--format", "json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            document = json.loads(done.stdout)
+            self.check("simulation", document, options)
+            for key in document["swarm"]:
+                lacking = {k: v for k, v in document["swarm"].items() if k != key}
+                self.assertTrue(faults("simulation", document | {"swarm": lacking}), key)
+
     def test_comparisons(self):
         (self.folder / "slow.yaml").write_text("version: 1\nevents: [{at: 0 s, device: oregon/0, speed: 0.5}]\n")
         done = self.run_program(COMPARE, self.net, "--job", self.job, "--scenario", "slow.yaml", "--format", "json")

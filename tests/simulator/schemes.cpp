@@ -191,7 +191,7 @@ TEST_CASE("a swarm has the number of stages with which it is the fastest, for an
   for (const int stages : {1, 2, 4}) {
     SwarmSetup setup = *chosen.swarm;
     setup.stages = stages;
-    CHECK(simulate_as_swarm(problem, setup, {}, options).tokens_per_s <= best.tokens_per_s);
+    CHECK(simulate_as_swarm(problem, setup, {}, options).report.tokens_per_s <= best.tokens_per_s);
   }
   CHECK(choose_layout(problem, scheme("swarm"), {7}, 3).swarm->stages == chosen.swarm->stages);
 }

@@ -1,0 +1,61 @@
+#include "simulator/io/swarm_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+ordered_json stage_json(const SwarmStage& it) {
+  return {{"layers", {it.layers.first, it.layers.second}},
+          {"peers", it.peers},
+          {"steps", it.steps},
+          {"accepted_samples", it.accepted},
+          {"held_samples", it.held},
+          {"lost_samples", it.lost},
+          {"blocked_s", it.blocked_s}};
+}
+
+}  // namespace
+
+ordered_json swarm_json(const SwarmRecord& record) {
+  const SwarmReport& report = record.report;
+  ordered_json stages = ordered_json::array();
+  for (const SwarmStage& it : report.stages) stages.push_back(stage_json(it));
+  const double rate = record.completed_tokens_per_s;
+  const auto& cost = record.usd_per_million_tokens;
+  return {{"stages", std::move(stages)},
+          {"completed_tokens_per_s", rate > 0 ? ordered_json(rate) : ordered_json(nullptr)},
+          {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
+          {"useful_samples", report.useful_samples},
+          {"useful_samples_per_s", report.useful_samples_per_s},
+          {"assigned_samples_per_s", report.assigned_samples_per_s},
+          {"optimal_samples_per_s", report.optimal_samples_per_s},
+          {"optimum_is_exact", report.optimum_is_exact},
+          {"share_of_optimum", report.share_of_optimum},
+          {"timeouts", report.timeouts},
+          {"bans", report.bans},
+          {"restarts", report.restarts},
+          {"departures", report.departures},
+          {"joins", report.joins},
+          {"moves", report.moves},
+          {"shared_messages", report.shared_messages}};
+}
+
+ordered_json verification_json(const Topology& topology, const VerificationReport& report) {
+  ordered_json caught = ordered_json::array();
+  for (const CaughtPeer& peer : report.caught)
+    caught.push_back({{"device", topology.devices[at(peer.device)].id},
+                      {"date_s", peer.date_s},
+                      {"calls", peer.calls},
+                      {"samples", peer.samples}});
+  return {{"verified_calls", report.verified},     {"unverified_calls", report.unverified},
+          {"compute_s", report.compute_s},         {"sent_bytes", report.bytes},
+          {"corrupt_calls", report.corrupt_calls}, {"caught", std::move(caught)}};
+}
+
+}  // namespace dtfm

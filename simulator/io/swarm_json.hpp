@@ -1,0 +1,26 @@
+// What is known of swarms alone, as parts of result files.
+#pragma once
+
+#include <optional>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "planner/core/topology.hpp"
+#include "simulator/report/verification_report.hpp"
+#include "simulator/swarm/swarm.hpp"
+
+namespace dtfm {
+
+/// A swarm, and the rates that comparisons go by.
+struct SwarmRecord {
+  SwarmReport report;
+  double completed_tokens_per_s = 0;  // 0: no step was completed
+  std::optional<double> usd_per_million_tokens = {};
+};
+
+/// What the rest of the result file does not say: nothing of devices, links, events and steps.
+nlohmann::ordered_json swarm_json(const SwarmRecord& record);
+
+nlohmann::ordered_json verification_json(const Topology& topology, const VerificationReport& report);
+
+}  // namespace dtfm
