@@ -96,9 +96,9 @@ double bandwidth_of_slowest(const Topology& topology) {
     const Gpu* gpu = device.gpu < 0 ? nullptr : &topology.gpus[at(device.gpu)];
     if (gpu == nullptr || !gpu->memory_bandwidth)
       throw Error("",
-                  fmt::format("compression takes time in memory, whose bandwidth nobody knows for {}: give "
-                              "`compression` a throughput",
-                              gpu == nullptr ? device.id : gpu->name));
+                  fmt::format("compression takes time in memory, whose bandwidth nobody knows for device {} "
+                              "({}): give the GPU its `memory_bandwidth`, or `compression` a `throughput`",
+                              device.id, gpu == nullptr ? "no `gpu`" : gpu->name));
     const double bandwidth = gpu->memory_bandwidth->value() / bits_per_byte * device.speed;
     least = least == 0 ? bandwidth : std::min(least, bandwidth);
   }
