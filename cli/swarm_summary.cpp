@@ -66,7 +66,6 @@ void add_work(const SimReport& report, const SwarmReport& swarm, Rows& rows) {
          fmt::format("{}, {} to another stage", counted(swarm.joins, "join"), counted(swarm.moves, "move"))});
   if (report.lost_work_s > 0)
     rows.push_back({"lost work", seconds_text(report.lost_work_s), "of computing, summed over devices"});
-  if (report.verification) rows.push_back({"verifying", verification_in_words(report)});
 }
 
 std::string stages(const SwarmReport& swarm) {
@@ -89,7 +88,8 @@ std::string swarm_summary_text(const Problem& problem, const SimReport& report, 
   add_work(report, swarm, rows);
   for (auto& row : rows)
     if (row.back().empty()) row.pop_back();
-  return joined_blocks({title(problem.topology, report, record), table(rows, false), stages(swarm),
+  const std::string verified = report.verification ? verification_in_words(report) + "\n" : "";
+  return joined_blocks({title(problem.topology, report, record), table(rows, false) + verified, stages(swarm),
                         device_table(problem.topology, report, true), link_table(problem.topology, report),
                         event_table(report)});
 }
