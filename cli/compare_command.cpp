@@ -97,6 +97,7 @@ ChosenLayout planned_or_why_not(const Problem& problem, const CompareOptions& op
   } catch (const Error& error) {
     ChosenLayout none;
     none.why_none = error.what();
+    none.is_fault = true;
     return none;
   }
 }
@@ -171,6 +172,13 @@ std::vector<ComparedScheme> compared(const Input& input, const CompareOptions& o
   return done;
 }
 
+/// Where no scheme has a layout, for the input allows to simulate none.
+void refuse_faults(const std::vector<ComparedScheme>& schemes) {
+  if (std::all_of(schemes.begin(), schemes.end(),
+                  [](const ComparedScheme& it) { return it.chosen.is_fault; }))
+    throw Error("", fmt::format("no scheme can be simulated: {}", schemes.front().chosen.why_none));
+}
+
 void put_out(const CompareOptions& options, const Comparison& comparison) {
   const auto document = comparison_document(comparison);
   put_out(options.output, options.format, json_text(document), summary_text(comparison), options.color, [&] {
@@ -208,6 +216,7 @@ int run_compare_command(const CompareOptions& options) {
   for (const Scenario& it : input.scenarios) comparison.scenarios.push_back(it.name);
   comparison.schemes = compared(input, options, watch);
   comparison.is_interrupted = watch.interrupted();
+  if (!watch.interrupted()) refuse_faults(comparison.schemes);
   put_out(options, comparison);
   if (watch.interrupted()) return exit_code::interrupted;
   const bool any = std::any_of(comparison.schemes.begin(), comparison.schemes.end(),

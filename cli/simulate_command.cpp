@@ -74,11 +74,6 @@ void take_plan(const SimulateOptions& options, Input& input) {
   input.notes = notes;
 }
 
-/// Why a scheme has no layout that fits the machines.
-struct NoLayout {
-  std::string why;
-};
-
 /// The fastest of its layouts. Throws NoLayout where none fits.
 void take_scheme(const SimulateOptions& options, Input& input) {
   input.problem.job = options.job ? read_job(*options.job) : default_job();
@@ -86,7 +81,9 @@ void take_scheme(const SimulateOptions& options, Input& input) {
   const SchemeOptions of_schemes{options.seed, options.sync_every, options.skip, options.verify,
                                  options.lying};
   const ChosenLayout chosen = choose_layout(input.problem, scheme, of_schemes, options.threads);
-  if (!chosen.is_any()) throw NoLayout{fmt::format("no layout of {}: {}", scheme.name, chosen.why_none)};
+  if (!chosen.is_any() && chosen.is_fault)
+    throw Error("", fmt::format("no layout of {} can be simulated: {}", scheme.name, chosen.why_none));
+  if (!chosen.is_any()) throw NoLayout(fmt::format("no layout of {}: {}", scheme.name, chosen.why_none));
   if (chosen.layout) {
     input.problem.job = chosen.layout->job;
     input.plan = chosen.layout->plan;
@@ -325,7 +322,7 @@ int run_simulate_command(const SimulateOptions& options) {
   try {
     return replay(options);
   } catch (const NoLayout& none) {
-    print_error(fmt::format("dtfm-sim: {}\n", visible(none.why, "\n")));
+    print_error(fmt::format("dtfm-sim: {}\n", visible(none.what(), "\n")));
     return exit_code::infeasible;
   }
 }

@@ -21,8 +21,7 @@ std::vector<int> all_devices(const Problem& problem) {
 void check_batch(const Problem& problem) {
   const int batch = problem.job.training.global_batch, devices = problem.topology.size();
   if (batch < devices)
-    throw Error("",
-                fmt::format("a batch of {} leaves some of {} devices without a sequence", batch, devices));
+    throw NoLayout(fmt::format("a batch of {} leaves some of {} devices without a sequence", batch, devices));
 }
 
 /// What a device holds while it computes one micro-batch.

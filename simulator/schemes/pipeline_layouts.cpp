@@ -101,7 +101,7 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
       }
     }
   }
-  if (layouts.empty()) throw Error("", "no degrees divide layers, micro-batches and devices");
+  if (layouts.empty()) throw NoLayout("no degrees divide layers, micro-batches and devices");
   return layouts;
 }
 
@@ -120,7 +120,7 @@ std::vector<Layout> islands(const Problem& problem, int sync_every) {
       layouts.push_back(std::move(layout));
     }
   }
-  if (layouts.empty()) throw Error("", "no degrees divide layers, micro-batches and devices");
+  if (layouts.empty()) throw NoLayout("no degrees divide layers, micro-batches and devices");
   return layouts;
 }
 
@@ -167,7 +167,7 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOpt
       layouts.push_back(std::move(layout));
     }
   }
-  if (layouts.empty()) throw Error("", "there is no micro-batch");
+  if (layouts.empty()) throw NoLayout("there is no micro-batch");
   return layouts;
 }
 

@@ -54,7 +54,7 @@ constexpr Scheme table[] = {
 
 struct Trial {
   double seconds = 0;
-  bool fits = false, is_known = false;
+  bool fits = false, is_known = false, is_fault = false;
   std::string why_not;
   std::optional<Routing> routing = {};
 };
@@ -88,10 +88,20 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
     trial.fits = report.overfull.empty();
     if (!trial.fits) trial.why_not = worst_lack(problem.topology, report);
     if (!trial.fits) trial.routing.reset();
+  } catch (const NoLayout& none) {
+    trial.why_not = none.what();
   } catch (const Error& error) {
     trial.why_not = error.what();
+    trial.is_fault = true;
   }
   return trial;
+}
+
+/// Whatever the layout is; that the time on a device is known only those need that use it.
+void check_computable(const Problem& problem) {
+  Plan plan;
+  plan.tensor = 1;
+  LoadModel(problem, plan);
 }
 
 /// "16"; "11–21" where some pipelines do not have all stages.
@@ -135,13 +145,18 @@ std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
 
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
                            int threads, const std::function<bool()>& stop) {
+  check_computable(problem);
   if (is_swarm(scheme)) return choose_swarm(problem, options, threads, stop);
   ChosenLayout chosen;
   std::vector<Layout> layouts;
   try {
     layouts = scheme.layouts(problem, options);
+  } catch (const NoLayout& none) {
+    chosen.why_none = none.what();
+    return chosen;
   } catch (const Error& error) {
     chosen.why_none = error.what();
+    chosen.is_fault = true;
     return chosen;
   }
   auto trials = parallel_map(static_cast<int>(layouts.size()), threads,
@@ -157,6 +172,7 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
     }
   }
   if (best == nullptr) {
+    chosen.is_fault = std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return it.is_fault; });
     if (chosen.why_none.empty()) chosen.why_none = "interrupted";
     return chosen;
   }

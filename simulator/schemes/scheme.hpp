@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/core/error.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "simulator/scenario/scenario.hpp"
@@ -39,11 +40,18 @@ struct SchemeOptions {
   double lying = 0;                    // of swarms: SwarmSetup::lying
 };
 
+/// A scheme has no layout for a job and its machines, which is no fault of theirs: numbers that do not divide
+/// each other, say.
+class NoLayout : public Error {
+ public:
+  explicit NoLayout(const std::string& why) : Error("", why) {}
+};
+
 struct Scheme {
   std::string_view name, what;  // in a line
   std::string_view assumes;     // what the numbers rest on
-  /// All that are tried, those that lack memory too. Throws Error where there is
-  /// none, or where the memory that one needs cannot be known. Null: it is no plan, but a swarm.
+  /// All that are tried, those that lack memory too. Throws NoLayout where there is none, Error where the
+  /// memory that one needs cannot be known. Null: it is no plan, but a swarm.
   std::vector<Layout> (*layouts)(const Problem&, const SchemeOptions&);
 };
 
@@ -58,13 +66,15 @@ struct ChosenLayout {
   std::optional<Layout> layout;     // the fastest in which an undisturbed iteration fits the devices' memory
   std::optional<SwarmSetup> swarm;  // in its place, of a swarm
   int tried = 0, fitting = 0;
-  std::string why_none;  // where there is none
+  std::string why_none;   // where there is none
+  bool is_fault = false;  // there is none because none can be simulated: the input is at fault
 
   bool is_any() const { return layout || swarm; }
 };
 
 /// Tries all layouts of a scheme, by an iteration each. The same for any number of threads. Where `stop`,
-/// which is asked now and then, says so, the choice is of what was tried by then.
+/// which is asked now and then, says so, the choice is of what was tried by then. Throws Error for what stops
+/// every scheme: a profile of another model, compression that takes a time which nobody knows.
 ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
                            int threads, const std::function<bool()>& stop = {});
 

@@ -193,9 +193,10 @@ std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOption
       }
   }
   if (layouts.empty())
-    throw Error("", fmt::format("no number of stages divides {} layers, fits {} devices, and lets a "
-                                "micro-batch leave out a share of {} of them and visit three",
-                                layers, problem.topology.size(), options.skip));
+    throw NoLayout(
+        fmt::format("no number of stages divides {} layers, fits {} devices, and lets a "
+                    "micro-batch leave out a share of {} of them and visit three",
+                    layers, problem.topology.size(), options.skip));
   return layouts;
 }
 
@@ -208,8 +209,8 @@ Routing routing_of(const Problem& problem, const Layout& layout) {
   routing.skipped = layout.skipped.value();
   routing.swaps = outputs_are_alike(routing.stages);
   if (routing.skipped > 0 && !routing.swaps)
-    throw Error("", fmt::format("of {} stages none can be left out: their outputs differ in size",
-                                routing.stages.size()));
+    throw NoLayout(fmt::format("of {} stages none can be left out: their outputs differ in size",
+                               routing.stages.size()));
   std::vector<int> devices;
   for (const auto& stage : routing.stages)
     for (const Station& it : stage)

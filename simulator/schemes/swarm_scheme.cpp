@@ -114,19 +114,19 @@ void give_up(SimReport& report, int steps) {
                                steps, report.length_s, most_slowdown);
 }
 
-}  // namespace
-
-ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, int threads,
-                          const std::function<bool()>& stop) {
-  ChosenLayout chosen;
+/// Those that divide the layers and that all devices have room for; fills in how many were looked at, and why
+/// one fell out.
+std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   std::vector<int> fitting;
   const int layers = layer_count(problem.job.model);
+  chosen.is_fault = true;
   for (int stages = 1; stages <= std::min(layers, problem.topology.size()); ++stages) {
     if (layers % stages != 0) continue;
     ++chosen.tried;
     std::string lack;
     try {
       lack = lack_of(problem, stages);
+      chosen.is_fault = false;
     } catch (const Error& error) {
       lack = error.what();
     }
@@ -136,32 +136,54 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
       chosen.why_none = lack;
   }
   chosen.fitting = static_cast<int>(fitting.size());
-  struct Trial {
-    double rate = 0;
-    std::string error;
-  };
+  return fitting;
+}
+
+/// What is known of a number of stages from a run of two steps.
+struct Trial {
+  double rate = 0;      // 0: it came to no step
+  int least_peers = 0;  // of a stage, at the end
+  std::string error;
+};
+
+Trial tried(const Problem& problem, const SwarmSetup& setup, std::uint64_t seed,
+            const std::function<bool()>& stop) {
+  SimOptions options;
+  options.iterations = 2;
+  options.seed = seed;
+  options.stop = stop;
+  try {
+    const auto [swarm, report] = simulate_as_swarm(problem, setup, {}, options);
+    const auto least =
+        std::min_element(swarm.stages.begin(), swarm.stages.end(),
+                         [](const SwarmStage& a, const SwarmStage& b) { return a.peers < b.peers; });
+    return {report.tokens_per_s, least->peers, ""};
+  } catch (const Error& error) {
+    return {0, 0, error.what()};
+  }
+}
+
+}  // namespace
+
+ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, int threads,
+                          const std::function<bool()>& stop) {
+  ChosenLayout chosen;
+  const std::vector<int> fitting = fitting_stages(problem, chosen);
   const auto trials = parallel_map(chosen.fitting, threads, [&](int i) {
-    try {
-      SimOptions options;
-      options.iterations = 2;
-      options.seed = given.seed;
-      options.stop = stop;
-      return Trial{
-          simulate_as_swarm(problem, setup_of(fitting[at(i)], given), {}, options).report.tokens_per_s, ""};
-    } catch (const Error& error) {
-      return Trial{0, error.what()};
-    }
+    return tried(problem, setup_of(fitting[at(i)], given), given.seed, stop);
   });
   const auto best = std::max_element(trials.begin(), trials.end(),
-                                     [](const Trial& a, const Trial& b) { return a.rate < b.rate; });
+                                     [&](const Trial& a, const Trial& b) { return a.rate < b.rate; });
   if (best == trials.end()) return chosen;
-  if (best->rate > 0)
+  if (best->rate > 0) {
+    chosen.why_none.clear();
     chosen.swarm = setup_of(fitting[static_cast<std::size_t>(best - trials.begin())], given);
-  else
-    chosen.why_none = !best->error.empty() ? best->error
-                      : stop && stop()     ? "interrupted"
-                                           : "requests time out: no step comes to an end";
-  if (chosen.swarm) chosen.why_none.clear();
+    return chosen;
+  }
+  chosen.is_fault = !best->error.empty();
+  chosen.why_none = !best->error.empty() ? best->error
+                    : stop && stop()     ? "interrupted"
+                                         : "requests time out: no step comes to an end";
   return chosen;
 }
 
