@@ -200,8 +200,9 @@ SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, co
 
 std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
   if (chosen.swarm)
-    return fmt::format("{} stages of {} peers, micro-batch {}", chosen.swarm->stages, problem.topology.size(),
-                       problem.job.training.micro_batch);
+    return fmt::format("{} stages of {} peers, micro-batch {}{}", chosen.swarm->stages,
+                       problem.topology.size(), problem.job.training.micro_batch,
+                       chosen.is_partly_verified ? ", partly not verified" : "");
   const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;
   return fmt::format(

@@ -66,8 +66,9 @@ struct ChosenLayout {
   std::optional<Layout> layout;     // the fastest in which an undisturbed iteration fits the devices' memory
   std::optional<SwarmSetup> swarm;  // in its place, of a swarm
   int tried = 0, fitting = 0;
-  std::string why_none;   // where there is none
-  bool is_fault = false;  // there is none because none can be simulated: the input is at fault
+  std::string why_none;             // where there is none
+  bool is_fault = false;            // there is none because none can be simulated: the input is at fault
+  bool is_partly_verified = false;  // of a swarm that verifies: a stage has one peer, in every layout
 
   bool is_any() const { return layout || swarm; }
 };
@@ -120,7 +121,8 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
 // Swarms (swarm_scheme.cpp).
 
 /// The number of stages, of those that divide the layers and fit every device's memory, with which a swarm is
-/// the fastest; activations go from peer to peer, a peer moves every 300 s at most.
+/// the fastest; if it verifies, of those in which every stage has two peers, if there are any; activations go
+/// from peer to peer, a peer moves every 300 s at most.
 ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& options, int threads,
                           const std::function<bool()>& stop);
 /// A run of a swarm, and what of it every run has.

@@ -163,6 +163,11 @@ Trial tried(const Problem& problem, const SwarmSetup& setup, std::uint64_t seed,
   }
 }
 
+/// A peer that has its stage for itself has nobody who could compute its calls again.
+bool is_verifiable(const Trial& trial) {
+  return trial.rate > 0 && trial.least_peers > 1;
+}
+
 }  // namespace
 
 ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, int threads,
@@ -172,12 +177,15 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
   const auto trials = parallel_map(chosen.fitting, threads, [&](int i) {
     return tried(problem, setup_of(fitting[at(i)], given), given.seed, stop);
   });
-  const auto best = std::max_element(trials.begin(), trials.end(),
-                                     [&](const Trial& a, const Trial& b) { return a.rate < b.rate; });
+  const auto best = std::max_element(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) {
+    if (given.verify > 0 && is_verifiable(a) != is_verifiable(b)) return is_verifiable(b);
+    return a.rate < b.rate;
+  });
   if (best == trials.end()) return chosen;
   if (best->rate > 0) {
     chosen.why_none.clear();
     chosen.swarm = setup_of(fitting[static_cast<std::size_t>(best - trials.begin())], given);
+    chosen.is_partly_verified = given.verify > 0 && !is_verifiable(*best);
     return chosen;
   }
   chosen.is_fault = !best->error.empty();

@@ -159,6 +159,20 @@ def test_a_swarm_is_that_of_the_table():
     check(all(words in text for words in ("a swarm of ", "samples/s", "USD/M tokens", "useful", "calls verified", "idle", "stage  layers")), text)
 
 
+def test_verifying_needs_two_peers():
+    """The fastest swarm has a peer for every stage; who verifies gets one that can be, if there is any, else is told."""
+    def layout(topology, *more):
+        row = rows(compared("--scheme", "swarm", "--iterations", 6, *more, topology=topology))["swarm"]
+        return row["layout"], row["runs"][0].get("verification")
+
+    check(layout("sites.yaml")[0]["pipeline"] > 4, layout("sites.yaml"))
+    found, verified = layout("sites.yaml", "--verify", 0.3)
+    check(found["pipeline"] <= 4 and "not verified" not in found["words"] and verified["verified_calls"] > verified["unverified_calls"], found, verified)
+    write("pair.yaml", TOPOLOGY.replace("count: 4, gpu: card", "count: 1, gpu: card").replace("memory: 16 GB", "memory: 0.62 GB"))
+    found, verified = layout("pair.yaml", "--verify", 0.3)
+    check(found["words"].endswith(", partly not verified") and verified["verified_calls"] == 0, found, verified)
+
+
 def test_departures():
     """Dollars and rates are those of useful work; ZeRO has no copies; plans are made anew where there is a planner."""
     write("priced.yaml", TOPOLOGY.replace("name: card,", "name: card, price: 1 USD/h,"))
