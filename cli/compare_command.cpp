@@ -213,7 +213,7 @@ int run_compare_command(const CompareOptions& options) {
   const Input input = read_input(options);
   watch.keep_result();
   Comparison comparison{input.problem, {}, options.seed, {}, false};
-  for (const Scenario& it : input.scenarios) comparison.scenarios.push_back(it.name);
+  for (const Scenario& it : input.scenarios) comparison.scenarios.push_back({it.name, it.horizon_s});
   comparison.schemes = compared(input, options, watch);
   comparison.is_interrupted = watch.interrupted();
   if (!watch.interrupted()) refuse_faults(comparison.schemes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/run_words.hpp"
@@ -69,14 +70,21 @@ double time_ratio(const Comparison& comparison, const ComparedRun& run, std::siz
   return tokens_per_s(comparison.problem, first.runs[scenario]) / rate;
 }
 
-/// The fastest first; then those that do not run, in the order of the table.
+/// The fastest first; then those whose run ended early, whose rate is of a part of it; then those that do not
+/// run, in the order of the table.
 std::vector<const ComparedScheme*> ranked(const Comparison& comparison, std::size_t scenario) {
   std::vector<const ComparedScheme*> order;
   for (const ComparedScheme& it : comparison.schemes) order.push_back(&it);
   const auto rate = [&](const ComparedScheme* it) {
     return it->runs.empty() ? 0 : tokens_per_s(comparison.problem, it->runs[scenario]);
   };
-  std::stable_sort(order.begin(), order.end(), [&](auto* a, auto* b) { return rate(a) > rate(b); });
+  const auto is_cut = [&](const ComparedScheme* it) {
+    return rate(it) > 0 && !it->runs[scenario].report.stopped.empty();
+  };
+  const auto group = [&](const ComparedScheme* it) { return rate(it) <= 0 ? 2 : is_cut(it) ? 1 : 0; };
+  std::stable_sort(order.begin(), order.end(), [&](auto* a, auto* b) {
+    return group(a) != group(b) ? group(a) < group(b) : rate(a) > rate(b);
+  });
   return order;
 }
 
@@ -100,6 +108,34 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
                         (run.report.stopped.empty() ? "" : "; stopped: " + run.report.stopped)});
   }
   return table(rows);
+}
+
+/// Over how much the run was measured, in whole numbers or seconds.
+std::string measure_of(const SimReport& report, bool by_time) {
+  return by_time ? fmt::format("{:.6g} s", report.length_s)
+                 : with_thousands(static_cast<long long>(report.iterations.size()));
+}
+
+/// Rates of runs of unlike length are held against each other: over how much each is; empty where all are
+/// alike.
+std::string measured_text(const Comparison& comparison, std::size_t scenario) {
+  const bool by_time = comparison.scenarios[scenario].horizon_s.has_value();
+  std::vector<std::pair<std::string, std::vector<std::string>>> measures;  // and the schemes of each
+  for (const ComparedScheme& it : comparison.schemes) {
+    if (it.runs.empty() || tokens_per_s(comparison.problem, it.runs[scenario]) <= 0) continue;
+    const std::string own = measure_of(it.runs[scenario].report, by_time);
+    auto place =
+        std::find_if(measures.begin(), measures.end(), [&](const auto& other) { return other.first == own; });
+    if (place == measures.end()) place = measures.insert(place, {own, {}});
+    place->second.push_back(it.name);
+  }
+  if (measures.size() < 2) return "";
+  std::stable_sort(measures.begin(), measures.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  std::string text = fmt::format("rates are over {}{}", measures.front().first, by_time ? "" : " iterations");
+  for (std::size_t i = 1; i < measures.size(); ++i)
+    text += fmt::format("; of {} over {}", fmt::join(measures[i].second, ", "), measures[i].first);
+  return text + "\n";
 }
 
 /// What verifying came to, a line for each who does; empty where nobody does.
@@ -151,7 +187,7 @@ ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme
   const ComparedRun& run = scheme.runs[scenario];
   const auto cost = cost_per_million_tokens(problem, run);
   const std::string why = why_none(problem, run);
-  ordered_json json = {{"scenario", known(comparison.scenarios[scenario])},
+  ordered_json json = {{"scenario", known(comparison.scenarios[scenario].name)},
                        {"seconds_per_batch", known(seconds_per_batch(problem, run))},
                        {"time_ratio", known(time_ratio(comparison, run, scenario))},
                        {"tokens_per_s", known(tokens_per_s(problem, run))},
@@ -176,8 +212,9 @@ std::string summary_text(const Comparison& comparison) {
                   comparison.problem.job.training.global_batch, comparison.seed);
   if (comparison.is_interrupted) text += remarks("warning", {interrupted});
   for (std::size_t i = 0; i < comparison.scenarios.size(); ++i)
-    text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i],
-                        scenario_table(comparison, i) + verification_text(comparison, i));
+    text += fmt::format(
+        "\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i].name,
+        scenario_table(comparison, i) + measured_text(comparison, i) + verification_text(comparison, i));
   return text + "\nWhat each row is, and assumes:\n" + assumptions(comparison);
 }
 

@@ -25,9 +25,14 @@ struct ComparedScheme {
   std::vector<ComparedRun> runs;  // by scenario; empty without a layout
 };
 
+struct ComparedScenario {
+  std::string name;
+  std::optional<double> horizon_s;  // nothing: runs have so many iterations
+};
+
 struct Comparison {
   const Problem& problem;
-  std::vector<std::string> scenarios;  // names; the first one is that in which nothing happens
+  std::vector<ComparedScenario> scenarios;  // the first one is that in which nothing happens
   std::uint64_t seed = 0;
   std::vector<ComparedScheme> schemes;
   bool is_interrupted = false;  // then schemes may be missing, and runs short

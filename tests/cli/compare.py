@@ -195,6 +195,25 @@ def test_departures():
     check("policy replan" in table["megatron"]["runs"][1]["stopped"], table)
 
 
+def test_runs_that_are_not_alike():
+    """Who ends early is ranked after all who do not, whatever its rate; over how much the rates are is said where it differs."""
+    write("gone.yaml", "version: 1\nname: gone\nhorizon: 60 s\nevents:\n" +
+          "".join(f"  - {{at: 50 s, device: ohio/{i}, leave: true}}\n" for i in range(4)))
+    machines = ("sites.yaml", "--job", "free.yaml", "--quiet")
+    compared("--scheme", "megatron")
+    text = run(*machines, "--scenario", "gone.yaml", program=COMPARE).stdout
+    quiet, gone = (part.split("\n\n")[0] for part in text.split("tokens/s", 2)[1:])
+    check("\nrates are over 3 iterations; of local-sgd over 48; of diloco over 1,500" in quiet, quiet)
+    check("rates are over" not in gone, gone)  # of the horizon
+    lines = gone.splitlines()[1:]
+    groups = [2 if line.split()[1] == "–" else 1 if "; stopped: " in line else 0 for line in lines]
+    check(groups == sorted(groups) and set(groups) == {0, 1, 2}, gone)
+    rates = [(group, float(line.split()[2])) for group, line in zip(groups, lines) if group < 2]
+    check(max(rate for group, rate in rates if group == 1) > min(rate for group, rate in rates if group == 0), rates)
+    text = run(*machines, "--scheme", "megatron", "--scheme", "zero2", program=COMPARE).stdout
+    check("rates are over" not in text, text)
+
+
 def test_a_job_that_no_plan_can_have():
     write("wide.yaml", FREE.replace("global_batch: 24}", "global_batch: 24}\nparallelism: {tensor: 2}"))
     table = rows(compared("--job", "wide.yaml", "--scheme", "planned", "--scheme", "megatron"))

@@ -20,12 +20,15 @@ function whyNone(scheme, run) {
   return run.tokens_per_s === null ? `no result: ${run.stopped}` : undefined;
 }
 
+/** Who ran to its end is before who ended early, whose rate is of a part; then who has no numbers. */
+const rank = ({ run }) => (typeof run.tokens_per_s !== "number" ? 2 : run.stopped ? 1 : 0);
+
 /** {words, rows} of every scenario, the fastest first; a row is a scheme with its `run` there and `why` it has no numbers. */
 function scenariosOf({ schemes }) {
   const runs = schemes.find((scheme) => scheme.runs.length)?.runs ?? [{ scenario: null }];
   return runs.map(({ scenario }, i) => {
     const rows = schemes.map((scheme) => ({ ...scheme, run: scheme.runs[i] ?? {}, why: whyNone(scheme, scheme.runs[i]) }));
-    return { words: i === 0 ? "nothing happens" : `scenario ${scenario ?? i}`, rows: d3.sort(rows, (row) => -(row.run.tokens_per_s ?? 0)) };
+    return { words: i === 0 ? "nothing happens" : `scenario ${scenario ?? i}`, rows: d3.sort(rows, rank, (row) => -(row.run.tokens_per_s ?? 0)) };
   });
 }
 
@@ -58,7 +61,7 @@ function spreadReasons(lines, columns) {
 function addPanels(section, { schemes: [first] }, panels, { column, value, isMoreBetter, why }) {
   const box = section.append("div").attr("class", "panels chart");
   const most = d3.max(panels, ({ rows }) => d3.max(rows, value));
-  const order = d3.sort(panels[0].rows, (row) => (value(row) ? (isMoreBetter ? -1 : 1) * value(row) : Infinity)).map(({ scheme }) => scheme);
+  const order = d3.sort(panels[0].rows, rank, (row) => (value(row) ? (isMoreBetter ? -1 : 1) * value(row) : Infinity)).map(({ scheme }) => scheme);
   for (const { words, rows } of panels) {
     const columns = [schemeColumns[0], column, { name: "", text: (row) => (value(row) ? "" : why(row)) }];
     const table = addTable(box.append("div"), words, columns, d3.sort(rows, ({ scheme }) => order.indexOf(scheme)));
