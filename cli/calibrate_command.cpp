@@ -50,8 +50,10 @@ int run_calibrate_command(const CalibrateOptions& options) {
   const InterruptWatch watch("a calibration");
   check_outputs(std::array{options.topology, options.runs, options.job.value_or("")},
                 std::array{options.output.value_or("")});
+  const ReadLog read;
   const auto topology = std::make_shared<const Topology>(read_topology(options.topology));
   const std::vector<MeasuredRun> runs = runs_of(options, topology);
+  check_not_read(read, std::array{options.output.value_or("")});
   const Calibration shipped = built_in_calibration();
   const CalibrationFit fit = fitted(options, runs, shipped);
   put_out(options, {*topology, runs, fit, shipped, simulated_seconds(runs, shipped, options.threads)});

@@ -209,8 +209,11 @@ int run_compare_command(const CompareOptions& options) {
   InterruptWatch watch("a comparison");
   std::vector<std::string> inputs = options.scenarios;
   inputs.insert(inputs.end(), {options.topology, options.job.value_or(""), options.calibration.value_or("")});
-  check_outputs(inputs, std::array{options.output.value_or(""), options.report.value_or("")});
+  const std::array outputs{options.output.value_or(""), options.report.value_or("")};
+  check_outputs(inputs, outputs);
+  const ReadLog read;
   const Input input = read_input(options);
+  check_not_read(read, outputs);
   watch.keep_result();
   Comparison comparison{input.problem, {}, options.seed, {}, false};
   for (const Scenario& it : input.scenarios) comparison.scenarios.push_back({it.name, it.horizon_s});

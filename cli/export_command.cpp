@@ -9,6 +9,7 @@
 
 #include "cli/export_app.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/output_check.hpp"
 #include "cli/print_error.hpp"
 #include "cli/print_result.hpp"
 #include "planner/export/exporter.hpp"
@@ -88,6 +89,12 @@ void check_folder(const ExportOptions& options, const ExportFiles& files) {
   }
 }
 
+std::vector<std::string> paths_of(const std::string& folder, const ExportFiles& files) {
+  std::vector<std::string> paths;
+  for (const ExportFile& file : files) paths.push_back((fs::path(folder) / file.name).string());
+  return paths;
+}
+
 /// What is on the disk must be what was meant.
 void write_files(const std::string& folder, const ExportFiles& files) {
   std::error_code error;
@@ -151,9 +158,11 @@ int run_export_command(const ExportOptions& options) {
   std::vector<const Exporter*> targets;
   for (const std::string& name : options.targets) targets.push_back(&exporter_named(name));
   check_agents(options, targets);
+  const ReadLog read;
   const Handover handover = handover_of(options, common_order(targets, options.order));
   const ExportFiles files = exported(handover, targets);
   check_folder(options, files);
+  check_not_read(read, paths_of(options.folder, files));
   write_files(options.folder, files);
   const std::vector<std::string> warnings = memory_notes(handover);
   for (const std::string& warning : warnings) print_error(fmt::format("dtfm-export: note: {}\n", warning));

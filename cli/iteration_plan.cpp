@@ -6,6 +6,7 @@
 #include "cli/iteration_record.hpp"
 #include "cli/iteration_summary.hpp"
 #include "cli/main_guard.hpp"
+#include "cli/output_check.hpp"
 #include "cli/pareto.hpp"
 #include "cli/plan_decisions.hpp"
 #include "cli/put_out.hpp"
@@ -50,10 +51,12 @@ void add_decisions(const JudgedSearch& search, std::vector<PlanRecord::Finalist>
 }  // namespace
 
 int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
-                           const std::optional<CalibrationSpread>& spread, InterruptWatch& watch) {
+                           const std::optional<CalibrationSpread>& spread, const ReadLog& read,
+                           InterruptWatch& watch) {
   const std::vector<JudgedScenario> scenarios = scenarios_of(options, problem.topology);
   ProgressPrinter printer(options.quiet, "dtfm-plan");
   const IterationSearchOptions asked = search_options(options, problem, printer, watch);
+  check_not_read(read, outputs_of(options));
   watch.keep_result();
   const JudgedSearch search = asked_search(options, problem, asked, scenarios, watch);
   const PlanCandidate& best = search.best();

@@ -6,12 +6,14 @@
 #include "cli/interrupt.hpp"
 #include "cli/plan_options.hpp"
 #include "planner/core/problem.hpp"
+#include "planner/io/read_log.hpp"
 
 namespace dtfm {
 
 /// The exit code: 3 where no plan fits the memory of its devices, or none completes an iteration.
-/// `spread`: how well the constants of `problem` are known, if that is known.
+/// `spread`: how well the constants of `problem` are known, if that is known; `read`: what was read by then.
 int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
-                           const std::optional<CalibrationSpread>& spread, InterruptWatch& watch);
+                           const std::optional<CalibrationSpread>& spread, const ReadLog& read,
+                           InterruptWatch& watch);
 
 }  // namespace dtfm

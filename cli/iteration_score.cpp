@@ -9,6 +9,7 @@
 #include "cli/iteration_summary.hpp"
 #include "cli/main_guard.hpp"
 #include "cli/notes.hpp"
+#include "cli/output_check.hpp"
 #include "cli/plan_words.hpp"
 #include "planner/core/shards.hpp"
 #include "simulator/calibration/prediction.hpp"
@@ -66,8 +67,10 @@ std::optional<PlanRecord::Advice> advice_on(const PlanOptions& options, const Pr
 
 int score_by_iteration_time(const PlanOptions& options, const Problem& given,
                             const std::optional<CalibrationSpread>& spread, const Plan& plan,
-                            const std::vector<std::string>& notes, InterruptWatch& watch) {
+                            const std::vector<std::string>& notes, const ReadLog& read,
+                            InterruptWatch& watch) {
   const std::vector<JudgedScenario> scenarios = scenarios_of(options, given.topology);
+  check_not_read(read, outputs_of(options));
   const std::vector<std::string> choices = open_notes(given.job);
   Problem problem = given;
   problem.job.automatic = {};

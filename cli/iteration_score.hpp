@@ -9,13 +9,16 @@
 #include "cli/plan_options.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
+#include "planner/io/read_log.hpp"
 
 namespace dtfm {
 
 /// The exit code: 3 where the plan does not fit the memory of its devices. `spread`: how well the constants
-/// of `problem` are known, if that is known; `notes`: what is to be known of the plan.
+/// of `problem` are known, if that is known; `notes`: what is to be known of the plan; `read`:
+/// what was read by then.
 int score_by_iteration_time(const PlanOptions& options, const Problem& problem,
                             const std::optional<CalibrationSpread>& spread, const Plan& plan,
-                            const std::vector<std::string>& notes, InterruptWatch& watch);
+                            const std::vector<std::string>& notes, const ReadLog& read,
+                            InterruptWatch& watch);
 
 }  // namespace dtfm

@@ -68,6 +68,14 @@ bool begins_as_json(const std::string& begin) {
   return first == std::string::npos || begin[first] == '{';
 }
 
+void check_not_read(const ReadLog& read, std::span<const std::string> outputs) {
+  for (const std::string& output : outputs)
+    for (const ReadFile& it : read.files())
+      if (!output.empty() && is_same_file(it.path, output))
+        throw Error(output, "cannot write: it is an input" +
+                                (it.named_in.empty() ? "" : fmt::format(", which {} names", it.named_in)));
+}
+
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;

@@ -5,11 +5,17 @@
 #include <string>
 #include <string_view>
 
+#include "planner/io/read_log.hpp"
+
 namespace dtfm {
 
 /// Throws Error for an output that cannot be written, is one of the inputs or is the same file as another
 /// output. Empty names stand for none.
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs);
+
+/// Throws Error for an output that was read: the inputs may name files that the command line does not. To be
+/// called when all is read, before the work begins. Empty names stand for none.
+void check_not_read(const ReadLog& read, std::span<const std::string> outputs);
 
 /// Throws Error where there is a file already that begins otherwise than ours do: matrices and other people's
 /// files, mistaken for an output, are not overwritten. `begins_as_ours` sees the first characters, at least

@@ -131,11 +131,10 @@ std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
 void check_output(const PlanOptions& options) {
   if (options.pareto && is_stdout(*options.pareto))
     throw Error("--pareto", "needs a file; stdout has the plan or its summary");
-  check_outputs(
-      std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
-                 options.ranks.value_or(""), options.calibration.value_or(""),
-                 options.warm_start.value_or("")},
-      std::array{options.output.value_or(""), options.pareto.value_or(""), options.report.value_or("")});
+  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
+                           options.ranks.value_or(""), options.calibration.value_or(""),
+                           options.warm_start.value_or("")},
+                outputs_of(options));
   if (options.output) check_kind(*options.output, begins_as_json, "plan");
   if (options.pareto) check_kind(*options.pareto, begins_as_pareto, "file of --pareto");
 }
@@ -283,20 +282,22 @@ int run_plan_command(const PlanOptions& given) {
   options.objective = objective_of(given);
   check_report(options.report);
   InterruptWatch watch("a plan");
+  const ReadLog read;
   const Topology topology = read_topology(options.topology);
   std::optional<PlanSource> given_plan;
   if (options.score) given_plan = read_plan_source(*options.score, options.ranks);
   const Job job = effective_job(options, given_plan);
   check_output(options);
+  check_not_read(read, outputs_of(options));
   if (options.objective == "comm-cost")
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   const auto [constants, spread] = options.calibration ? read_calibration(*options.calibration)
                                                        : FittedCalibration{built_in_calibration()};
   const Problem problem{topology, job, constants, built_in_roofline()};
-  if (!given_plan) return plan_by_iteration_time(options, problem, spread, watch);
+  if (!given_plan) return plan_by_iteration_time(options, problem, spread, read, watch);
   const auto [plan, notes] = read_any_plan(*given_plan, topology, job, options.job.has_value());
   check_shape(options, plan);
-  return score_by_iteration_time(options, problem, spread, plan, notes, watch);
+  return score_by_iteration_time(options, problem, spread, plan, notes, read, watch);
 }
 
 }  // namespace dtfm

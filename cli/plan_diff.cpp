@@ -284,12 +284,14 @@ bool begins_as_diff(const std::string& begin) {
 
 int run_plan_diff(const PlanOptions& options) {
   const auto& [first_file, second_file] = options.diff.value();
+  const ReadLog read;
   std::optional<Topology> topology;
   if (!options.topology.empty()) topology = read_topology(options.topology);
   const RunningPlan first = read_running_plan(first_file, default_job());
   const RunningPlan second = read_running_plan(second_file, default_job());
   if (options.output) {
     check_outputs(std::array{options.topology, first_file, second_file}, std::array{*options.output});
+    check_not_read(read, std::array{*options.output});
     check_kind(*options.output, begins_as_diff, "comparison of plans");
   }
   const PlanDiff diff = diff_of(first, second, topology);

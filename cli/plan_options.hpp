@@ -51,6 +51,11 @@ struct PlanOptions {
   bool list_strategies = false;
 };
 
+/// The files that are written; empty names stand for none.
+inline std::array<std::string, 3> outputs_of(const PlanOptions& options) {
+  return {options.output.value_or(""), options.pareto.value_or(""), options.report.value_or("")};
+}
+
 /// Does what the options ask for; the exit code. Throws Error for bad input.
 int run_plan_command(const PlanOptions& options);
 

@@ -157,7 +157,9 @@ int run_profile_command(const ProfileOptions& options) {
   std::vector<std::string> inputs = options.files;
   inputs.push_back(options.job.value_or(""));
   check_outputs(inputs, std::vector{options.output.value_or("")});
+  const ReadLog read;
   const Job job = job_of(options);
+  check_not_read(read, std::vector{options.output.value_or("")});
   check_names(job);
   const LayerProfile profile = options.mode == Mode::estimate ? estimated(options, job, catalogue)
                                : options.mode == Mode::import ? imported(options, job)

@@ -76,7 +76,6 @@ void take_plan(const SimulateOptions& options, Input& input) {
 
 /// The fastest of its layouts. Throws NoLayout where none fits.
 void take_scheme(const SimulateOptions& options, Input& input) {
-  input.problem.job = options.job ? read_job(*options.job) : default_job();
   const Scheme& scheme = row_named(schemes(), *options.scheme, "--scheme", "unknown scheme");
   const SchemeOptions of_schemes{options.seed, options.sync_every, options.skip, options.verify,
                                  options.lying};
@@ -96,7 +95,21 @@ void take_scheme(const SimulateOptions& options, Input& input) {
                  fmt::format("scheme {} assumes: {}", scheme.name, assumptions(scheme, of_schemes))};
 }
 
+std::array<std::string, 4> outputs_of(const SimulateOptions& options) {
+  return {options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or(""),
+          options.report.value_or("")};
+}
+
+void check_files(const SimulateOptions& options) {
+  check_outputs(
+      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
+                 options.ranks.value_or(""), options.calibration.value_or("")},
+      outputs_of(options));
+}
+
+/// All files first: who would write over one is told before the layouts of a scheme are tried.
 Input read_input(const SimulateOptions& options) {
+  const ReadLog read;
   Input input;
   input.problem.topology = read_topology(options.topology);
   input.problem.constants = built_in_calibration();
@@ -107,20 +120,14 @@ Input read_input(const SimulateOptions& options) {
   }
   input.problem.roofline = built_in_roofline();
   if (options.scheme)
-    take_scheme(options, input);
+    input.problem.job = options.job ? read_job(*options.job) : default_job();
   else
     take_plan(options, input);
-  for (const std::string& note : open_notes(input.problem.job)) input.notes.push_back(note);
   if (options.scenario) input.scenario = read_scenario(*options.scenario, input.problem.topology);
+  check_not_read(read, outputs_of(options));
+  if (options.scheme) take_scheme(options, input);
+  for (const std::string& note : open_notes(input.problem.job)) input.notes.push_back(note);
   return input;
-}
-
-void check_files(const SimulateOptions& options) {
-  check_outputs(
-      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
-                 options.ranks.value_or(""), options.calibration.value_or("")},
-      std::array{options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or(""),
-                 options.report.value_or("")});
 }
 
 /// How far the run is, on stderr.

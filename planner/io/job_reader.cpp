@@ -222,8 +222,8 @@ Job default_job() {
   });
 }
 
-Job read_job(const std::filesystem::path& file) {
-  return parse_job(read_file(file, yaml_size_limit), file.string());
+Job read_job(const std::filesystem::path& file, std::string_view named_in) {
+  return parse_job(read_file(file, yaml_size_limit, named_in), file.string());
 }
 
 }  // namespace dtfm

@@ -9,7 +9,7 @@
 namespace dtfm {
 
 /// Throws Error at file:line:column for what is misspelt, out of range or contradictory.
-Job read_job(const std::filesystem::path& file);
+Job read_job(const std::filesystem::path& file, std::string_view named_in = {});
 Job parse_job(std::string text, std::string file);
 
 /// configs/gpt3-xl.yaml, which is part of the program.

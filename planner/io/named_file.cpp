@@ -22,7 +22,7 @@ NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& f
   const std::string name = value.text(longest_path);
   try {
     const std::filesystem::path path = path_below(folder, name);
-    return {path.string(), read_file(path, limit)};
+    return {path.string(), read_file(path, limit, value.where())};
   } catch (const Error& error) {
     throw value.value_error(error.what());
   }

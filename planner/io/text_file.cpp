@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
+#include "planner/io/read_log.hpp"
 
 namespace dtfm {
 namespace {
@@ -56,7 +57,7 @@ std::string position(const std::string& file, std::size_t line, std::size_t colu
   return fmt::format("{}:{}:{}", file, line, column);
 }
 
-std::string read_file(const std::filesystem::path& path, std::size_t limit) {
+std::string read_file(const std::filesystem::path& path, std::size_t limit, std::string_view named_in) {
   std::error_code code;
   if (std::filesystem::is_directory(path, code))
     throw Error(path.string(), "expected a file; found a directory");
@@ -73,6 +74,7 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit) {
   }
   if (stream.bad()) throw Error(path.string(), "cannot be read");
   if (text.size() > limit) throw Error(path.string(), fmt::format("is larger than {} bytes", limit));
+  ReadLog::note(path.string(), named_in);
   return text;
 }
 

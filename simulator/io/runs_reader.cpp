@@ -205,7 +205,9 @@ class RunsReader {
     return at_cell(*index, [&]() -> std::optional<Job> {
       const std::string path = path_below(folder_, text(*index)).string();
       const auto known = jobs_.find(path);
-      return known != jobs_.end() ? known->second : jobs_.emplace(path, read_job(path)).first->second;
+      return known != jobs_.end()
+                 ? known->second
+                 : jobs_.emplace(path, read_job(path, table_.error(*index, "").where())).first->second;
     });
   }
 
@@ -214,7 +216,8 @@ class RunsReader {
       const std::string path = path_below(folder_, text(index)).string();
       const auto known = files_.find(path);
       if (known != files_.end()) return known->second;
-      std::string content = checked_text(read_file(path, named_bytes_left_), path);
+      std::string content =
+          checked_text(read_file(path, named_bytes_left_, table_.error(index, "").where()), path);
       named_bytes_left_ -= content.size();
       return files_.emplace(path, NamedFile{path, std::move(content)}).first->second;
     });
