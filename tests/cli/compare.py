@@ -131,9 +131,11 @@ def test_verifying():
             check(done.stderr.startswith(f"dtfm-compare: {option}: "), value, repr(done.stderr))
 
 
-def swarm(*more, topology="sites.yaml"):
+def swarm(*more, topology="sites.yaml", status=0):
     """The result file of dtfm-sim."""
-    run(topology, "--scheme", "swarm", "--job", "free.yaml", "-o", "swarm.json", "--quiet", *more, program=SIM)
+    write("sites.yaml", TOPOLOGY)
+    write("free.yaml", FREE)
+    run(topology, "--scheme", "swarm", "--job", "free.yaml", "-o", "swarm.json", "--quiet", *more, program=SIM, status=status)
     return read("swarm.json")
 
 
@@ -171,6 +173,17 @@ def test_verifying_needs_two_peers():
     write("pair.yaml", TOPOLOGY.replace("count: 4, gpu: card", "count: 1, gpu: card").replace("memory: 16 GB", "memory: 0.62 GB"))
     found, verified = layout("pair.yaml", "--verify", 0.3)
     check(found["words"].endswith(", partly not verified") and verified["verified_calls"] == 0, found, verified)
+
+
+def test_swarms_without_a_step():
+    """A horizon that is too short is no fault; peers that all leave are: nobody waits for ever."""
+    write("short.yaml", "version: 1\nname: short\nhorizon: 0.5 s\n")
+    document = swarm("--scenario", "short.yaml")
+    check(document["iterations"] == [] and document["tokens_per_s"] is None and "before the end of the first" in document["notes"][0], document)
+    write("dead.yaml", "version: 1\nname: dead\nevents:\n" +
+          "".join(f"  - {{at: 0.2 s, device: {site}/{i}, leave: true}}\n" for site in ("oregon", "ohio") for i in range(4)))
+    document = swarm("--scenario", "dead.yaml", status=3)
+    check(document["stopped"].startswith("0 of 3 steps in ") and document["swarm"]["departures"] == 8, document)
 
 
 def test_departures():
