@@ -108,6 +108,9 @@ void check_comm_cost(const Job& job) {
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name,
                 fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
+  if (job.compression.slower_than)
+    throw Error("job " + job.name,
+                "adaptive compression, but comm-cost is about messages of one size; plan by iteration time");
 }
 
 void set_shape(Job& job, const Shape& shape) {

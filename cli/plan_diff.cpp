@@ -123,6 +123,10 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("compression of gradients", [&](const auto& it) {
     return by_name(it.job.compression.gradients, it.job.compression.gradient_preset);
   });
+  add("links that are compressed", [](const auto& it) {
+    const auto& slower_than = it.job.compression.slower_than;
+    return slower_than ? "slower than " + format_rate(*slower_than) : "all";
+  });
   add("throughput of compression", [](const auto& it) {
     const auto& throughput = it.job.compression.throughput;
     return throughput ? format_rate(*throughput) : "unlimited";

@@ -8,6 +8,7 @@
 #include "cli/words.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
+#include "planner/io/units.hpp"
 
 namespace dtfm {
 
@@ -83,6 +84,8 @@ std::string decisions_in_words(const Job& job, const Plan& plan) {
   };
   add("activations", job.compression.activations, job.compression.activation_preset);
   add("gradients", job.compression.gradients, job.compression.gradient_preset);
+  if (const auto slower_than = job.compression.slower_than)
+    text += fmt::format(" on links slower than {}", format_rate(*slower_than));
   return text;
 }
 

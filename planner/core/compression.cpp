@@ -157,6 +157,18 @@ double gradient_recode_s_per_byte(const Topology& topology, const Job& job) {
   return recode_s_per_byte(topology, job, it.gradients, traffic);
 }
 
+bool is_compressed(const Topology& topology, const Compression& compression, int from, int to) {
+  return from != to && (!compression.slower_than || topology.alone(from, to) < *compression.slower_than);
+}
+
+bool is_compressed(const Topology& topology, const Compression& compression, std::span<const int> devices) {
+  if (!compression.slower_than) return true;
+  for (const int from : devices)
+    for (const int to : devices)
+      if (from != to && is_compressed(topology, compression, from, to)) return true;
+  return false;
+}
+
 double feedback_bytes(const Job& job) {
   const std::string& preset = job.compression.gradient_preset;
   return preset.starts_with("top-") || preset.starts_with("rank-") ? parameter_bytes(job.training).exchanged

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,13 @@ void compress_gradients(Job& job, const std::string& preset);
 /// the memory bandwidth.
 double activation_recode_s_per_byte(const Topology& topology, const Job& job);
 double gradient_recode_s_per_byte(const Topology& topology, const Job& job);
+
+/// Is what a device sends another one compressed? Never what stays on it; and only over slow links where the
+/// job says so (Tang et al., arXiv 2410.12707, compress by link): by Topology::alone.
+bool is_compressed(const Topology& topology, const Compression& compression, int from, int to);
+/// The same of an exchange of gradients, all of whose messages are alike: if any of its devices has such a
+/// link to another one.
+bool is_compressed(const Topology& topology, const Compression& compression, std::span<const int> devices);
 
 /// What was not sent and is added to the next gradients (error feedback), bytes a parameter; 0: nothing is
 /// kept.

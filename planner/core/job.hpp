@@ -38,6 +38,8 @@ struct Compression {
   // Names of planner/core/compression.hpp that the ratios are of; empty: a ratio alone, which without a
   // throughput costs nothing.
   std::string activation_preset = {}, gradient_preset = {};
+  /// Only what goes over links slower than this is compressed (planner/core/compression.hpp); nothing: all.
+  std::optional<BitsPerSecond> slower_than = {};
 };
 
 /// The two byte counts that objective comm-cost is made of.

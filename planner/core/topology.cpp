@@ -1,5 +1,6 @@
 #include "planner/core/topology.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <string_view>
@@ -77,6 +78,17 @@ Link Topology::link(int from, int to) const {
   if (const auto* measured = std::get_if<MeasuredLinks>(&links))
     return {Seconds(measured->latency(from, to)), BitsPerSecond(measured->bandwidth(from, to))};
   return std::get<RuleLinks>(links).links[at(entry(from, to))];
+}
+
+BitsPerSecond Topology::alone(int from, int to) const {
+  const Device &sender = devices[at(from)], &receiver = devices[at(to)];
+  const Link pair = link(from, to);
+  BitsPerSecond least = std::min(pair.bandwidth, pair.capacity);
+  if (sender.host != receiver.host)
+    least = std::min({least, sender.uplink, receiver.downlink, sender.host_uplink, receiver.host_downlink});
+  if (sender.site != receiver.site)
+    least = std::min({least, sites[at(sender.site)].uplink, sites[at(receiver.site)].downlink});
+  return least;
 }
 
 std::string Topology::fingerprint() const {

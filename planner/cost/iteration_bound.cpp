@@ -8,6 +8,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/cost/balanced_rates.hpp"
+#include "planner/cost/message_bounds.hpp"
 
 namespace dtfm {
 namespace {
@@ -22,39 +23,6 @@ std::vector<int> known_devices(const IterationModel& model) {
                     [&](const StageCosts& costs) { return costs.unknown(device).empty(); }))
       devices.push_back(device);
   return devices;
-}
-
-double least_boundary_bytes(const StageCosts& costs) {
-  double least = std::numeric_limits<double>::infinity();
-  for (int layer = 1; layer < costs.layers(); ++layer) least = std::min(least, costs.boundary_bytes(layer));
-  return costs.layers() > 1 ? least : 0;
-}
-
-/// A cost of pairs of devices by the costs of their messages there and back.
-template <class Cost>
-SpanningBound spanning(const IterationModel& model, const std::vector<int>& devices, const Cost& cost) {
-  return SpanningBound(static_cast<int>(devices.size()), [&](int a, int b) {
-    const int from = devices[at(a)], to = devices[at(b)];
-    return cost(model.network.message(from, to), model.network.message(to, from));
-  });
-}
-
-/// Of a hop, until both messages of a micro-batch are there.
-SpanningBound hop_costs(const IterationModel& model, const std::vector<int>& devices) {
-  const double bytes = least_boundary_bytes(model.stages);
-  return spanning(model, devices, [bytes](const MessageCost& there, const MessageCost& back) {
-    return there.total_s(bytes) + back.total_s(bytes);
-  });
-}
-
-/// While no other micro-batch's move: forward and backward are phases of their own under gpipe alone.
-SpanningBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices) {
-  const double bytes = least_boundary_bytes(model.stages);
-  const bool phases = model.schedule == PipelineSchedule::gpipe;
-  return spanning(model, devices, [bytes, phases](const MessageCost& there, const MessageCost& back) {
-    const double a = there.occupancy_s(bytes), b = back.occupancy_s(bytes);
-    return phases ? a + b : std::max(a, b);
-  });
 }
 
 /// Of so many of the first.
@@ -78,14 +46,8 @@ IterationBounds::IterationBounds(const IterationModel& model)
       micro_batches_(micro_batch_count(model.problem.job.training)),
       hop_(hop_costs(model, devices_)),
       hop_busy_(hop_occupancies(model, devices_)),
-      message_fixed_(spanning(model, devices_,
-                              [](const MessageCost& there, const MessageCost& back) {
-                                return std::min(there.overhead_s + there.latency_s,
-                                                back.overhead_s + back.latency_s);
-                              })),
-      message_per_byte_(spanning(model, devices_, [](const MessageCost& there, const MessageCost& back) {
-        return std::min(there.seconds_per_byte, back.seconds_per_byte);
-      })) {
+      message_fixed_(least_message_costs(model, devices_)),
+      message_per_byte_(least_byte_costs(model, devices_)) {
   if (static_cast<int>(devices_.size()) < model.by_degree.front().tensor())
     throw Error("", "there are not enough devices whose times are known for a stage");
   find_links();
@@ -118,7 +80,7 @@ void IterationBounds::find_layers() {
     gradient_bytes_ += gradients;
     largest_gradient_bytes_ = std::max(largest_gradient_bytes_, gradients);
     if (layer == 0) first_gradient_bytes_ = gradients;
-    if (layer > 0)
+    if (layer > 0 && !model_.problem.job.compression.slower_than)  // else a hop may be fast
       recode_s_ = layer == 1 ? costs.recode_s(layer) : std::min(recode_s_, costs.recode_s(layer));
   }
 }
@@ -265,8 +227,8 @@ double IterationBounds::stage_s(const WorkBound& of, double balanced, int stages
 
 /// Every micro-batch passes every layer forward and backward, and all the hops there and back.
 double IterationBounds::hops_s(int stages) const {
-  if (stages * model_.chunks == 1) return 0;
-  const double around = stages > 1 ? (model_.chunks - 1) * hop_.dearest(2) : 0;
+  if (stages == 1) return 0;
+  const double around = (model_.chunks - 1) * hop_.dearest(2);
   return model_.chunks * hop_.sum(stages) + around + 4 * recode_s_ * (stages * model_.chunks - 1);
 }
 

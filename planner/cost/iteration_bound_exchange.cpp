@@ -59,7 +59,8 @@ double IterationBounds::exchange_s_per_byte(int replicas) const {
 }
 
 double IterationBounds::recoded_exchange_s(int replicas, double bytes) const {
-  return exchange_s(replicas, bytes) + 2 * model_.stages.gradient_recode_s(bytes);
+  const bool all_compress = !model_.problem.job.compression.slower_than;
+  return exchange_s(replicas, bytes) + (all_compress ? 2 * model_.stages.gradient_recode_s(bytes) : 0);
 }
 
 }  // namespace dtfm

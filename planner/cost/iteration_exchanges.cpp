@@ -97,16 +97,15 @@ void IterationTimer::refresh_exchange(Segment& segment) {
   segment.load.clear();
   segment.first.clear();
   segment.uses.clear();
-  segment.egress_usd = 0;
+  segment.egress_usd = segment.recode_s = 0;
   count_parts(segment);
   if (segment.most_held > 1) part_busy_s_.assign(lanes_.size() * lanes_.size() * at(segment.parts), 0);
   bool with_first = true;  // all of its devices have the first layer too
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     with_first = with_first &&
                  &devices_of(static_cast<int>(i), segment.stage[i]) == &devices_of(static_cast<int>(i), 0);
-  const double bytes = model_.parts_of(segment.parts).gradient_bytes(segment.layers, with_first);
-  for (int part = 0; part < segment.parts; ++part) exchange_part(segment, part, bytes);
-  if (segment.parts > 1 && is_shared()) share_links_of_parts(segment, bytes);
+  for (int part = 0; part < segment.parts; ++part) exchange_part(segment, part, with_first);
+  if (segment.parts > 1 && is_shared()) share_links_of_parts(segment, with_first);
   segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
 }
 
@@ -131,9 +130,23 @@ std::vector<int> IterationTimer::holders(const Segment& segment, int part) const
   return devices;
 }
 
-void IterationTimer::exchange_part(Segment& segment, int part, double bytes) {
+double IterationTimer::part_bytes(const Segment& segment, const std::vector<int>& holders,
+                                  bool with_first) const {
+  const Problem& problem = model_.problem;
+  return model_.parts_of(segment.parts)
+      .gradient_bytes(segment.layers, with_first,
+                      is_compressed(problem.topology, problem.job.compression, holders));
+}
+
+void IterationTimer::exchange_part(Segment& segment, int part, bool with_first) {
   const std::vector<int> devices = holders(segment, part);
-  const std::vector<double> ends = exchange_.ends(model_.sync, devices, bytes);
+  const Problem& problem = model_.problem;
+  if (is_compressed(problem.topology, problem.job.compression, devices)) {
+    const StageCosts& costs = model_.parts_of(segment.parts);
+    segment.recode_s = costs.gradient_recode_s(costs.gradient_bytes(segment.layers, false));
+  }
+  const std::vector<double> ends =
+      exchange_.ends(model_.sync, devices, part_bytes(segment, devices, with_first));
   for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
   for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
   segment.egress_usd += exchange_.usd();
@@ -176,12 +189,14 @@ int IterationTimer::channel_of(const Segment& segment, const ExchangeTime::Use& 
 }
 
 /// All parts are exchanged at the same time, on the same hosts.
-void IterationTimer::share_links_of_parts(Segment& segment, double bytes) {
+void IterationTimer::share_links_of_parts(Segment& segment, bool with_first) {
   std::vector<int> at_once(at(model_.network.shared_count()));
   for (const auto& [id, load] : segment.load) ++at_once[at(id)];
   exchange_.set_at_once(std::move(at_once));
   for (int part = 0; part < segment.parts; ++part) {
-    const std::vector<double> ends = exchange_.ends(model_.sync, holders(segment, part), bytes);
+    const std::vector<int> devices = holders(segment, part);
+    const std::vector<double> ends =
+        exchange_.ends(model_.sync, devices, part_bytes(segment, devices, with_first));
     for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
   }
   exchange_.set_at_once({});
@@ -204,10 +219,8 @@ void IterationTimer::start_exchange(Segment& segment) {
   segment.start_s = 0;
   for (int i = 0; i < static_cast<int>(lanes_.size()); ++i)
     segment.start_s = std::max(segment.start_s, ready_s(i, segment.stage[at(i)], segment.layers.first));
-  const StageCosts& costs = model_.parts_of(segment.parts);
-  const double recode = costs.gradient_recode_s(costs.gradient_bytes(segment.layers, false));
-  segment.start_s += recode * segment.most_held;
-  segment.end_s = segment.start_s + segment.last_s + recode;
+  segment.start_s += segment.recode_s * segment.most_held;
+  segment.end_s = segment.start_s + segment.last_s + segment.recode_s;
 }
 
 /// Every channel carries the messages of one exchange after those of the one before, and what begins later
@@ -278,7 +291,7 @@ double IterationTimer::held_up_s(int pipeline, std::size_t first) const {
   const double left_s = left_to_send_s(lane, stage);
   const int here = static_cast<int>(stage);
   const double bytes_per_s =
-      boundary_bytes(devices_of(pipeline, here), devices_of(pipeline, here - 1), lane.layers[stage].first) /
+      largest_part(devices_of(pipeline, here), devices_of(pipeline, here - 1), lane.layers[stage].first) /
       hop.occupancy_s;
   const double between_s = std::max(lane.work.backward_s[stage], hop.occupancy_s);
   // What was held up before does not come closer together than it can go on.

@@ -33,11 +33,11 @@ void IterationTimer::refresh_egress(int pipeline) {
     if (i + 1 == lane.layers.size()) continue;
     const std::vector<int>& there = devices_of(pipeline, static_cast<int>(i) + 1);
     const int parts = parts_between(here, there);
-    const double bytes = model_.parts_of(parts).boundary_bytes(lane.layers[i].second);
+    const int layer = lane.layers[i].second;
     for (int part = 0; part < parts; ++part) {
       const int from = device_of_part(here, part, parts), to = device_of_part(there, part, parts);
-      send(from, to, bytes);
-      send(to, from, bytes);
+      send(from, to, model_.boundary_bytes(from, to, parts, layer));
+      send(to, from, model_.boundary_bytes(to, from, parts, layer));
     }
   }
   lane.egress_usd = usd * lane.work.micro_batches;
@@ -62,13 +62,15 @@ void IterationTimer::refresh_load(int pipeline) {
   for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i) {
     const std::vector<int>&here = devices_of(pipeline, static_cast<int>(i)),
           &next = devices_of(pipeline, static_cast<int>(i) + 1);
-    const double bytes = boundary_bytes(here, next, lane.layers[i].second) * lane.work.micro_batches;
     const int parts = parts_between(here, next);
+    const auto bytes = [&](int from, int to) {
+      return model_.boundary_bytes(from, to, parts, lane.layers[i].second) * lane.work.micro_batches;
+    };
     lane.first_path.push_back(lane.paths.size());
     for (int part = 0; part < parts; ++part) {
       const int a = device_of_part(here, part, parts), b = device_of_part(next, part, parts);
-      add(a, b, bytes, 0);
-      add(b, a, 0, bytes);
+      add(a, b, bytes(a, b), 0);
+      add(b, a, 0, bytes(b, a));
     }
   }
   lane.first_path.push_back(lane.paths.size());
@@ -83,26 +85,25 @@ void IterationTimer::refresh_company(int pipeline) {
   const auto exists = [&](int from, int to) {  // between neighbouring stages; chunks go around
     return work.chunks > 1 ? stages > 1 : from >= 0 && to >= 0 && from < stages && to < stages;
   };
-  const auto slower = [&](int from, int to, double bytes, int other_from, int other_to) {
+  const auto slower = [&](int from, int to, int layer, int other_from, int other_to) {
     if (!exists(other_from, other_to)) return 0.0;
-    return beside_s(devices_of(pipeline, from), devices_of(pipeline, to), bytes,
+    return beside_s(devices_of(pipeline, from), devices_of(pipeline, to), layer,
                     (other_from + stages) % stages, (other_to + stages) % stages, pipeline);
   };
   for (int i = 0; i + 1 < computed; ++i) {
     const int here = i % stages, next = (i + 1) % stages;
-    const double bytes = boundary_bytes(devices_of(pipeline, here), devices_of(pipeline, next),
-                                        lanes_[at(pipeline)].layers[at(i)].second);
+    const int layer = lanes_[at(pipeline)].layers[at(i)].second;
     HopTime &there = work.forward_hops[at(i)], &back = work.backward_hops[at(i)];
-    there.beside_sent_s = slower(here, next, bytes, here, here - 1);
-    there.beside_received_s = slower(here, next, bytes, next + 1, next);
-    back.beside_sent_s = slower(next, here, bytes, next, next + 1);
-    back.beside_received_s = slower(next, here, bytes, here - 1, here);
+    there.beside_sent_s = slower(here, next, layer, here, here - 1);
+    there.beside_received_s = slower(here, next, layer, next + 1, next);
+    back.beside_sent_s = slower(next, here, layer, next, next + 1);
+    back.beside_received_s = slower(next, here, layer, here - 1, here);
   }
 }
 
 /// Of a message while one between two other stages of the pipeline moves: on what they share each has half,
 /// or what the other leaves; 0 where it is as fast as alone.
-double IterationTimer::beside_s(const std::vector<int>& from, const std::vector<int>& to, double bytes,
+double IterationTimer::beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer,
                                 int other_from, int other_to, int pipeline) const {
   const NetworkCost& network = model_.network;
   const std::vector<int>&sender = devices_of(pipeline, other_from),
@@ -118,6 +119,7 @@ double IterationTimer::beside_s(const std::vector<int>& from, const std::vector<
     if (here == there || other_here == other_there) continue;
     const MessageCost cost = network.message(here, there), other = network.message(other_here, other_there);
     const SharedPath others = network.shared(other_here, other_there);
+    const double bytes = model_.boundary_bytes(here, there, parts, layer);
     for (const int id : network.shared(here, there)) {
       if (!passes(others, id)) continue;
       const double alone = network.shared_seconds_per_byte(id);

@@ -63,6 +63,19 @@ const std::string& IterationModel::unknown(int device) const {
   return stages.unknown(device);
 }
 
+double IterationModel::compressed_share(const std::vector<int>& own, const std::vector<int>& other,
+                                        Way way) const {
+  const int parts = parts_between(own, other), of_rank = parts / static_cast<int>(own.size());
+  int most = 0, compressed = 0;
+  for (int part = 0; part < parts; ++part) {
+    if (part % of_rank == 0) compressed = 0;
+    const int device = device_of_part(own, part, parts), peer = device_of_part(other, part, parts);
+    if (way == Way::sent ? is_compressed(device, peer) : is_compressed(peer, device)) ++compressed;
+    most = std::max(most, compressed);
+  }
+  return static_cast<double>(most) / of_rank;
+}
+
 IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
     : model_(model),
       plan_(std::move(plan)),
@@ -247,21 +260,27 @@ void IterationTimer::refresh_needs(int pipeline) {
   }
 }
 
-/// Of a message over the boundary before `layer`, each of its parts.
-double IterationTimer::boundary_bytes(const std::vector<int>& from, const std::vector<int>& to,
-                                      int layer) const {
-  return model_.parts_of(parts_between(from, to)).boundary_bytes(layer);
+/// Of the parts of a message over the boundary before `layer`.
+double IterationTimer::largest_part(const std::vector<int>& from, const std::vector<int>& to,
+                                    int layer) const {
+  const int parts = parts_between(from, to);
+  double most = 0;
+  for (int part = 0; part < parts; ++part)
+    most = std::max(most, model_.boundary_bytes(device_of_part(from, part, parts),
+                                                device_of_part(to, part, parts), parts, layer));
+  return most;
 }
 
 /// The parts of a message are sent at the same time; what several of them pass carries them all.
-HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>& to, double bytes) const {
+HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>& to, int layer) const {
   HopTime slowest;
   const int parts = parts_between(from, to);
-  const double together = parts > 1 && is_shared() ? together_s_per_byte(from, to) : 0;
+  const double together = parts > 1 && is_shared() ? together_s(from, to, layer) : 0;
   for (int part = 0; part < parts; ++part) {
-    const MessageCost cost =
-        model_.network.message(device_of_part(from, part, parts), device_of_part(to, part, parts));
-    const double occupancy = std::max(cost.occupancy_s(bytes), cost.overhead_s + bytes * together);
+    const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
+    const MessageCost cost = model_.network.message(sender, receiver);
+    const double bytes = model_.boundary_bytes(sender, receiver, parts, layer);
+    const double occupancy = std::max(cost.occupancy_s(bytes), cost.overhead_s + together);
     slowest.occupancy_s = std::max(slowest.occupancy_s, occupancy);
     slowest.overhead_s = std::max(slowest.overhead_s, cost.overhead_s);
     slowest.latency_s = std::max(slowest.latency_s, cost.latency_s);
@@ -269,16 +288,17 @@ HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>
   return slowest;
 }
 
-/// Of a byte of every part, where most of them meet.
-double IterationTimer::together_s_per_byte(const std::vector<int>& from, const std::vector<int>& to) const {
+/// Of every part's bytes, where most of them meet.
+double IterationTimer::together_s(const std::vector<int>& from, const std::vector<int>& to, int layer) const {
   const int parts = parts_between(from, to);
   std::map<int, double> seconds;  // of shared capacities
   double most = 0;
   for (int part = 0; part < parts; ++part) {
     const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
     if (sender == receiver) continue;
+    const double bytes = model_.boundary_bytes(sender, receiver, parts, layer);
     for (const int id : model_.network.shared(sender, receiver))
-      most = std::max(most, seconds[id] += model_.network.shared_seconds_per_byte(id));
+      most = std::max(most, seconds[id] += bytes * model_.network.shared_seconds_per_byte(id));
   }
   return most;
 }
@@ -317,17 +337,24 @@ void IterationTimer::refresh_work(int pipeline) {
       slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
       slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
     }
+    const double overhead = model_.problem.constants.micro_batch_overhead_s;
+    work.forward_s[i] = slowest.forward_s + overhead + all_reduce_s(devices, layers, false);
+    work.backward_s[i] = slowest.backward_s + overhead + all_reduce_s(devices, layers, true);
     // Activations are expanded and compressed on the device that computes, and so are their gradients.
-    const double recode =
-        (i > 0 ? costs.recode_s(layers.first) : 0) + (i + 1 < stages ? costs.recode_s(layers.second) : 0);
-    const double beside = recode + model_.problem.constants.micro_batch_overhead_s;
-    work.forward_s[i] = slowest.forward_s + beside + all_reduce_s(devices, layers, false);
-    work.backward_s[i] = slowest.backward_s + beside + all_reduce_s(devices, layers, true);
+    using Way = IterationModel::Way;
+    if (i > 0) {
+      const std::vector<int>& before = devices_of(pipeline, static_cast<int>(i) - 1);
+      const double recode_s = costs.recode_s(layers.first);
+      work.forward_s[i] += recode_s * model_.compressed_share(devices, before, Way::received);
+      work.backward_s[i] += recode_s * model_.compressed_share(devices, before, Way::sent);
+    }
     if (i + 1 == stages) break;
     const std::vector<int>& next = devices_of(pipeline, static_cast<int>(i) + 1);
-    const double bytes = boundary_bytes(devices, next, layers.second);
-    work.forward_hops[i] = hop(devices, next, bytes);
-    work.backward_hops[i] = hop(next, devices, bytes);
+    const double recode_s = costs.recode_s(layers.second);
+    work.forward_s[i] += recode_s * model_.compressed_share(devices, next, Way::sent);
+    work.backward_s[i] += recode_s * model_.compressed_share(devices, next, Way::received);
+    work.forward_hops[i] = hop(devices, next, layers.second);
+    work.backward_hops[i] = hop(next, devices, layers.second);
   }
 }
 

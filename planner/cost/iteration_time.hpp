@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/cost/exchange_time.hpp"
@@ -36,6 +37,18 @@ struct IterationModel {
   bool has_degree(std::size_t degree) const;
   /// Of a message or a gradient in so many parts (planner/core/shards.hpp), one of them.
   const StageCosts& parts_of(int parts) const { return stages_of(static_cast<std::size_t>(parts)); }
+  /// Does a message of a pipeline go compressed?
+  bool is_compressed(int from, int to) const {
+    return dtfm::is_compressed(problem.topology, problem.job.compression, from, to);
+  }
+  /// Of a message over the boundary before `layer`, one of so many parts.
+  double boundary_bytes(int from, int to, int parts, int layer) const {
+    return parts_of(parts).boundary_bytes(layer, is_compressed(from, to));
+  }
+  /// Of the messages of stage `own` to the stage `other`, or from there: how many are compressed ÷ all, of
+  /// the device with most.
+  enum class Way { sent, received };
+  double compressed_share(const std::vector<int>& own, const std::vector<int>& other, Way way) const;
   /// Is there a degree at which nothing is known of a device? The reason, else empty.
   const std::string& unknown(int device) const;
 
@@ -138,6 +151,7 @@ class IterationTimer {
     std::vector<int> stage;  // of each pipeline: the computed stage
     int parts = 1;           // of its gradients
     int most_held = 1;       // of them, by one device
+    double recode_s = 0;     // of a part that is compressed, where one is
     double start_s = 0, end_s = 0;
     std::vector<double> ends_s;  // after its start, by pipeline
     double last_s = 0;           // of them
@@ -156,7 +170,7 @@ class IterationTimer {
   const StageCosts& costs_of(const std::vector<int>& devices) const {
     return model_.stages_of(devices.size());
   }
-  double boundary_bytes(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
+  double largest_part(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
   void refresh();
   void time_lanes();
   // Pipelines.
@@ -166,14 +180,14 @@ class IterationTimer {
   void refresh_work(int pipeline);
   void refresh_updates(int pipeline);
   void refresh_memory(int pipeline);
-  HopTime hop(const std::vector<int>& from, const std::vector<int>& to, double bytes) const;
-  double together_s_per_byte(const std::vector<int>& from, const std::vector<int>& to) const;
+  HopTime hop(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
+  double together_s(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
   double all_reduce_s(const std::vector<int>& devices, std::pair<int, int> layers, bool backward) const;
   // What messages of pipelines cost and share (iteration_links.cpp).
   void refresh_egress(int pipeline);
   void refresh_load(int pipeline);
   void refresh_company(int pipeline);
-  double beside_s(const std::vector<int>& from, const std::vector<int>& to, double bytes, int other_from,
+  double beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer, int other_from,
                   int other_to, int pipeline) const;
   void share_links();
   void share_links_of(int pipeline);
@@ -186,10 +200,11 @@ class IterationTimer {
   void refresh_exchange(Segment& segment);
   void count_parts(Segment& segment);
   std::vector<int> holders(const Segment& segment, int part) const;
-  void exchange_part(Segment& segment, int part, double bytes);
+  double part_bytes(const Segment& segment, const std::vector<int>& holders, bool with_first) const;
+  void exchange_part(Segment& segment, int part, bool with_first);
   double late_part_s(const Segment& segment, int part);
   int channel_of(const Segment& segment, const ExchangeTime::Use& use, int part) const;
-  void share_links_of_parts(Segment& segment, double bytes);
+  void share_links_of_parts(Segment& segment, bool with_first);
   void start_exchange(Segment& segment);
   void put_in_turn(Segment& segment);
   Channel& channel(const Segment& segment, const PartUse& use);

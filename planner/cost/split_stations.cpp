@@ -42,9 +42,9 @@ SplitStations::SplitStations(const IterationModel& model, const std::vector<Stag
       mean_weight_ = std::max(mean_weight_, weights.steady / weights.rounds);
     for (int stage = 0; stage < stages(); ++stage) {
       const std::vector<int>& devices = chain.devices[at(stage)];
-      add_computer(stage, weights, devices, model.network);
+      add_computer(stage, weights, chain);
       add_limit(model, stage, m, devices);
-      if (stage + 1 < stages()) add_hop(model.network, stage, weights, devices, chain.devices[at(stage + 1)]);
+      if (stage + 1 < stages()) add_hop(stage, weights, devices, chain.devices[at(stage + 1)]);
     }
   }
   double recode = 0;  // where a device has most of a message
@@ -57,13 +57,24 @@ std::size_t SplitStations::at_hop(int stage, int end) const {
   return at(stage) * at(layers() + 1) + at(end);
 }
 
-void SplitStations::add_computer(int stage, const Weights& weights, const std::vector<int>& devices,
-                                 const NetworkCost& network) {
-  Computer computer{weights, devices.size(), {}, {}};
+void SplitStations::add_computer(int stage, const Weights& weights, const StageChain& chain) {
+  const std::vector<int>& devices = chain.devices[at(stage)];
+  Computer computer{weights, devices.size(), {}, {}, {}, {}};
+  using Way = IterationModel::Way;
+  if (stage > 0) {
+    const std::vector<int>& other = chain.devices[at(stage - 1)];
+    computer.before = {model_.compressed_share(devices, other, Way::received),
+                       model_.compressed_share(devices, other, Way::sent)};
+  }
+  if (stage + 1 < stages()) {
+    const std::vector<int>& other = chain.devices[at(stage + 1)];
+    computer.behind = {model_.compressed_share(devices, other, Way::sent),
+                       model_.compressed_share(devices, other, Way::received)};
+  }
   for (std::size_t i = 0; i < devices.size(); ++i) {
     add_once(computer.kinds, model_.stages.kind_of(devices[i]));
     if (devices.size() < 2) continue;
-    const MessageCost cost = network.message(devices[i], devices[(i + 1) % devices.size()]);
+    const MessageCost cost = model_.network.message(devices[i], devices[(i + 1) % devices.size()]);
     add_once(computer.ring, {cost.overhead_s + cost.latency_s, cost.seconds_per_byte});
   }
   add_once(computers_[at(stage)], computer);
@@ -88,18 +99,17 @@ void SplitStations::add_limit(const IterationModel& model, int stage, int micro_
   }
 }
 
-void SplitStations::add_hop(const NetworkCost& network, int stage, const Weights& weights,
-                            const std::vector<int>& from, const std::vector<int>& to) {
+void SplitStations::add_hop(int stage, const Weights& weights, const std::vector<int>& from,
+                            const std::vector<int>& to) {
   const int parts = parts_between(from, to);
   for (int end = 1; end < layers(); ++end) {
-    const double bytes = model_.parts_of(parts).boundary_bytes(end);
     double there = 0, back = 0, latency = 0, latency_back = 0;
     for (int part = 0; part < parts; ++part) {
       const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
-      const MessageCost forward = network.message(sender, receiver),
-                        backward = network.message(receiver, sender);
-      there = std::max(there, forward.occupancy_s(bytes));
-      back = std::max(back, backward.occupancy_s(bytes));
+      const MessageCost forward = model_.network.message(sender, receiver),
+                        backward = model_.network.message(receiver, sender);
+      there = std::max(there, forward.occupancy_s(model_.boundary_bytes(sender, receiver, parts, end)));
+      back = std::max(back, backward.occupancy_s(model_.boundary_bytes(receiver, sender, parts, end)));
       latency = std::max(latency, forward.latency_s);
       latency_back = std::max(latency_back, backward.latency_s);
     }
@@ -122,8 +132,8 @@ StationTime SplitStations::stage(int stage, std::pair<int, int> layers) const {
   StationTime most;
   for (const Computer& computer : computers_[at(stage)]) {
     const StageCosts& costs = model_.stages_of(computer.degree);
-    const double recode = (stage > 0 ? costs.recode_s(layers.first) : 0) +
-                          (stage + 1 < stages() ? costs.recode_s(layers.second) : 0);
+    const double before = stage > 0 ? costs.recode_s(layers.first) : 0,
+                 behind = stage + 1 < stages() ? costs.recode_s(layers.second) : 0;
     double forward = 0, backward = 0, reduce = 0, reduce_back = 0;
     for (const int kind : computer.kinds) {
       const ComputeTime time = costs.compute(kind, layers);
@@ -139,7 +149,10 @@ StationTime SplitStations::stage(int stage, std::pair<int, int> layers) const {
             std::max(reduce_back, back.messages * link.message_s + back.bytes * link.seconds_per_byte);
       }
     }
-    take_larger(most, station(computer.weights, forward + recode + reduce, backward + recode + reduce_back));
+    const double recode = computer.before.forward * before + computer.behind.forward * behind,
+                 recode_back = computer.before.backward * before + computer.behind.backward * behind;
+    take_larger(most,
+                station(computer.weights, forward + recode + reduce, backward + recode_back + reduce_back));
   }
   return most;
 }

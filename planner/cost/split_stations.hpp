@@ -55,11 +55,16 @@ class SplitStations {
     double message_s = 0, seconds_per_byte = 0;
     friend bool operator==(const RingLink&, const RingLink&) = default;
   };
+  struct Recodes {  // shares of a boundary's messages that are expanded and compressed
+    double forward = 0, backward = 0;
+    friend bool operator==(const Recodes&, const Recodes&) = default;
+  };
   struct Computer {  // a stage of one pipeline, or of several that are alike
     Weights weights;
     std::size_t degree = 1;
     std::vector<int> kinds;
     std::vector<RingLink> ring;
+    Recodes before, behind;
     friend bool operator==(const Computer&, const Computer&) = default;
   };
   struct Limit {
@@ -68,11 +73,9 @@ class SplitStations {
     double capacity = 0;
   };
   std::size_t at_hop(int stage, int end) const;
-  void add_computer(int stage, const Weights& weights, const std::vector<int>& devices,
-                    const NetworkCost& network);
+  void add_computer(int stage, const Weights& weights, const StageChain& chain);
   void add_limit(const IterationModel& model, int stage, int micro_batches, const std::vector<int>& devices);
-  void add_hop(const NetworkCost& network, int stage, const Weights& weights, const std::vector<int>& from,
-               const std::vector<int>& to);
+  void add_hop(int stage, const Weights& weights, const std::vector<int>& from, const std::vector<int>& to);
   StationTime station(const Weights& weights, double forward_s, double backward_s) const;
   StageNeeds needs_of(const StageCosts& costs, std::pair<int, int> layers) const;
 

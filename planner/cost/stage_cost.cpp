@@ -115,11 +115,12 @@ double StageCosts::tied_twice(std::pair<int, int> layers) const {
   return sum;
 }
 
-double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first) const {
+double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed) const {
   double parameters = between(parameters_, layers);
   if (with_first)
     for (int layer = layers.first; layer < layers.second; ++layer) parameters -= tied_[at(layer)];
-  return parameters * exchanged_ * problem_.job.compression.gradients / problem_.constants.sync_efficiency;
+  const double ratio = compressed ? problem_.job.compression.gradients : 1;
+  return parameters * exchanged_ * ratio / problem_.constants.sync_efficiency;
 }
 
 double StageCosts::gradient_recode_s(double bytes) const {

@@ -42,14 +42,16 @@ class StageCosts {
   /// A device with that kind; times must be known. All-reduces of tensor parallelism are not in it.
   ComputeTime compute(int kind, std::pair<int, int> layers) const;
 
-  /// Of one device's share of a micro-batch, over the boundary before layer `layer`, as they are sent; and
+  /// Of one device's share of a micro-batch, over the boundary before layer `layer`, compressed or not; and
   /// what compressing or expanding them takes its device.
-  double boundary_bytes(int layer) const { return boundary_bytes_[static_cast<std::size_t>(layer)]; }
+  double boundary_bytes(int layer, bool compressed = true) const {
+    return (compressed ? boundary_bytes_ : output_)[static_cast<std::size_t>(layer)];
+  }
   double recode_s(int layer) const { return recode_s_[static_cast<std::size_t>(layer)]; }
-  /// Of one device, as they are sent. `with_first`: the stage has the first layer too, of which tied
+  /// Of one device, compressed or not. `with_first`: the stage has the first layer too, of which tied
   /// parameters are a copy.
-  double gradient_bytes(std::pair<int, int> layers, bool with_first) const;
-  /// What compressing or expanding them takes.
+  double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
+  /// What compressing to so many bytes takes, or expanding them.
   double gradient_recode_s(double bytes) const;
   /// Messages of every device in the ring of its stage, one after the other, and their bytes: the all-reduces
   /// of a micro-batch.

@@ -121,10 +121,11 @@ std::vector<std::pair<int, int>> used_links(const IterationModel& model, const P
       const std::vector<int>&here = pipeline.stages[stage].devices,
             &next = pipeline.stages[stage + 1].devices;
       const int parts = parts_between(here, next);
-      for (int part = 0; part < parts; ++part)
-        add(device_of_part(here, part, parts), device_of_part(next, part, parts),
-            model.parts_of(parts).boundary_bytes(pipeline.stages[stage].layers.second),
+      for (int part = 0; part < parts; ++part) {
+        const int from = device_of_part(here, part, parts), to = device_of_part(next, part, parts);
+        add(from, to, model.boundary_bytes(from, to, parts, pipeline.stages[stage].layers.second),
             pipeline.micro_batches);
+      }
     }
   const auto groups = stage_groups(plan);
   const double bytes =

@@ -102,9 +102,10 @@ std::vector<std::string> compression_notes(const Handover& handover) {
   const Compression& compression = handover.job.compression;
   if (compression.activations == 1 && compression.gradients == 1) return {};
   return {fmt::format(
-      "the plan counts on compression (activations to {:.4g}, gradients to {:.4g} of their bytes), which is "
+      "the plan counts on compression (activations to {:.4g}, gradients to {:.4g} of their bytes{}), which "
+      "is "
       "not handed over: without it messages are longer than planned",
-      compression.activations, compression.gradients)};
+      compression.activations, compression.gradients, compression.slower_than ? ", on slow links" : "")};
 }
 
 }  // namespace

@@ -75,6 +75,8 @@ ordered_json job_json(const Job& job) {
       {"gradients", ratio_json(job.automatic.gradients, compression.gradients, compression.gradient_preset)}};
   if (compression.throughput)
     json["compression"]["throughput"] = fmt::format("{} bps", compression.throughput->value());
+  if (compression.slower_than)
+    json["compression"]["adaptive"] = fmt::format("{} bps", compression.slower_than->value());
   if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
   if (job.comm_cost)
     json["comm_cost"] = {{"gradient", size_text(job.comm_cost->gradient)},

@@ -131,13 +131,14 @@ void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& a
 
 /// Into the job, whose model and training are there.
 void read_compression(const YamlValue& value, Job& job) {
-  const YamlMap map = value.map({"activations", "gradients", "throughput"});
+  const YamlMap map = value.map({"activations", "gradients", "throughput", "adaptive"});
   Compression& compression = job.compression;
   read_ratio(map, "activations", compression.activations, job.automatic.activations,
              [&](const std::string& preset) { compress_activations(job, preset); });
   read_ratio(map, "gradients", compression.gradients, job.automatic.gradients,
              [&](const std::string& preset) { compress_gradients(job, preset); });
   if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
+  if (const auto adaptive = map.optional("adaptive")) compression.slower_than = adaptive->rate();
 }
 
 void read_analytic(const YamlValue& value, Job& job) {

@@ -149,15 +149,16 @@ class IterationGraph {
   }
 
   double bytes_of(const LayerGroup& group) const {
+    const bool compressed = model_.is_compressed(group.holders);
     double bytes = 0;
     for (int layer = group.layers.first; layer < group.layers.second; ++layer)
-      bytes += model_.gradient_bytes(layer, group.with_first);
+      bytes += model_.gradient_bytes(layer, group.with_first, compressed);
     return bytes / group.parts;
   }
 
   /// Of the gradients on one device, before (phase 0) or after (phase 1) they travel, if that takes time.
   int recode(const LayerGroup& group, std::size_t holder, double bytes, int phase, int after) {
-    const double seconds = model_.gradient_recode_s(bytes);
+    const double seconds = model_.is_compressed(group.holders) ? model_.gradient_recode_s(bytes) : 0;
     if (seconds == 0) return after;
     TaskLabel label;
     label.activity = Activity::compress;

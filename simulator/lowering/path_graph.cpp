@@ -78,7 +78,7 @@ class PathGraph {
     int received = no_index;
     if (exists(turn.micro_batch, turn.position - towards)) {
       received = arrived_[at(turn.micro_batch)];
-      if (recodes_) {
+      if (recodes_ && is_compressed(turn, turn.position - towards, turn.position)) {
         last = recode(turn, turn.position - towards, turn.forward ? 0 : 1, std::array{last, received});
         received = no_index;
       }
@@ -88,7 +88,8 @@ class PathGraph {
                             std::array{last, received}, label(computation(turn), turn));
     int sent = last;
     if (exists(turn.micro_batch, turn.position + towards)) {
-      if (recodes_) last = recode(turn, turn.position + towards, turn.forward ? 2 : 3, std::array{last});
+      if (recodes_ && is_compressed(turn, turn.position, turn.position + towards))
+        last = recode(turn, turn.position + towards, turn.forward ? 2 : 3, std::array{last});
       sent = arrived_[at(turn.micro_batch)] = send(turn, turn.position + towards, last);
     }
     if (turn.forward) return;
@@ -101,16 +102,26 @@ class PathGraph {
     return turn.forward ? Activity::forward : Activity::backward;
   }
 
-  /// Of the message between here and a neighbour on the path: the output of whichever is computed first.
+  int device(const Turn& turn, int position) const {
+    return stage(place(turn.micro_batch, position)).devices.front();
+  }
+  /// Of a message from one position on the path to another.
+  bool is_compressed(const Turn& turn, int from, int to) const {
+    return model_.is_compressed(device(turn, from), device(turn, to));
+  }
+
+  /// Of the message between here and a neighbour on the path, uncompressed: the output of whichever is
+  /// computed first.
   double bytes(const Turn& turn, int neighbour) const {
     return load(place(turn.micro_batch, std::min(turn.position, neighbour))).output_bytes;
   }
 
   int send(const Turn& turn, int to, int after) {
     const Activity activity = turn.forward ? Activity::send_activations : Activity::send_gradients;
-    const int from = stage(place(turn.micro_batch, turn.position)).devices.front();
-    const int receiver = stage(place(turn.micro_batch, to)).devices.front();
-    return builder_.send(builder_.channel(from, receiver, activity), bytes(turn, to), std::array{after},
+    const int from = device(turn, turn.position), receiver = device(turn, to);
+    const double whole = bytes(turn, to);
+    const double sent = is_compressed(turn, turn.position, to) ? model_.compressed_activations(whole) : whole;
+    return builder_.send(builder_.channel(from, receiver, activity), sent, std::array{after},
                          label(activity, turn));
   }
 
@@ -118,8 +129,8 @@ class PathGraph {
   int recode(const Turn& turn, int neighbour, int which, std::span<const int> after) {
     TaskLabel of = label(Activity::compress, turn);
     of.phase = which;
-    return builder_.compute(stage(place(turn.micro_batch, turn.position)).devices.front(),
-                            model_.activation_recode_s(bytes(turn, neighbour)), after, of);
+    return builder_.compute(device(turn, turn.position), model_.activation_recode_s(bytes(turn, neighbour)),
+                            after, of);
   }
 
   GraphBuilder& builder_;

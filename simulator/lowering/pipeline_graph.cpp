@@ -41,7 +41,7 @@ class PipelineGraph {
   bool exists(int stage) const { return stage >= 0 && stage < stages(); }
   int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
   int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
-  /// Of what passes between `stage` and the one behind it, one of so many equal shares.
+  /// Of what passes between `stage` and the one behind it, one of so many equal shares, uncompressed.
   double boundary_bytes(int stage, int shares) const {
     return loads_[at(stage)].output_bytes * (static_cast<double>(degree(stage)) / shares);
   }
@@ -64,6 +64,7 @@ class PipelineGraph {
     return kind == Kind::backward && backwards_left_[at(stage)] == 0;
   }
   void set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks);
+  double compressed_parts(int stage, int other, int rank, bool sends) const;
   int recode(int stage, int rank, const Operation& operation, double bytes, int which,
              std::span<const int> after);
   TaskLabel label(Activity activity, int stage, const Operation& operation, int rank) const;
@@ -196,8 +197,22 @@ TaskLabel PipelineGraph::label(Activity activity, int stage, const Operation& op
   return label;
 }
 
-/// Compresses or expands the activations (or their gradients) of a message, if that takes time; else the task
-/// that would have been waited for. `which`: 0 and 1 expand, 2 and 3 compress, forward and backward.
+/// Of what a device of `stage` sends stage `other`, or gets from there: the uncompressed bytes of the parts
+/// that go compressed.
+double PipelineGraph::compressed_parts(int stage, int other, int rank, bool sends) const {
+  const std::vector<int>&here = pipeline_.stages[at(stage)].devices,
+        &there = pipeline_.stages[at(other)].devices;
+  const int parts = parts_between(here, there), of_rank = parts / degree(stage);
+  int compressed = 0;
+  for (int part = rank * of_rank; part < (rank + 1) * of_rank; ++part) {
+    const int own = device_of(stage, rank), peer = device_of_part(there, part, parts);
+    if (sends ? model_.is_compressed(own, peer) : model_.is_compressed(peer, own)) ++compressed;
+  }
+  return compressed * boundary_bytes(std::min(stage, other), parts);
+}
+
+/// Compresses or expands the activations (or their gradients) of a message. `which`: 0 and 1 expand, 2 and 3
+/// compress, forward and backward.
 int PipelineGraph::recode(int stage, int rank, const Operation& operation, double bytes, int which,
                           std::span<const int> after) {
   TaskLabel of = label(Activity::compress, stage, operation, rank);
@@ -215,11 +230,15 @@ int PipelineGraph::receive(int stage, const Operation& operation) {
   const int received = builder_.join(arrived(stage, operation), all);
   if (!recodes_) return received;
   std::vector<int>& last = last_[at(stage % devices_)];
-  const double bytes = boundary_bytes(forward ? sender : stage, degree(stage));
-  for (int rank = 0; rank < degree(stage); ++rank)
-    last[at(rank)] =
-        recode(stage, rank, operation, bytes, forward ? 0 : 1, std::array{last[at(rank)], received});
-  return no_index;
+  bool is_waited_for = true;
+  for (int rank = 0; rank < degree(stage); ++rank) {
+    const double bytes = compressed_parts(stage, sender, rank, false);
+    is_waited_for = is_waited_for && bytes > 0;
+    if (bytes > 0)
+      last[at(rank)] =
+          recode(stage, rank, operation, bytes, forward ? 0 : 1, std::array{last[at(rank)], received});
+  }
+  return is_waited_for ? no_index : received;
 }
 
 /// With several devices a stage, nothing of a part is done before its all-reduces are.
@@ -250,17 +269,22 @@ void PipelineGraph::send(int stage, const Operation& operation) {
   std::vector<int>& last = last_[at(stage % devices_)];
   const int boundary = forward ? stage : receiver, ranks = degree(stage);
   const int parts = parts_from(stage, operation.kind), parts_of_rank = parts / ranks;
+  const double whole = boundary_bytes(boundary, parts);
   Direction& to = direction(operation.kind);
   const std::span<int> messages = arrived(receiver, operation);
   for (int rank = 0; rank < ranks; ++rank) {
     int& own = last[at(rank)];
-    if (recodes_)
-      own = recode(stage, rank, operation, boundary_bytes(boundary, ranks), forward ? 2 : 3, std::array{own});
+    if (const double bytes = recodes_ ? compressed_parts(stage, receiver, rank, true) : 0; bytes > 0)
+      own = recode(stage, rank, operation, bytes, forward ? 2 : 3, std::array{own});
+    const std::vector<int>& others = pipeline_.stages[at(receiver)].devices;
     for (int part = rank * parts_of_rank; part < (rank + 1) * parts_of_rank; ++part) {
       TaskLabel of = label(to.activity, stage, operation, no_index);
       if (parts > 1) of.rank = part;
-      messages[at(part)] = builder_.send(to.channels[at(stage)][at(part)], boundary_bytes(boundary, parts),
-                                         std::array{own}, of);
+      const bool compressed =
+          model_.is_compressed(device_of(stage, rank), device_of_part(others, part, parts));
+      messages[at(part)] =
+          builder_.send(to.channels[at(stage)][at(part)],
+                        compressed ? model_.compressed_activations(whole) : whole, std::array{own}, of);
     }
   }
   const bool is_last = is_last_backward(stage, operation.kind) && !job_.parallelism.overlap;

@@ -58,6 +58,7 @@ class ZeroGraph {
       rounds_ = std::max(rounds_, pipeline.micro_batches);
     }
     hops_ = hops_around(problem.topology, devices_);
+    are_compressed_ = model_.is_compressed(devices_);
     last_ = before_last_ = scattered_ = std::vector<int>(devices_.size(), no_index);
   }
 
@@ -130,8 +131,8 @@ class ZeroGraph {
 
   /// What compressing takes, and expanding a device's own part, comes before.
   void scatter(int layer) {
-    const double bytes = model_.gradient_bytes(layer, true),
-                 compress_s = devices_.size() > 1 ? model_.gradient_recode_s(bytes) : 0;
+    const double bytes = model_.gradient_bytes(layer, true, are_compressed_),
+                 compress_s = devices_.size() > 1 && are_compressed_ ? model_.gradient_recode_s(bytes) : 0;
     for (std::size_t i = 0; compress_s > 0 && i < devices_.size(); ++i) {
       TaskLabel of = label(Activity::compress, layer);
       of.pipeline = static_cast<int>(i);
@@ -202,6 +203,7 @@ class ZeroGraph {
   const double overhead_s_, efficiency_;
   std::vector<int> devices_;  // of each pipeline
   std::vector<std::vector<Hop>> hops_;
+  bool are_compressed_ = false;  // the gradients
   int rounds_ = 0, micro_batch_ = 0;
   // Of each device: its last two computations, and the last part of gradients that it got.
   std::vector<int> last_, before_last_, scattered_;

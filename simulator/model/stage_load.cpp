@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "planner/core/compression.hpp"
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/model_state.hpp"
@@ -11,6 +10,7 @@
 namespace dtfm {
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
+      topology_(problem.topology),
       zero_(zero_stage(plan.gradient_sync)),
       replicas_(static_cast<double>(plan.pipelines.size())),
       scale_(problem.constants.compute_scale),
@@ -46,12 +46,8 @@ double LoadModel::uncompressed_gradient_bytes(int layer, bool tied) const {
   return parameters * parameter_bytes(job_.training).exchanged;
 }
 
-double LoadModel::gradient_bytes(int layer, bool tied) const {
-  return uncompressed_gradient_bytes(layer, tied) * job_.compression.gradients;
-}
-
-double LoadModel::activation_recode_s(double bytes) const {
-  return bytes / job_.compression.activations * activation_recode_s_per_byte_;
+double LoadModel::gradient_bytes(int layer, bool tied, bool compressed) const {
+  return uncompressed_gradient_bytes(layer, tied) * (compressed ? job_.compression.gradients : 1);
 }
 
 double LoadModel::gradient_recode_s(double bytes) const {
@@ -124,13 +120,13 @@ StageLoad LoadModel::of(const Stage& stage) const {
     load.backward_s += time.backward_s;
     load.update_s += time.update_s - (begin == 0 ? time.tied_update_s : 0);
     load.model_flops += (it.forward + it.backward).value() * share;
-    load.gradient_bytes += gradient_bytes(layer, begin == 0) / tensor;
+    load.gradient_bytes += gradient_bytes(layer, begin == 0, true) / tensor;
     working =
         std::max(working, (recompute == "selective" ? it.attention_memory : it.activation_memory).value());
   }
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double parameters = parameters_of(chain_, stage.layers) / tensor;
-  load.output_bytes = input_bytes(end) * share * job_.compression.activations;
+  load.output_bytes = input_bytes(end) * share;
   load.weight_bytes = parameters * bytes.saved;
   load.state_bytes = parameters * held_bytes();
   load.activation_bytes = kept_bytes(stage) * share;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "planner/core/compression.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
@@ -18,8 +20,8 @@ struct StageLoad {
   double overhead_s = 0;                 // the part of each of them that is of no layer
   double update_s = 0;                   // the optimizer's step, once an iteration
   double model_flops = 0;       // of a micro-batch, forward and backward, without what is computed again
-  double output_bytes = 0;      // activations of a micro-batch that go on; their gradients come back
-  double gradient_bytes = 0;    // that are exchanged, of all its layers
+  double output_bytes = 0;      // uncompressed activations of a micro-batch; their gradients come back
+  double gradient_bytes = 0;    // compressed, that are exchanged, of all its layers
   double weight_bytes = 0;      // weights and optimizer state, that a device which takes over has to fetch
   double state_bytes = 0;       // weights, gradients and optimizer: held all the time
   double activation_bytes = 0;  // held of every micro-batch from its forward to its backward
@@ -55,13 +57,25 @@ class LoadModel {
   double forward_s(const Stage& stage, int layer) const;
   /// Of the backward of a stage, what its layer takes.
   double backward_s(const Stage& stage, int layer) const;
-  /// That a replica exchanges of one layer's gradients; `tied` with the first layer's copy, if it has one.
-  double gradient_bytes(int layer, bool tied) const;
+  /// That a replica exchanges of one layer's gradients, compressed or not; `tied` with the first layer's
+  /// copy, if it has one.
+  double gradient_bytes(int layer, bool tied, bool compressed) const;
+  /// What is left of so many bytes of activations where they are compressed.
+  double compressed_activations(double bytes) const { return bytes * job_.compression.activations; }
+  /// Do messages of activations and their gradients from one device to another go compressed?
+  bool is_compressed(int from, int to) const {
+    return dtfm::is_compressed(topology_, job_.compression, from, to);
+  }
+  /// Do gradients that these devices exchange?
+  bool is_compressed(std::span<const int> devices) const {
+    return dtfm::is_compressed(topology_, job_.compression, devices);
+  }
   /// Of one layer's parameters, in the precision of the training; without a copy that is tied to the first
   /// layer.
   double parameter_bytes_of(int layer) const;
-  /// What compressing takes, and expanding, of so many bytes that are sent; 0: nothing.
-  double activation_recode_s(double bytes) const;
+  /// What compressing takes, and expanding, of so many bytes uncompressed; 0: nothing.
+  double activation_recode_s(double bytes) const { return bytes * activation_recode_s_per_byte_; }
+  /// The same of so many bytes as they are sent.
   double gradient_recode_s(double bytes) const;
   int layers() const { return static_cast<int>(chain_.size()); }
 
@@ -75,6 +89,7 @@ class LoadModel {
   double gathered_bytes(const Stage& stage) const;
 
   const Job& job_;
+  const Topology& topology_;
   std::optional<ZeroStage> zero_;
   double replicas_;
   double scale_, overhead_;  // s

@@ -76,7 +76,8 @@ Plan plan_of(const Problem& problem, const StageDevices& stages) {
   return plan;
 }
 
-/// How long messages take that are alone, by the links that the simulator sends them over.
+/// How long messages of so many bytes uncompressed take that are alone, by the links that the simulator sends
+/// them over.
 class Roads {
  public:
   Roads(const Problem& problem, std::vector<int> devices)
@@ -90,19 +91,22 @@ class Roads {
     if (from_here.empty()) from_here.resize(devices_.size());
     std::optional<Road>& road = from_here[at(to)];
     if (!road) road = made(devices_[at(from)], devices_[at(to)]);
-    return {road->overhead_s + bytes / road->rate, road->latency_s, road->links};
+    return {road->overhead_s + bytes * road->ratio / road->rate, road->latency_s, road->links};
   }
 
  private:
   struct Road {
-    double overhead_s, latency_s, rate;
+    double overhead_s, latency_s, rate, ratio;
     std::vector<int> links;  // that a message fills
   };
 
   Road made(int from, int to) {
     const auto& devices = problem_.topology.devices;
     const bool same_host = devices[at(from)].host == devices[at(to)].host;
-    Road road{same_host ? 0 : problem_.constants.message_overhead_s, 0, 0, {}};
+    const Compression& compression = problem_.job.compression;
+    const double ratio =
+        is_compressed(problem_.topology, compression, from, to) ? compression.activations : 1;
+    Road road{same_host ? 0 : problem_.constants.message_overhead_s, 0, 0, ratio, {}};
     const std::vector<int> links = graph_.routes[at(network_.route(from, to))].links;
     double narrowest = std::numeric_limits<double>::infinity();
     for (const int link : links) {
@@ -128,6 +132,15 @@ int room_for(const Topology& topology, int device, const StageLoad& load) {
   return held ? static_cast<int>(std::clamp(*held, 1.0, 1e6)) : std::numeric_limits<int>::max();
 }
 
+/// What compressing and expanding takes a device of each of a micro-batch's directions, where all messages
+/// are compressed; else it is left to the simulator.
+double recode_s(const Problem& problem, const LoadModel& model, const Stage& stage, const StageLoad& load) {
+  if (problem.job.compression.slower_than) return 0;
+  const auto [begin, end] = stage.layers;
+  const double in = begin > 0 ? model.of({{0, begin}, stage.devices}).output_bytes : 0;
+  return model.activation_recode_s(in + (end < model.layers() ? load.output_bytes : 0));
+}
+
 /// By stage, the last of which has the last layers.
 std::vector<std::vector<Station>> stations_of(const Problem& problem, const Plan& plan) {
   const LoadModel model(problem, plan);
@@ -140,10 +153,11 @@ std::vector<std::vector<Station>> stations_of(const Problem& problem, const Plan
       const auto same = std::find_if(all.begin(), all.end(),
                                      [&](const Stage& it) { return it.layers == its[at(s)].layers; });
       const StageLoad load = model.of(its[at(s)]);
+      const double recode = recode_s(problem, model, its[at(s)], load);
       stages[static_cast<std::size_t>(same - all.begin())].push_back(
           {{i, s},
-           load.forward_s,
-           load.backward_s,
+           load.forward_s + recode,
+           load.backward_s + recode,
            load.output_bytes,
            room_for(problem.topology, its[at(s)].devices.front(), load)});
     }

@@ -39,8 +39,11 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
       if (kind_.size() > 1) continue;
       of_stage_.push_back({layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes,
                            model.gradient_recode_s(load.gradient_bytes)});
-      if (stage == 0) boundary_bytes_.push_back(model.of({{0, 0}, {device}}).output_bytes);
-      boundary_bytes_.push_back(load.output_bytes);
+      const auto add_boundary = [&](const StageLoad& before) {
+        boundary_bytes_.push_back(model.compressed_activations(before.output_bytes));
+      };
+      if (stage == 0) add_boundary(model.of({{0, 0}, {device}}));
+      add_boundary(load);
     }
   }
 }

@@ -312,7 +312,7 @@ class Schemas(unittest.TestCase):
             self.check_agreement("job", {"version": 1, "name": "small", "model": model, "training": {"global_batch": 8}}, ("model",))
         self.check_agreement("job", {"version": 1, "name": "small", "model": models[1], "training": training,
                                      "parallelism": {"pipeline": "auto", "data": "auto", "tensor": 1, "schedule": "interleaved", "chunks": 2, "gradient_sync": "ring", "overlap": True, "alike": True},
-                                     "compression": {"activations": 0.5, "gradients": "auto", "throughput": "10 GB/s"}, "profile": [{"analytic": True, "efficiency": 0.4}],
+                                     "compression": {"activations": 0.5, "gradients": "auto", "throughput": "10 GB/s", "adaptive": "1 Gbps"}, "profile": [{"analytic": True, "efficiency": 0.4}],
                                      "comm_cost": {"gradient": "1 GB", "activation": "1 MB", "stages": 2}})
         for gradients in ("4-bit", "top-0.5%", "rank-4"):
             self.check_agreement("job", {"version": 1, "name": "small", "model": models[0], "training": training, "compression": {"activations": "8-bit", "gradients": gradients}})

@@ -1,10 +1,12 @@
 #include "planner/core/compression.hpp"
 
 #include <utility>
+#include <vector>
 
 #include "planner/core/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
 
 namespace dtfm {
 namespace {
@@ -158,6 +160,36 @@ TEST_CASE("nobody knows what a preset costs where the bandwidth of the memory is
     activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", ""));
   })));
   CHECK(activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("", "")) == 0);
+}
+
+TEST_CASE("only over links slower than the job says, uplinks and downlinks with them") {
+  Topology topology = flat_topology({2, 1}, link_of(0, 1e8), link_of(0, 1e7));
+  Compression all, adaptive;
+  adaptive.slower_than = BitsPerSecond(5e8);
+  CHECK(is_compressed(topology, all, 0, 1));
+  CHECK_FALSE(is_compressed(topology, all, 1, 1));
+  CHECK_FALSE(is_compressed(topology, adaptive, 0, 1));
+  CHECK(is_compressed(topology, adaptive, 0, 2));
+  CHECK(topology.alone(0, 1).value() == 8e8);
+  topology.devices[0].uplink = BitsPerSecond(4e8);
+  CHECK(topology.alone(0, 1).value() == 4e8);
+  CHECK(is_compressed(topology, adaptive, 0, 1));
+  CHECK_FALSE(is_compressed(topology, adaptive, 1, 0));
+  adaptive.slower_than = BitsPerSecond(4e8);  // not slower than itself
+  CHECK_FALSE(is_compressed(topology, adaptive, 0, 1));
+}
+
+TEST_CASE("an exchange is compressed if any two of its devices have a slow link, in either direction") {
+  Topology topology = flat_topology({3, 1}, link_of(0, 1e8), link_of(0, 1e7));
+  Compression adaptive;
+  adaptive.slower_than = BitsPerSecond(5e8);
+  const std::vector<int> near = {0, 1, 2}, far = {0, 1, 3}, alone = {3};
+  CHECK(is_compressed(topology, Compression(), near));
+  CHECK_FALSE(is_compressed(topology, adaptive, near));
+  CHECK(is_compressed(topology, adaptive, far));
+  CHECK_FALSE(is_compressed(topology, adaptive, alone));
+  topology.devices[1].downlink = BitsPerSecond(1e8);
+  CHECK(is_compressed(topology, adaptive, near));
 }
 
 TEST_CASE("what is not sent of gradients is kept: one more number a parameter") {

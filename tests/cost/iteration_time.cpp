@@ -37,6 +37,11 @@ Topology random_topology(Rng& rng) {
   return topology;
 }
 
+/// That some of its links are slower than.
+BitsPerSecond middling(Rng& rng) {
+  return BitsPerSecond(8e6 * (0.5 + 5 * rng.uniform()));
+}
+
 /// The same with uplinks and downlinks of devices and sites.
 Topology shared_topology(Rng& rng) {
   Topology topology = random_topology(rng);
@@ -182,6 +187,8 @@ TEST_CASE("after changes a timer says the same as a new one") {
                           unlike_layers(rng, schedule, syncs[rng.below(5)]),
                           {1, 0.01, 0.9, 0.5}};
           problem.job.parallelism.overlap = overlap;
+          problem.job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
+          if (rng.below(2) == 0) problem.job.compression.slower_than = middling(rng);
           problem.topology.gpus[0].memory = Bytes(1e8);
           const int tensor = from_to(rng, 1, 2);
           const IterationModel model(problem, tensor);
@@ -235,6 +242,7 @@ TEST_CASE("as the simulator says: overlap, tensor parallelism, compression, upda
     if (rng.below(3) == 0) job.training.recompute = "full";
     const int tensor = from_to(rng, 1, 2);
     const Plan plan = random_plan(rng, job, tensor, true);
+    if (rng.below(2) == 0) job.compression.slower_than = middling(rng);
     if (rng.below(3) == 0) job.parallelism.flush = static_cast<int>(plan.pipelines[0].stages.size());
     CAPTURE(job.parallelism.schedule, job.parallelism.gradient_sync, job.parallelism.overlap, tensor);
     CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.025));

@@ -68,6 +68,25 @@ Best least_estimate(const IterationModel& model, const std::vector<StageChain>& 
   return best;
 }
 
+/// Is what goes from one stage of single devices to another compressed, by the definition in the job's keys?
+bool is_compressed(const IterationModel& model, const StageChain& chain, std::size_t from, std::size_t to) {
+  const Problem& problem = model.problem;
+  const auto& slower_than = problem.job.compression.slower_than;
+  return !slower_than || problem.topology.alone(chain.devices[from][0], chain.devices[to][0]) < *slower_than;
+}
+
+/// Seconds of a micro-batch in which stage `s` compresses and expands, forward and backward.
+double recode_s(const IterationModel& model, const StageChain& chain, const Split& split, std::size_t s) {
+  double sum = 0;
+  const auto add = [&](std::size_t other, int layer) {
+    sum += model.stages.recode_s(layer) *
+           (is_compressed(model, chain, s, other) + is_compressed(model, chain, other, s));
+  };
+  if (s > 0) add(s - 1, split[s].first);
+  if (s + 1 < split.size()) add(s + 1, split[s].second);
+  return sum;
+}
+
 /// Of one pipeline of single devices, by the definition in the header.
 double one_f_one_b_s(const IterationModel& model, const StageChain& chain, const Split& split) {
   const StageCosts& costs = model.stages;
@@ -76,17 +95,16 @@ double one_f_one_b_s(const IterationModel& model, const StageChain& chain, const
   for (std::size_t s = 0; s < split.size(); ++s) {
     const int device = chain.devices[s].front();
     const ComputeTime time = costs.compute(costs.kind_of(device), split[s]);
-    const double recode = (s > 0 ? costs.recode_s(split[s].first) : 0) +
-                          (s + 1 < split.size() ? costs.recode_s(split[s].second) : 0);
-    const double both = time.forward_s + time.backward_s + 2 * recode;
+    const double both = time.forward_s + time.backward_s + recode_s(model, chain, split, s);
     sum += both;
     most = std::max({most, both, sum / static_cast<double>(s + 1)});
     if (s + 1 == split.size()) break;
-    const double bytes = costs.boundary_bytes(split[s].second);
+    const double bytes = costs.boundary_bytes(split[s].second, is_compressed(model, chain, s, s + 1)),
+                 bytes_back = costs.boundary_bytes(split[s].second, is_compressed(model, chain, s + 1, s));
     const int next = chain.devices[s + 1].front();
     const MessageCost there = model.network.message(device, next), back = model.network.message(next, device);
-    sum += there.total_s(bytes) + back.total_s(bytes);
-    most = std::max({most, there.occupancy_s(bytes), back.occupancy_s(bytes)});
+    sum += there.total_s(bytes) + back.total_s(bytes_back);
+    most = std::max({most, there.occupancy_s(bytes), back.occupancy_s(bytes_back)});
   }
   return rounds * sum + (m - rounds) * most;
 }
@@ -128,6 +146,7 @@ Problem random_problem(Rng& rng, int devices, const char* schedule) {
   job.parallelism.schedule = schedule;
   if (rng.below(3) == 0) job.parallelism.flush = 1 + static_cast<int>(rng.below(6));
   if (rng.below(3) == 0) job.compression = {0.25, 1, BitsPerSecond(random_size(rng, 1e9, 1e12))};
+  if (rng.below(2) == 0) job.compression.slower_than = BitsPerSecond(random_size(rng, 1e7, 1e10));
   return problem;
 }
 

@@ -110,7 +110,9 @@ TEST_CASE("times, bytes and memory of a stage are those of the simulator") {
       CHECK(time.backward_s == Approx(load.backward_s));
       CHECK(time.update_s == Approx(load.update_s));
     }
-    CHECK(costs.boundary_bytes(stage.layers.second) == Approx(load.output_bytes));
+    CHECK(costs.boundary_bytes(stage.layers.second, false) == Approx(load.output_bytes));
+    CHECK(costs.boundary_bytes(stage.layers.second) ==
+          Approx(model.compressed_activations(load.output_bytes)));
     CHECK(costs.gradient_bytes(stage.layers, begin == 0) == Approx(load.gradient_bytes));
     CHECK(costs.saved_bytes(stage.layers) == Approx(load.weight_bytes));
     const StageNeeds needs = costs.needs(stage.layers);

@@ -82,7 +82,7 @@ TEST_CASE("every key of the grammar arrives, and the job as JSON reads back as t
   const Job job = job_of(small + R"(
 parallelism: {pipeline: auto, data: 3, tensor: 2, schedule: interleaved, chunks: 2, flush: 64, gradient_sync: ring,
   overlap: true}
-compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s}
+compression: {activations: 0.25, gradients: 0.5, throughput: 50 GB/s, adaptive: 1 Gbps}
 profile: {analytic: true, efficiency: 0.3}
 comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
 )");
@@ -95,6 +95,7 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.parallelism.gradient_sync == "ring");
   CHECK(job.parallelism.overlap);
   CHECK(job.compression.throughput->value() == 400e9);
+  CHECK(job.compression.slower_than->value() == 1e9);
   CHECK(job.compression.activations == 0.25);
   CHECK(job.compression.gradients == 0.5);
   CHECK(job.efficiency == 0.3);

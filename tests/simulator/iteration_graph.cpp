@@ -341,6 +341,41 @@ TEST_CASE("compression may cost time on both devices") {
   CHECK(makespan({topology, job, {}}, plan_of(job, 2, 1, 1)) == Approx(2 + 4 + 2 * 2));
 }
 
+// Stages on devices 0 and 1 of one site and 2 of another, over 2e6 and 1e6 B/s. Messages of 8e6 bytes take 4
+// s whole over the first link, nothing compressed; over the second as above 2 s, and 8 s on either device.
+TEST_CASE("adaptive compression spares links that are fast enough") {
+  Job job = chain_job(3, 0, 8e6);
+  job.compression = {0.25, 1, BitsPerSecond(8e6)};
+  job.compression.slower_than = BitsPerSecond(16e6);
+  const Problem problem{flat_topology({2, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}};
+  CHECK(makespan(problem, plan_of(job, 3, 1, 1)) == Approx(3 + 6 + 2 * (4 + 18)));
+}
+
+// Replicas of a stage in one site exchange 8e6 bytes whole, over the slow link a quarter and 8 s before and
+// after.
+TEST_CASE("gradients go compressed where any two of those that exchange them have a slow link") {
+  Job job = chain_job(1, 4e6, 0);
+  job.compression = {1, 0.25, BitsPerSecond(8e6)};
+  job.compression.slower_than = BitsPerSecond(16e6);
+  job.parallelism.gradient_sync = "ring";
+  const Plan plan = plan_of(job, 1, 2, 1);
+  CHECK(makespan({flat_topology({2}, link_of(0, 2e6), link_of(0, 2e6)), job, {}}, plan) == Approx(3 + 4));
+  CHECK(makespan({flat_topology({1, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}}, plan) ==
+        Approx(3 + 8 + 2 + 8));
+  // One of three is far: all messages are compressed, those between the near ones too.
+  const Problem three{flat_topology({2, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}};
+  CHECK(makespan(three, plan_of(job, 1, 3, 1)) == Approx(3 + 8 + 4 * 2 / 3.0 + 8));
+}
+
+TEST_CASE("what stays on a device is not compressed") {
+  Job job = chain_job(2, 0, 8e6);
+  job.compression = {0.25, 1, BitsPerSecond(8e6)};
+  job.parallelism.schedule = "interleaved";
+  job.parallelism.chunks = 2;
+  const Problem problem{flat_topology({1}, link_of(0, 1e6), link_of(0, 1e6)), job, {}};
+  CHECK(makespan(problem, plan_of(job, 1, 1, 2)) == Approx(2 * (2 + 4)));
+}
+
 // As above with 4 bits of 16 and their scales, 9/32 of the bytes; a memory that moves 1e7 B/s reads and
 // writes 41/32 of 8e6 bytes in 1.025 s.
 TEST_CASE("a preset of compression takes what its traffic takes the memory of the devices") {

@@ -177,7 +177,11 @@ TEST_CASE("tied weights are updated once where both ends are one stage") {
 TEST_CASE("messages are compressed") {
   Job job = tiny_transformer("none");
   job.compression.activations = 0.25;
-  CHECK(load_of(job, {1, 3}).output_bytes == 2 * 256 * 0.25);
+  const Problem problem{two_devices(), job, {}};
+  const LoadModel model(problem, Plan{1, "", "", {{1, {{{1, 3}, {0}}}}}});
+  const double output = model.of({{1, 3}, {0}}).output_bytes;
+  CHECK(output == 2 * 256);
+  CHECK(model.compressed_activations(output) == 2 * 256 * 0.25);
 }
 
 TEST_CASE("tensor parallelism divides everything; the slowest device sets the pace") {
