@@ -21,7 +21,6 @@ void check(const Problem& problem, const SwarmSetup& setup, const Scenario& scen
     throw Error("", "a trainer needs at least one micro-batch in flight");
   if (setup.rebalance_s && !(*setup.rebalance_s > 0))
     throw Error("", "the period of rebalancing must be longer than 0 s");
-  if (!(setup.rebalance_ratio >= 1)) throw Error("", "the ratio of loads for rebalancing must be at least 1");
   if (!(setup.verify >= 0 && setup.verify <= 1))
     throw Error("", "the share of calls that are verified must be from 0 to 1");
   if (!(setup.lying >= 0 && setup.lying <= 1))

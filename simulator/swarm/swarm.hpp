@@ -33,9 +33,9 @@ struct SwarmSetup {
   std::optional<int> in_flight = {};
   SwarmTransport transport = SwarmTransport::relay;
   std::optional<double> rebalance_s = {};  // period of adaptive rebalancing; nothing: none
-  /// A peer moves only where the most loaded stage has more than so many times the requests of the least
-  /// loaded one; at least 1. The paper says nothing of a threshold: 1.
-  double rebalance_ratio = 1;
+  /// Does a peer stay where the stage that it would leave would be slower than the one that it would help is,
+  /// by the rates of their peers? With false a peer moves whenever loads differ, as the paper says it.
+  bool moves_must_help = true;
   bool delayed_update = false;  // all-reduce and step overlap with the next batch, one step stale
   double verify = 0;            // share of the calls that a second peer computes too, 0 to 1
   double lying = 0;             // share of the peers that lie, 0 to 1

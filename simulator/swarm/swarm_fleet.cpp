@@ -240,23 +240,48 @@ int SwarmRun::most_loaded(bool by_peer) const {
   return most;
 }
 
-/// The least loaded peer of the least loaded stage that can spare one goes to the most loaded stage.
+/// Samples per second of those who serve it or will when they have its state.
+double SwarmRun::rate_of_stage(int stage) const {
+  double sum = 0;
+  for (int device = 0; device < problem_.topology.size(); ++device) {
+    const Peer& peer = peers_[at(device)];
+    if ((peer.serving || peer.fetching) && peer.stage == stage) sum += rate(device, stage);
+  }
+  return sum;
+}
+
+/// Of those who serve it.
+int SwarmRun::least_loaded_peer(int stage) const {
+  int least = nobody;
+  for (int device = 0; device < problem_.topology.size(); ++device) {
+    const Peer& peer = peers_[at(device)];
+    if (peer.serving && peer.stage == stage && (least == nobody || load(peer) < load(peers_[at(least)])))
+      least = device;
+  }
+  return least;
+}
+
+/// Never the last that serves its stage.
+bool SwarmRun::can_spare(int peer, int for_stage) const {
+  const int stage = peers_[at(peer)].stage;
+  if (stages_[at(stage)].serving < 2) return false;
+  return !setup_.moves_must_help || rate_of_stage(stage) - rate(peer, stage) > rate_of_stage(for_stage);
+}
+
+/// The least loaded peer of the least loaded stage that can spare it goes to the most loaded stage.
 void SwarmRun::rebalance() {
   queue_.push(on_grid(now_ + *setup_.rebalance_s), 1, {QueueEvent::Kind::rebalance});
   const int most = most_loaded(false);
-  int least = nobody;
-  for (int stage = 0; stage < costs_.stages(); ++stage)
-    if (stages_[at(stage)].serving > 1 && (least == nobody || load(stage) < load(least))) least = stage;
-  const bool is_empty = stages_[at(most)].serving + stages_[at(most)].fetching == 0;
-  if (least == nobody || least == most || (!is_empty && load(least) * setup_.rebalance_ratio >= load(most)))
-    return;
   int mover = nobody;
-  for (int device = 0; device < problem_.topology.size(); ++device) {
-    const Peer& peer = peers_[at(device)];
-    if (peer.serving && peer.stage == least && (mover == nobody || load(peer) < load(peers_[at(mover)])))
-      mover = device;
+  double least_load = infinity;
+  for (int stage = 0; stage < costs_.stages(); ++stage) {
+    const int peer = least_loaded_peer(stage);
+    if (stage == most || peer == nobody || !can_spare(peer, most) || load(stage) >= least_load) continue;
+    mover = peer;
+    least_load = load(stage);
   }
-  move(mover, most);
+  const bool is_empty = stages_[at(most)].serving + stages_[at(most)].fetching == 0;
+  if (mover != nobody && (is_empty || least_load < load(most))) move(mover, most);
 }
 
 /// Devices that are there, by kind and speed.
@@ -306,7 +331,7 @@ void SwarmRun::fleet_changed() {
   std::vector<double> speeds(stages_.size());
   for (int device = 0; device < problem_.topology.size(); ++device) {
     const Peer& peer = peers_[at(device)];
-    if (peer.serving) speeds[at(peer.stage)] += costs_.rate(costs_.kind(device), peer.stage) * peer.factor;
+    if (peer.serving) speeds[at(peer.stage)] += rate(device, peer.stage);
   }
   assigned_ = *std::min_element(speeds.begin(), speeds.end());
 }

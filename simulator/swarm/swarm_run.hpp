@@ -215,6 +215,12 @@ class SwarmRun {
   double load(const Peer& peer) const { return peer.waiting + (peer.busy ? 1 : 0); }
   double load(int stage) const;
   int most_loaded(bool by_peer) const;
+  double rate(int peer, int stage) const {
+    return costs_.rate(costs_.kind(peer), stage) * peers_[static_cast<std::size_t>(peer)].factor;
+  }
+  double rate_of_stage(int stage) const;
+  int least_loaded_peer(int stage) const;
+  bool can_spare(int peer, int for_stage) const;
   void fleet_changed();
   void count_throughput();
   std::vector<PeerKind> kinds_there(std::vector<int>* kind_of_device) const;
