@@ -47,9 +47,8 @@ constexpr Scheme table[] = {
     {"swarm",
      "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
      "micro-batches of the next batches are under way before a step; activations from peer to peer, backward "
-     "with its forward again, a peer moves every 300 s at most; all-reduces beside the messages; "
-     "compression, "
-     "if any, on all links; memory of queues is not counted",
+     "with its forward again, a peer moves every 300 s at most, where that helps; all-reduces beside the "
+     "messages; compression, if any, on all links; memory of queues is not counted",
      nullptr},
 };
 

@@ -100,8 +100,31 @@ TEST_CASE("rebalancing every 300 s brings swarms nearer to the optimum") {
   }
 }
 
-// A stage's state (1.5 GB at 25 MB/s) takes 60 s to arrive, and a peer moves every time, whether that helps
-// or not: a period of 60 s is better than one of 300 s here only where moves cost next to nothing.
+// T = 60 s ≥ T = 300 s ≥ none, at every number of stages; two stages of many peers have next to nothing to
+// gain.
+TEST_CASE("the more often peers may move where that helps, the nearer is the optimum") {
+  for (const Recording& recording : {g4dn, p3, a100, v100}) {
+    const std::optional<Scenario> scenario = fleet_of(recording);
+    if (!scenario) {
+      WARN("skipped: there is no " << recording.file);
+      continue;
+    }
+    for (const int stages : {2, 4, 8}) {
+      CAPTURE(recording.file, stages);
+      const SwarmReport without = run(recording, *scenario, stages, {}),
+                        rarely = run(recording, *scenario, stages, {300}),
+                        often = run(recording, *scenario, stages, {60});
+      CHECK(rarely.share_of_optimum > without.share_of_optimum);
+      CHECK(often.share_of_optimum > rarely.share_of_optimum - 0.001);
+      CHECK(assigned_share(rarely) > assigned_share(without));
+      CHECK(assigned_share(often) > assigned_share(rarely));
+      CHECK(assigned_share(often) > 0.89);
+    }
+  }
+}
+
+// A stage's state (1.5 GB at 25 MB/s) takes 60 s to arrive, and as published a peer moves every time, whether
+// that helps or not: a period of 60 s is better than one of 300 s here only where moves cost next to nothing.
 TEST_CASE("rebalancing as fast as states can be fetched costs more than it brings") {
   const std::optional<Scenario> scenario = fleet_of(a100);
   if (!scenario) {
