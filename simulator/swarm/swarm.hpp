@@ -116,7 +116,7 @@ struct SwarmReport {
   VerificationReport verification;
   std::string stopped;  // why before its end; empty: it was not
   long long visits = 0, events_handled = 0, messages = 0, shared_messages = 0;  // shared: with other flows
-  long long filled_rates = 0;                                                   // FluidNetwork::filled
+  long long looks_at_links = 0;                                                 // LevelNetwork::looks
 };
 
 /// Runs the job as a swarm on the devices of the topology, under `scenario` (departures, joins, speeds,

@@ -21,7 +21,6 @@ SwarmNetwork::SwarmNetwork(const Topology& topology, const Calibration& constant
       constants_(constants),
       queue_(queue),
       lowered_(topology, constants, graph_),
-      fluid_(std::span<const LinkCapacity>()),
       routes_(topology.devices.size()),
       traffic_(topology.sites.size() * topology.sites.size()) {
   for (const Device& device : topology.devices) sites_.push_back(device.site);
@@ -45,8 +44,7 @@ SwarmNetwork::Route SwarmNetwork::new_route(int from, int to) {
   const double efficiency = graph_.model.bandwidth_factor;
   for (std::size_t link = fluid_link_.size(); link < graph_.links.size(); ++link) {
     const GraphLink& it = graph_.links[link];
-    fluid_link_.push_back(it.sharing == Sharing::fatpipe ? none
-                                                         : fluid_.add_link({it.bandwidth * efficiency}));
+    fluid_link_.push_back(it.sharing == Sharing::fatpipe ? none : fluid_.add_link(it.bandwidth * efficiency));
   }
   Path path;
   path.overhead = overhead_s(from, to);

@@ -10,7 +10,7 @@
 #include "planner/core/calibration.hpp"
 #include "planner/core/topology.hpp"
 #include "simulator/lowering/lowered_network.hpp"
-#include "simulator/network/fluid_network.hpp"
+#include "simulator/network/level_network.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/swarm/queue_event.hpp"
 
@@ -70,7 +70,7 @@ class SwarmNetwork {
 
   long long messages_sent() const { return sent_; }
   long long shared_messages() const { return shared_; }
-  long long filled_rates() const { return fluid_.filled(); }
+  long long looks_at_links() const { return fluid_.looks(); }
 
  private:
   /// What many pairs of devices have in common: there may be a lot of pairs, and every message reads one.
@@ -101,7 +101,7 @@ class SwarmNetwork {
   SwarmQueue& queue_;
   TaskGraph graph_;
   LoweredNetwork lowered_;
-  FluidNetwork fluid_;
+  LevelNetwork fluid_;
   std::vector<int> fluid_link_;  // of each link of the graph; none for those of a pair alone
   std::vector<Path> paths_;
   std::map<Path, int> path_numbers_;

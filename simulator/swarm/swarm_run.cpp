@@ -117,7 +117,7 @@ SwarmReport SwarmRun::finish() {
   report_.links = network_.reports(now_);
   report_.messages = network_.messages_sent();
   report_.shared_messages = network_.shared_messages();
-  report_.filled_rates = network_.filled_rates();
+  report_.looks_at_links = network_.looks_at_links();
   report_.verification = std::move(verification_.report);
   if (now_ > 0) {
     report_.useful_samples_per_s = static_cast<double>(report_.useful_samples) / now_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "simulator/network/level_network.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/fair.hpp"
 
@@ -100,6 +101,63 @@ TEST_CASE("changes one by one") {
       for (std::uint32_t i = 0; i < count; ++i) twin.change(rng);
       twin.network.settle(0.01 * step);
       twin.check();
+    }
+  }
+}
+
+// Messages between peers: an uplink and a downlink each. Then any uses, as above.
+TEST_CASE("levels of links settle at the rates of the whole system") {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    INFO("seed " << seed);
+    Rng rng = Rng::for_task(seed, 12);
+    const bool messages = seed % 2 == 0;
+    LevelNetwork network;
+    std::vector<LinkCapacity> links(2 + rng.below(messages ? 30 : 12));
+    const bool equal = rng.below(3) == 0;
+    for (LinkCapacity& link : links) {
+      link.capacity = equal ? 1 : random_capacity(rng);
+      network.add_link(link.capacity);
+    }
+    const std::uint32_t link_count = static_cast<std::uint32_t>(links.size()), half = link_count / 2;
+    const auto any_link = [&] { return rng.below(link_count); };
+    std::vector<FlowDemand> flows;
+    std::vector<int> numbers;
+    const auto add = [&] {
+      FlowDemand flow = random_flow(rng, links.size());
+      if (messages)
+        flow.uses = {{static_cast<int>(rng.below(half))}, {static_cast<int>(half + rng.below(half))}};
+      numbers.push_back(network.add(flow.uses, 1e6, flow.weight, flow.ceiling));
+      flows.push_back(flow);
+    };
+    const auto remove = [&](std::ptrdiff_t i) {
+      network.remove(numbers[static_cast<std::size_t>(i)]);
+      flows.erase(flows.begin() + i);
+      numbers.erase(numbers.begin() + i);
+    };
+    const auto change_capacity = [&](std::uint32_t link) {
+      links[link].capacity = random_capacity(rng);
+      network.set_capacity(static_cast<int>(link), links[link].capacity);
+    };
+    for (int step = 0; step < 150; ++step) {
+      INFO("step " << step);
+      for (std::uint32_t i = 0; i < 1 + rng.below(3); ++i) {
+        const std::uint32_t kind = rng.below(16);
+        if (kind == 0)
+          change_capacity(any_link());
+        else if (kind < 7 && !numbers.empty())
+          remove(static_cast<std::ptrdiff_t>(rng.below(static_cast<std::uint32_t>(numbers.size()))));
+        else
+          add();
+      }
+      network.settle(0.01 * step);
+      const std::vector<double> expected = max_min_rates(links, flows);
+      double least = std::numeric_limits<double>::infinity();
+      for (std::size_t i = 0; i < flows.size(); ++i) {
+        CHECK(network.rate(numbers[i]) == Approx(expected[i]).epsilon(1e-9).margin(1e-12));
+        least = std::min(least, network.ends().end(numbers[i]));
+      }
+      if (least < std::numeric_limits<double>::infinity())
+        CHECK(network.ends().next().date == Approx(least).epsilon(1e-9));
     }
   }
 }

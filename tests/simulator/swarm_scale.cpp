@@ -35,7 +35,7 @@ Cost cost_of(const Topology& topology, double hours) {
   const double visits = static_cast<double>(report.visits);
   return {static_cast<double>(report.events_handled) / visits,
           static_cast<double>(report.shared_messages) / visits,
-          static_cast<double>(report.filled_rates) / visits,
+          static_cast<double>(report.looks_at_links) / visits,
           *std::max_element(bytes.begin(), half),
           *std::max_element(half, bytes.end()),
           visits};

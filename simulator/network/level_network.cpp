@@ -1,0 +1,185 @@
+#include "simulator/network/level_network.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dtfm {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+/// Levels that differ by less are one level: far above rounding, far below what anybody can see. So rounding
+/// does not go round in circles.
+constexpr double same = 1e-12;
+
+bool is_same(double a, double b) {
+  return a == b || std::abs(a - b) <= same * std::min(a, b);
+}
+
+}  // namespace
+
+int LevelNetwork::add_link(double capacity) {
+  links_.push_back({capacity, infinity, false, false});
+  slots_.emplace_back();
+  ends_.add_link();
+  return static_cast<int>(links_.size()) - 1;
+}
+
+int LevelNetwork::new_flow(std::size_t use_count) {
+  if (unused_.size() <= use_count) unused_.resize(use_count + 1);
+  std::vector<int>& unused = unused_[use_count];
+  if (!unused.empty()) {
+    const int flow = unused.back();
+    unused.pop_back();
+    return flow;
+  }
+  flows_.push_back({infinity, static_cast<int>(uses_.size()), static_cast<int>(use_count), false});
+  uses_.resize(uses_.size() + use_count);
+  return static_cast<int>(flows_.size()) - 1;
+}
+
+int LevelNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double ceiling) {
+  const int number = new_flow(link_uses.size());
+  Flow& flow = flows_[index(number)];
+  flow.ceiling = ceiling / weight;
+  flow.settled = false;
+  for (std::size_t i = 0; i < link_uses.size(); ++i) {
+    const auto [link, share] = link_uses[i];
+    std::vector<Slot>& slots = slots_[index(link)];
+    uses(flow)[i] = {link, static_cast<int>(slots.size())};
+    slots.push_back({number, flow.first_use + static_cast<int>(i), share * weight});
+    queue(link);
+  }
+  ends_.start(number, amount, weight);
+  added_.push_back(number);
+  return number;
+}
+
+void LevelNetwork::remove(int number) {
+  const Flow& flow = flows_[index(number)];
+  if (!flow.settled) std::erase(added_, number);
+  for (const Use& use : uses(flow)) detach(use);
+  ends_.remove(number);
+  unused_[index(flow.use_count)].push_back(number);
+}
+
+void LevelNetwork::detach(const Use& use) {
+  std::vector<Slot>& slots = slots_[index(use.link)];
+  slots[index(use.slot)] = slots.back();
+  uses_[index(slots[index(use.slot)].use)].slot = use.slot;
+  slots.pop_back();
+  if (links_[index(use.link)].level < infinity) queue(use.link);
+}
+
+void LevelNetwork::set_capacity(int link, double capacity) {
+  links_[index(link)].capacity = capacity;
+  queue(link);
+}
+
+void LevelNetwork::queue(int link) {
+  if (links_[index(link)].queued) return;
+  links_[index(link)].queued = true;
+  queue_.push_back(link);
+}
+
+void LevelNetwork::settle(double now) {
+  for (std::size_t i = 0; i < queue_.size(); ++i) look_at(queue_[i]);
+  queue_.clear();
+  for (const int link : changed_) commit_link(link, now);
+  changed_.clear();
+  for (const int flow : added_) {
+    commit_flow(flow, now);
+    flows_[index(flow)].settled = true;
+  }
+  added_.clear();
+}
+
+void LevelNetwork::look_at(int number) {
+  ++looks_;
+  Link& link = links_[index(number)];
+  link.queued = false;
+  const double before = link.level, level = level_of(number);
+  if (is_same(level, before)) return;
+  link.level = level;
+  if (!link.changed) changed_.push_back(number);
+  link.changed = true;
+  tell_neighbours(number, before);
+}
+
+/// Another link feels the change of this one if it may fill up because flows are let go faster, or if it is
+/// full and its own level is not the lowest of the three.
+void LevelNetwork::tell_neighbours(int number, double before) {
+  const double level = links_[index(number)].level, lower = std::min(before, level);
+  for (const Slot& slot : slots_[index(number)])
+    for (const Use& use : uses(flows_[index(slot.flow)])) {
+      const double other = links_[index(use.link)].level;
+      if ((other < infinity ? lower < other : level > before) && use.link != number) queue(use.link);
+    }
+}
+
+double LevelNetwork::limit_elsewhere(const Flow& flow, int link) const {
+  double limit = flow.ceiling;
+  for (const Use& use : uses(flow))
+    if (use.link != link) limit = std::min(limit, links_[index(use.link)].level);
+  return limit;
+}
+
+/// At first as if it held all its flows. What those cannot use that are limited elsewhere is for the others,
+/// whose level is higher then, so that more are limited elsewhere, and so on.
+double LevelNetwork::level_of(int number) {
+  limits_.clear();
+  double load = 0, lowest = infinity;
+  for (const Slot& slot : slots_[index(number)]) {
+    const double limit = limit_elsewhere(flows_[index(slot.flow)], number);
+    limits_.push_back({limit, slot.load});
+    load += slot.load;
+    lowest = std::min(lowest, limit);
+  }
+  const double capacity = links_[index(number)].capacity;
+  double level = capacity / load;
+  if (level <= lowest) return limits_.empty() ? infinity : level;
+  for (std::size_t limited = 0; limited < limits_.size();) {
+    const std::size_t before = limited;
+    double left = capacity;
+    load = 0;
+    limited = 0;
+    for (const Limit& limit : limits_) {
+      if (limit.level < level) {
+        left -= limit.load * limit.level;
+        ++limited;
+      } else {
+        load += limit.load;
+      }
+    }
+    if (limited <= before) return level;
+    level = std::max(0.0, left) / load;
+  }
+  return infinity;
+}
+
+void LevelNetwork::commit_link(int number, double now) {
+  Link& link = links_[index(number)];
+  link.changed = false;
+  if (link.level < infinity) ends_.set_level(number, link.level, now);
+  for (const Slot& slot : slots_[index(number)]) commit_flow(slot.flow, now);
+}
+
+/// The lowest of its links holds a flow, if it is below the flow's ceiling; of equal ones the one that did.
+void LevelNetwork::commit_flow(int number, double now) {
+  const Flow& flow = flows_[index(number)];
+  const int before = ends_.holder(number);
+  double level = flow.ceiling;
+  int holder = none;
+  for (const Use& use : uses(flow)) {
+    const double here = links_[index(use.link)].level;
+    if (here > level || (here == level && use.link != before)) continue;
+    level = here;
+    holder = use.link;
+  }
+  if (holder == none || level == infinity)
+    ends_.set_alone(number, level, now);
+  else if (holder != before)
+    ends_.hold(number, holder, now);
+}
+
+}  // namespace dtfm
