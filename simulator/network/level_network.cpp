@@ -113,8 +113,15 @@ void LevelNetwork::tell_neighbours(int number, double before) {
   for (const Slot& slot : slots_[index(number)])
     for (const Use& use : uses(flows_[index(slot.flow)])) {
       const double other = links_[index(use.link)].level;
-      if ((other < infinity ? lower < other : level > before) && use.link != number) queue(use.link);
+      if (use.link == number) continue;
+      if (other < infinity ? lower < other : level > before && can_fill(use.link, level)) queue(use.link);
     }
+}
+
+/// Not if its only flow cannot at that level.
+bool LevelNetwork::can_fill(int number, double level) const {
+  const std::vector<Slot>& slots = slots_[index(number)];
+  return slots.size() > 1 || level * slots.front().load > links_[index(number)].capacity;
 }
 
 double LevelNetwork::limit_elsewhere(const Flow& flow, int link) const {

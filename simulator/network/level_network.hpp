@@ -79,6 +79,7 @@ class LevelNetwork {
   void queue(int link);
   void look_at(int link);
   void tell_neighbours(int link, double before);
+  bool can_fill(int link, double level) const;
   double level_of(int link);
   double limit_elsewhere(const Flow& flow, int link) const;
   void commit_link(int link, double now);
