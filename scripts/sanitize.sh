@@ -3,8 +3,9 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   sed -n '/^# /{/shellcheck/!s/^# //p}' "$0"
   exit
 fi
-# The tests but those of `numbers` (tests/CMakeLists.txt) under AddressSanitizer and UndefinedBehaviorSanitizer with a short run of every
-# fuzzer, and those that make threads under ThreadSanitizer (all with clang++). Installs what is missing.
+# The tests but those of `numbers` (tests/CMakeLists.txt) under AddressSanitizer and UndefinedBehaviorSanitizer with a
+# short run of every fuzzer, and those that make threads under ThreadSanitizer (all with clang++). Installs what is
+# missing.
 # shellcheck source=scripts/lib/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib/setup.sh"
 

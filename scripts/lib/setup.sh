@@ -6,7 +6,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
 export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$CMAKE_BUILD_PARALLEL_LEVEL}"
 
-# Names of Debian 12 and Ubuntu 24.04 alike. ccache is used where it is there.
+# ccache is used where it is there; a clone finds what another one compiled, in whatever folder.
+export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR="${CCACHE_NOHASHDIR:-1}"
+
+# Names of Debian 12 and Ubuntu 24.04 alike.
 build_packages=(g++ cmake ninja-build libeigen3-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev catch2)
 # shellcheck disable=SC2034 # for those who source this
 test_packages=("${build_packages[@]}" python3)
