@@ -103,8 +103,10 @@ class Words {
         e_.compute_bound_compression
             ? fmt::format("from × {:.3g} more compression of activations and gradients on",
                           *e_.compute_bound_compression)
-            : fmt::format("with no more compression of activations and gradients up to × {:g}: latency stays",
-                          most_compression));
+            : fmt::format(
+                  "with no more compression of activations and gradients up to × {:g}: latency{} stays",
+                  most_compression,
+                  planned_.problem.job.compression.slower_than ? ", and what goes whole," : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(width(*model));
     return sentences;

@@ -161,8 +161,8 @@ int run_export_command(const ExportOptions& options) {
   const ReadLog read;
   const Handover handover = handover_of(options, common_order(targets, options.order));
   const ExportFiles files = exported(handover, targets);
-  check_folder(options, files);
   check_not_read(read, paths_of(options.folder, files));
+  check_folder(options, files);  // which reads what is there
   write_files(options.folder, files);
   const std::vector<std::string> warnings = memory_notes(handover);
   for (const std::string& warning : warnings) print_error(fmt::format("dtfm-export: note: {}\n", warning));

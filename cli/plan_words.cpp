@@ -84,7 +84,8 @@ std::string decisions_in_words(const Job& job, const Plan& plan) {
   };
   add("activations", job.compression.activations, job.compression.activation_preset);
   add("gradients", job.compression.gradients, job.compression.gradient_preset);
-  if (const auto slower_than = job.compression.slower_than)
+  const bool compresses = job.compression.activations != 1 || job.compression.gradients != 1;
+  if (const auto slower_than = job.compression.slower_than; slower_than && compresses)
     text += fmt::format(" on links slower than {}", format_rate(*slower_than));
   return text;
 }

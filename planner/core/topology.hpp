@@ -88,8 +88,9 @@ struct Topology {
   int entry(int from, int to) const;
   /// The link that a message from device `from` to device `to` ≠ `from` takes.
   Link link(int from, int to) const;
-  /// Of a message from device `from` to device `to` ≠ `from` that competes with nothing: the narrowest of its
-  /// link and of the uplinks and downlinks that it passes.
+  /// What a message from device `from` to device `to` ≠ `from` passes, the narrowest: its link, the capacity
+  /// that this link's own entry gives the pair of sites, and uplinks and downlinks. (Another entry may give
+  /// the same pair of sites a lower capacity.)
   BitsPerSecond alone(int from, int to) const;
   /// 16 hex digits over all that matters for a plan: the devices with their GPU, memory, peak, speed and
   /// price, the sites, the effective links with their prices and which of them a sender shares; not the

@@ -76,7 +76,7 @@ void IterationBounds::find_links() {
 void IterationBounds::find_layers() {
   const StageCosts& costs = model_.stages;
   for (int layer = 0; layer < layers_; ++layer) {
-    const double gradients = costs.gradient_bytes({layer, layer + 1}, true);
+    const double gradients = least_gradient_bytes({layer, layer + 1});
     gradient_bytes_ += gradients;
     largest_gradient_bytes_ = std::max(largest_gradient_bytes_, gradients);
     if (layer == 0) first_gradient_bytes_ = gradients;
@@ -343,7 +343,7 @@ IterationBounds::Part IterationBounds::cut_and_exchanged(int stages, int replica
   double least = std::numeric_limits<double>::infinity();
   for (int cut = stages == 1 ? layers_ : 1; cut <= layers_ - (stages - 1); ++cut)
     least = std::min(least, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
-                                recoded_exchange_s(replicas, model_.stages.gradient_bytes({0, cut}, true)));
+                                recoded_exchange_s(replicas, least_gradient_bytes({0, cut})));
   return {least + layer_times_.first_update_s, "then the gradients of the first stage over the best links"};
 }
 

@@ -61,6 +61,7 @@ class IterationBounds {
   double exchange_s(int replicas, double bytes) const;
   double exchange_s_per_byte(int replicas) const;
   double recoded_exchange_s(int replicas, double bytes) const;
+  double least_gradient_bytes(std::pair<int, int> layers) const;
   double stage_s(const WorkBound& of, double balanced, int stages) const;
   double hops_s(int stages) const;
   double way_s(int stages) const;

@@ -58,6 +58,13 @@ double IterationBounds::exchange_s_per_byte(int replicas) const {
   return dearest / replicas;
 }
 
+/// Where only some exchanges are compressed, no more than either way (a ratio may be above 1).
+double IterationBounds::least_gradient_bytes(std::pair<int, int> layers) const {
+  const double compressed = model_.stages.gradient_bytes(layers, true, true);
+  if (!model_.problem.job.compression.slower_than) return compressed;
+  return std::min(compressed, model_.stages.gradient_bytes(layers, true, false));
+}
+
 double IterationBounds::recoded_exchange_s(int replicas, double bytes) const {
   const bool all_compress = !model_.problem.job.compression.slower_than;
   return exchange_s(replicas, bytes) + (all_compress ? 2 * model_.stages.gradient_recode_s(bytes) : 0);

@@ -104,8 +104,9 @@ void IterationTimer::refresh_exchange(Segment& segment) {
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     with_first = with_first &&
                  &devices_of(static_cast<int>(i), segment.stage[i]) == &devices_of(static_cast<int>(i), 0);
+  part_bytes_.clear();
   for (int part = 0; part < segment.parts; ++part) exchange_part(segment, part, with_first);
-  if (segment.parts > 1 && is_shared()) share_links_of_parts(segment, with_first);
+  if (segment.parts > 1 && is_shared()) share_links_of_parts(segment);
   segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
 }
 
@@ -130,23 +131,14 @@ std::vector<int> IterationTimer::holders(const Segment& segment, int part) const
   return devices;
 }
 
-double IterationTimer::part_bytes(const Segment& segment, const std::vector<int>& holders,
-                                  bool with_first) const {
-  const Problem& problem = model_.problem;
-  return model_.parts_of(segment.parts)
-      .gradient_bytes(segment.layers, with_first,
-                      is_compressed(problem.topology, problem.job.compression, holders));
-}
-
 void IterationTimer::exchange_part(Segment& segment, int part, bool with_first) {
   const std::vector<int> devices = holders(segment, part);
   const Problem& problem = model_.problem;
-  if (is_compressed(problem.topology, problem.job.compression, devices)) {
-    const StageCosts& costs = model_.parts_of(segment.parts);
-    segment.recode_s = costs.gradient_recode_s(costs.gradient_bytes(segment.layers, false));
-  }
-  const std::vector<double> ends =
-      exchange_.ends(model_.sync, devices, part_bytes(segment, devices, with_first));
+  const StageCosts& costs = model_.parts_of(segment.parts);
+  const bool compressed = is_compressed(problem.topology, problem.job.compression, devices);
+  if (compressed) segment.recode_s = costs.gradient_recode_s(costs.gradient_bytes(segment.layers, false));
+  part_bytes_.push_back(costs.gradient_bytes(segment.layers, with_first, compressed));
+  const std::vector<double> ends = exchange_.ends(model_.sync, devices, part_bytes_.back());
   for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
   for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
   segment.egress_usd += exchange_.usd();
@@ -189,14 +181,13 @@ int IterationTimer::channel_of(const Segment& segment, const ExchangeTime::Use& 
 }
 
 /// All parts are exchanged at the same time, on the same hosts.
-void IterationTimer::share_links_of_parts(Segment& segment, bool with_first) {
+void IterationTimer::share_links_of_parts(Segment& segment) {
   std::vector<int> at_once(at(model_.network.shared_count()));
   for (const auto& [id, load] : segment.load) ++at_once[at(id)];
   exchange_.set_at_once(std::move(at_once));
   for (int part = 0; part < segment.parts; ++part) {
-    const std::vector<int> devices = holders(segment, part);
     const std::vector<double> ends =
-        exchange_.ends(model_.sync, devices, part_bytes(segment, devices, with_first));
+        exchange_.ends(model_.sync, holders(segment, part), part_bytes_[at(part)]);
     for (std::size_t i = 0; i < ends.size(); ++i) segment.ends_s[i] = std::max(segment.ends_s[i], ends[i]);
   }
   exchange_.set_at_once({});

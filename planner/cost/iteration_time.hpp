@@ -200,11 +200,10 @@ class IterationTimer {
   void refresh_exchange(Segment& segment);
   void count_parts(Segment& segment);
   std::vector<int> holders(const Segment& segment, int part) const;
-  double part_bytes(const Segment& segment, const std::vector<int>& holders, bool with_first) const;
   void exchange_part(Segment& segment, int part, bool with_first);
   double late_part_s(const Segment& segment, int part);
   int channel_of(const Segment& segment, const ExchangeTime::Use& use, int part) const;
-  void share_links_of_parts(Segment& segment, bool with_first);
+  void share_links_of_parts(Segment& segment);
   void start_exchange(Segment& segment);
   void put_in_turn(Segment& segment);
   Channel& channel(const Segment& segment, const PartUse& use);
@@ -228,8 +227,9 @@ class IterationTimer {
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start
   ExchangeTime exchange_;
-  // Of a segment's parts: each channel between stages; of the one at hand: its phases, begin and end.
-  std::vector<double> part_busy_s_;
+  // Of a segment's parts: each channel between stages, and bytes; of the one at hand: its phases, begin and
+  // end.
+  std::vector<double> part_busy_s_, part_bytes_;
   std::vector<std::pair<double, double>> part_phases_;
   IterationEstimate estimate_;
   double mean_end_s_ = 0;

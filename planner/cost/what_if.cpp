@@ -128,12 +128,15 @@ std::vector<std::pair<int, int>> used_links(const IterationModel& model, const P
       }
     }
   const auto groups = stage_groups(plan);
-  const double bytes =
-      model.stages.gradient_bytes({0, model.stages.layers()}, true) / static_cast<double>(groups.size());
-  for (const std::vector<int>& group : groups)
+  const Problem& problem = model.problem;
+  for (const std::vector<int>& group : groups) {
+    const bool compressed = is_compressed(problem.topology, problem.job.compression, group);
+    const double bytes = model.stages.gradient_bytes({0, model.stages.layers()}, true, compressed) /
+                         static_cast<double>(groups.size());
     for (std::size_t a = 0; a < group.size(); ++a)
       for (std::size_t b = a + 1; b < group.size(); ++b)
         add(group[a], group[b], bytes / static_cast<double>(group.size()), 2);
+  }
   std::vector<std::pair<double, std::pair<int, int>>> order;
   for (const auto& [sites, sum] : seconds) order.emplace_back(-sum, sites);
   std::stable_sort(order.begin(), order.end());

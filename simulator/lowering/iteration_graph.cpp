@@ -148,8 +148,7 @@ class IterationGraph {
     return groups;
   }
 
-  double bytes_of(const LayerGroup& group) const {
-    const bool compressed = model_.is_compressed(group.holders);
+  double bytes_of(const LayerGroup& group, bool compressed) const {
     double bytes = 0;
     for (int layer = group.layers.first; layer < group.layers.second; ++layer)
       bytes += model_.gradient_bytes(layer, group.with_first, compressed);
@@ -157,8 +156,7 @@ class IterationGraph {
   }
 
   /// Of the gradients on one device, before (phase 0) or after (phase 1) they travel, if that takes time.
-  int recode(const LayerGroup& group, std::size_t holder, double bytes, int phase, int after) {
-    const double seconds = model_.is_compressed(group.holders) ? model_.gradient_recode_s(bytes) : 0;
+  int recode(const LayerGroup& group, std::size_t holder, double seconds, int phase, int after) {
     if (seconds == 0) return after;
     TaskLabel label;
     label.activity = Activity::compress;
@@ -169,7 +167,9 @@ class IterationGraph {
   }
 
   void add_exchange_of(const LayerGroup& group) {
-    const double bytes = bytes_of(group);
+    const bool compressed = model_.is_compressed(group.holders);
+    const double bytes = bytes_of(group, compressed);
+    const double recode_s = compressed ? model_.gradient_recode_s(bytes) : 0;
     TaskLabel start;
     start.layer = group.layers.first;
     if (group.parts > 1) start.rank = group.part;
@@ -178,13 +178,13 @@ class IterationGraph {
       // The gradients of the first layer of a group are the last to come.
       const std::vector<int>& by_rank = ends_[at(group.pipelines[i])].gradients[at(group.layers.first)];
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
-      ready.push_back(recode(group, i, bytes, 0, by_rank[at(rank)]));
+      ready.push_back(recode(group, i, recode_s, 0, by_rank[at(rank)]));
     }
     const Exchange exchange{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
                             group.label};
     const std::vector<int> ends = add_exchange(builder_, plan_.gradient_sync, exchange);
     for (std::size_t i = 0; i < ends.size(); ++i)
-      add_end(group.holders[i], recode(group, i, bytes, 1, ends[i]));
+      add_end(group.holders[i], recode(group, i, recode_s, 1, ends[i]));
   }
 
   const Job& job_;

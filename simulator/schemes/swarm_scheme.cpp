@@ -188,7 +188,8 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
     chosen.is_partly_verified = given.verify > 0 && !is_verifiable(*best);
     return chosen;
   }
-  chosen.is_fault = !best->error.empty();
+  chosen.is_fault =
+      std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return !it.error.empty(); });
   chosen.why_none = !best->error.empty() ? best->error
                     : stop && stop()     ? "interrupted"
                                          : "requests time out: no step comes to an end";

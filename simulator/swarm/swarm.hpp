@@ -33,7 +33,7 @@ struct SwarmSetup {
   std::optional<int> in_flight = {};
   SwarmTransport transport = SwarmTransport::relay;
   std::optional<double> rebalance_s = {};  // period of adaptive rebalancing; nothing: none
-  /// Does a peer stay where the stage that it would leave would be slower than the one that it would help is,
+  /// Does a peer stay unless the stage that it would leave stays faster than the one that it would help is,
   /// by the rates of their peers? With false a peer moves whenever loads differ, as the paper says it.
   bool moves_must_help = true;
   bool delayed_update = false;  // all-reduce and step overlap with the next batch, one step stale

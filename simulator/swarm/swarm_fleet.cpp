@@ -250,33 +250,31 @@ double SwarmRun::rate_of_stage(int stage) const {
   return sum;
 }
 
-/// Of those who serve it.
-int SwarmRun::least_loaded_peer(int stage) const {
+/// The least loaded of those who serve it that it can do without: without the peer it is faster than
+/// `slowest_rate`, where moves must help. Never the last.
+int SwarmRun::spare_peer(int stage, double slowest_rate) const {
+  if (stages_[at(stage)].serving < 2) return nobody;
+  const double all = rate_of_stage(stage);
   int least = nobody;
   for (int device = 0; device < problem_.topology.size(); ++device) {
     const Peer& peer = peers_[at(device)];
-    if (peer.serving && peer.stage == stage && (least == nobody || load(peer) < load(peers_[at(least)])))
-      least = device;
+    if (!peer.serving || peer.stage != stage) continue;
+    if (setup_.moves_must_help && !(all - rate(device, stage) > slowest_rate)) continue;
+    if (least == nobody || load(peer) < load(peers_[at(least)])) least = device;
   }
   return least;
-}
-
-/// Never the last that serves its stage.
-bool SwarmRun::can_spare(int peer, int for_stage) const {
-  const int stage = peers_[at(peer)].stage;
-  if (stages_[at(stage)].serving < 2) return false;
-  return !setup_.moves_must_help || rate_of_stage(stage) - rate(peer, stage) > rate_of_stage(for_stage);
 }
 
 /// The least loaded peer of the least loaded stage that can spare it goes to the most loaded stage.
 void SwarmRun::rebalance() {
   queue_.push(on_grid(now_ + *setup_.rebalance_s), 1, {QueueEvent::Kind::rebalance});
   const int most = most_loaded(false);
+  const double its_rate = rate_of_stage(most);
   int mover = nobody;
   double least_load = infinity;
   for (int stage = 0; stage < costs_.stages(); ++stage) {
-    const int peer = least_loaded_peer(stage);
-    if (stage == most || peer == nobody || !can_spare(peer, most) || load(stage) >= least_load) continue;
+    const int peer = stage == most ? nobody : spare_peer(stage, its_rate);
+    if (peer == nobody || load(stage) >= least_load) continue;
     mover = peer;
     least_load = load(stage);
   }

@@ -219,8 +219,7 @@ class SwarmRun {
     return costs_.rate(costs_.kind(peer), stage) * peers_[static_cast<std::size_t>(peer)].factor;
   }
   double rate_of_stage(int stage) const;
-  int least_loaded_peer(int stage) const;
-  bool can_spare(int peer, int for_stage) const;
+  int spare_peer(int stage, double slowest_rate) const;
   void fleet_changed();
   void count_throughput();
   std::vector<PeerKind> kinds_there(std::vector<int>* kind_of_device) const;

@@ -156,9 +156,8 @@ TEST_CASE("a throughput takes the place of a preset's cost") {
 }
 
 TEST_CASE("nobody knows what a preset costs where the bandwidth of the memory is not known") {
-  CHECK(contains("for slow").match(error_of([] {
-    activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", ""));
-  })));
+  CHECK(contains("(slow)").match(
+      error_of([] { activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", "")); })));
   CHECK(activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("", "")) == 0);
 }
 

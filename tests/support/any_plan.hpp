@@ -29,6 +29,7 @@ inline void set_training(Rng& rng, Job& job) {
     job.compression = {0.25, 0.5, std::nullopt};
     if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(random_size(rng, 1e9, 1e12));
     if (rng.below(2) == 0) job.compression.slower_than = BitsPerSecond(random_size(rng, 1e7, 1e10));
+    if (rng.below(4) == 0) job.compression.gradients = 8;  // worse than none
   }
 }
 
