@@ -22,7 +22,7 @@ std::vector<int> micro_batches(const Job& job) {
 }
 
 /// Of fp16 activations and gradients: as they are, 8 bits, 4 bits.
-constexpr double compressions[] = {1, 0.5, 0.25};
+constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
 
 /// Can a transformer's heads and widths be divided so?
 bool divides(const Model& model, int tensor) {
@@ -79,6 +79,10 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   Job job = problem_.job;
   if (job.automatic.schedule) job.parallelism.schedule = "1f1b";
   if (job.automatic.recompute) job.training.recompute = "full";
+  if (!job.compression.throughput) {  // nothing is better than to compress all that may be at no cost
+    if (job.automatic.activations) job.compression.activations = strongest;
+    if (job.automatic.gradients) job.compression.gradients = strongest;
+  }
   job.automatic = {};
   const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
   const StageCosts costs(begin, job.parallelism.tensor);
@@ -215,6 +219,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
     for (const char* sync : {"sharded-ps", "ring", "tree", "hierarchical"})
       add([&](Job& it) { it.parallelism.gradient_sync = sync; });
   for (const double ratio : compressions) {
+    if (!job.compression.throughput) break;  // see first()
     if (open.activations) add([&](Job& it) { it.compression.activations = ratio; });
     if (open.gradients) add([&](Job& it) { it.compression.gradients = ratio; });
   }

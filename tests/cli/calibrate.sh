@@ -55,7 +55,7 @@ python3 make_runs.py "$sim" <model.json
 
 run gpus.yaml runs.csv --job model.json -o fitted.json
 expect_status 0 'a calibration'
-expect_no_stderr 'a calibration'
+expect_no_warning 'a calibration'
 for words in 'three-sites: 15 measured iterations, 1 outlier not fitted' 'constant  ' '95 % interval' 'compute_scale  ' 'sync_efficiency  ' \
   'Mean absolute error ' 'outlier: not fitted' 'plan.json' '4 × 2, batch 64 by 1'; do expect_in "$out" "$words"; done
 python3 - fitted.json <<'END' || fail 'the calibration is not what it should be'

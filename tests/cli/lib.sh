@@ -24,6 +24,8 @@ run() {
 expect_status() { [[ $status == "$1" ]] || fail "${*:2}: exit status $status instead of $1: $(cat "$err")"; }
 expect_no_stdout() { [[ ! -s $out ]] || fail "$*: something on stdout"; }
 expect_no_stderr() { [[ ! -s $err ]] || fail "$*: on stderr: $(cat "$err")"; }
+# Of work that is slow enough on some machines to show progress there.
+expect_no_warning() { ! grep -qE 'note:|warning:' "$err" || fail "$*: on stderr: $(cat "$err")"; }
 expect_in() { grep -qF -- "$2" "$1" || fail "${1##*/} lacks \"$2\": $(head -c 2000 "$1")"; }
 expect_json() { python3 -m json.tool "$1" >/dev/null || fail "$1 is not JSON"; }
 

@@ -18,7 +18,7 @@ expect_in "$out" '(default)'
 
 run "${small[@]}" -o plan.json
 expect_status 0 plan
-expect_no_stderr 'a short run'
+expect_no_warning 'a short run'
 for words in 'three-sites: 12 devices in 3 sites, job small' '3 stages × 4 replicas' 'lower bound' oregon \
   'Slowest exchange: stage' 'Slowest hop: stage'; do
   expect_in "$out" "$words"

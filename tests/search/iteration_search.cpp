@@ -182,6 +182,17 @@ TEST_CASE("what is open is decided, and never for the worse") {
   CHECK(std::min(compression.activations, compression.gradients) == 0.25);
 }
 
+TEST_CASE("open compression that costs nothing is found as if it were given") {
+  Problem given = small_problem({4, 4}, 8, 32);
+  given.job.compression.activations = given.job.compression.gradients = 0.25;
+  Problem open = small_problem({4, 4}, 8, 32);
+  open.job.automatic.activations = open.job.automatic.gradients = true;
+  const PlanCandidate found = search_iteration(open, options_of()).finalists.front();
+  const PlanCandidate expected = search_iteration(given, options_of()).finalists.front();
+  CHECK(found.iteration_s == expected.iteration_s);
+  CHECK(found.plan == expected.plan);
+}
+
 TEST_CASE("an open micro-batch is no worse than any that is given, whatever the shapes that each needs") {
   int larger = 0;
   for (const double memory : {600.0, 1000.0, 1500.0, 2500.0})
