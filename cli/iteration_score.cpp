@@ -91,9 +91,12 @@ int score_by_iteration_time(const PlanOptions& options, const Problem& given,
   add_notes(idle_notes(only), record);
   if (spread && !only.simulated.empty())
     record.interval = time_interval(problem_of(candidate), plan, *spread, nominal_seconds(record));
+  watch.keep_result();  // the score is there, whatever becomes of the advice
   if (options.advise && !watch.interrupted())
     record.advice = advice_on(options, free_problem(options, given), scenarios, score,
                               value_of(score, candidate, judgement), watch);
+  if (options.advise && !record.advice && watch.interrupted())
+    record.warnings.push_back("interrupted before there was a plan to advise");
   put_iteration_plan(options, {problem_of(candidate), plan, record}, watch.stop());
   if (watch.interrupted()) return exit_code::interrupted;
   return fits ? exit_code::done : exit_code::infeasible;

@@ -45,6 +45,24 @@ for signal in INT TERM; do
   [[ ! -e early.json ]] || fail "SIG$signal before there is a plan: wrote a file"
 done
 
+# What a plan scores is there before the planner has advice.
+printf '%s\n' 'version: 1' 'name: small' 'model: {kind: transformer, layers: 8, hidden: 256, heads: 4, sequence: 128, vocabulary: 1000}' \
+  'training: {global_batch: 64, micro_batch: 1, precision: fp16}' >small.yaml
+run big.yaml --job small.yaml --evaluations 100 -o given.json --quiet
+expect_status 0 'a plan to score'
+"$program" big.yaml --job small.yaml --score given.json --advise --evaluations 1000000000 -o scored.json >"$out" 2>"$err" &
+search=$!
+for ((i = 0; i < 600; ++i)); do
+  if grep -q evaluations "$err"; then break; fi
+  sleep 0.1
+done
+kill -s INT $search || fail 'the search for advice has ended before SIGINT'
+status=0
+wait $search || status=$?
+expect_status 130 'SIGINT before there is advice'
+expect_json scored.json
+expect_in scored.json 'interrupted before there was a plan to advise'
+
 run big.yaml --objective comm-cost --time-limit 0.2 --evaluations 1000000000 -o timed.json
 expect_status 0 --time-limit
 expect_in timed.json 'stopped by --time-limit: another run may give another plan'
