@@ -7,6 +7,7 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr int none = -1;
 /// Levels that differ by less are one level: far above rounding, far below what anybody can see.
 constexpr double same = 1e-12, same_for_standing = 1e-9;
 /// So often only the links that stood wrongly are opened; then all that are touched, so that it ends.
@@ -110,16 +111,6 @@ void FluidNetwork::set_ceiling_level(Flow& flow) {
   }
 }
 
-/// Not where one of its links is full before, even of it alone.
-bool FluidNetwork::can_reach_ceiling(const Flow& flow) const {
-  if (flow.ceiling_level == infinity) return false;
-  for (const Use& use : uses(flow)) {
-    const Link& link = links_[index(use.link)];
-    if (!link.fatpipe && flow.ceiling_level * use.load > link.capacity) return false;
-  }
-  return true;
-}
-
 void FluidNetwork::change_ceiling(int number) {
   Flow& flow = flows_[index(number)];
   set_ceiling_level(flow);
@@ -166,8 +157,8 @@ void FluidNetwork::settle(double now) {
   commit(now);
 }
 
-/// Frees the flows that are new, those on links that are not what they were, and those on links that have no
-/// room left for the new ones. A link with n flows holds none of them below 1/n of its capacity.
+/// Frees the flows that are new and those on links that are not what they were. A link with n flows holds
+/// none of them below 1/n of its capacity.
 void FluidNetwork::begin() {
   for (const int flow : restarted_) {
     felt_from(flows_[index(flow)].ceiling_level);
@@ -175,8 +166,7 @@ void FluidNetwork::begin() {
     for (const Use& use : uses(flows_[index(flow)])) {
       const Link& link = links_[index(use.link)];
       if (!link.fatpipe) felt_from(link.capacity / link.load);
-      if (!link.fatpipe && (link.level < infinity || link.claimed >= link.capacity * (1 - same)))
-        changed_links_.push_back(use.link);
+      push_if_full(use.link);
     }
   }
   for (const int flow : restarted_) free_flow(flow);
@@ -239,7 +229,6 @@ void FluidNetwork::fill() {
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.level != b.level ? a.level > b.level : a.id > b.id;
   };
-  filled_ += static_cast<long long>(free_.size());
   heap_.clear();
   for (const int number : touched_) {
     Link& link = links_[index(number)];
@@ -251,8 +240,8 @@ void FluidNetwork::fill() {
   }
   for (const int number : free_) {
     marks_[index(number)] = Mark::rising;
-    const Flow& flow = flows_[index(number)];
-    if (can_reach_ceiling(flow)) heap_.push_back({flow.ceiling_level, ~number});
+    const double ceiling = flows_[index(number)].ceiling_level;
+    if (ceiling < infinity) heap_.push_back({ceiling, ~number});
   }
   std::make_heap(heap_.begin(), heap_.end(), later);
   stopped_ = 0;
@@ -340,7 +329,6 @@ void FluidNetwork::commit(double now) {
   restarted_.clear();
   changed_links_.clear();
   felt_from_ = infinity;
-  half_taken_ = false;
 }
 
 void FluidNetwork::commit_link(int number, double now) {

@@ -37,14 +37,10 @@ class FluidNetwork {
   /// Whether any flow passes the link.
   bool is_used(int link) const { return !slots_[index(link)].empty(); }
   double rate(int flow) const { return ends_.weight(flow) * ends_.level(flow); }
-  /// How many rates filling has computed so far: what settling costs where a change is felt beyond single
-  /// links.
-  long long filled() const { return filled_; }
   /// Who ends when.
   const FlowEnds& ends() const { return ends_; }
 
  private:
-  static constexpr int none = -1;
   enum class Mark : std::uint8_t { standing, rising, stopped };
   struct Use {
     int link;
@@ -89,31 +85,25 @@ class FluidNetwork {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   std::span<Use> uses(const Flow& flow) { return {uses_.data() + flow.first_use, index(flow.use_count)}; }
-  std::span<const Use> uses(const Flow& flow) const {
-    return {uses_.data() + flow.first_use, index(flow.use_count)};
-  }
   int new_flow(std::size_t use_count);
   void attach(int flow, const LinkUse& use, Use& place);
   void detach(const Flow& flow, const Use& use);
   void set_ceiling_level(Flow& flow);
-  bool can_reach_ceiling(const Flow& flow) const;
   void change_ceiling(int flow);
   void push_if_full(int link);
   void felt_from(double level);
 
   // fluid_network_steps.cpp
-  /// The flows on a link that others hold, and the others.
+  /// The flows on a link that others hold, and the others; not all of them if more than one is new.
   struct Division {
     double passing = 0, most = 0;  // of the capacity, used by those; their highest level
     double load = 0;               // of the others
-    bool is_unsettled = false;     // some are to be settled that were there before
+    int unsettled = 0;             // how many of the others are new
   };
   void settle_independent(double now);
   void shift_all(double now);
-  static bool is_new(const Flow& flow) { return !flow.settled && flow.bottleneck == none && flow.claim == 0; }
-  Division division(int link, int joining) const;
-  double take_over(int link, int joining, double now);
-  void hold(int flow, int holder, double now);
+  bool is_new(const Slot& slot, int link) const;
+  Division division(int link) const;
   void move(int link, double level, double now);
   void push_changed(int link);
   void add_dependent(int link, int dependent);
@@ -154,12 +144,10 @@ class FluidNetwork {
   std::vector<std::vector<Slot>> slots_;  // of each link
 
   std::vector<int> restarted_, changed_links_;  // since the last settling
-  bool half_taken_ = false;  // a link holds flows at other levels than its own: filling must follow
   double felt_from_ = std::numeric_limits<double>::infinity();
   std::vector<int> free_, touched_;
   std::vector<Candidate> heap_;
   std::size_t stopped_ = 0;
-  long long filled_ = 0;
 };
 
 }  // namespace dtfm

@@ -3,9 +3,6 @@
 // A link is independent if all its flows can go up and down with its level unfelt: no other link of theirs
 // holds anybody, and each has room for all its flows at what they claim, which is above what they have. While
 // the level stays below all claims, one number changes, however many flows there are.
-//
-// A link whose level falls below that of flows which other links hold takes those over; the others, which
-// have lost them, then have more for the rest, and so on from link to link.
 #include <algorithm>
 #include <cmath>
 
@@ -15,12 +12,13 @@ namespace dtfm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr int none = -1;
 constexpr double same = 1e-12;  // rounding
 /// So much above the level flows claim, where there is room: as n flows leave one by one, they claim anew
 /// log(n) ÷ log(headroom) times.
 constexpr double headroom = 1.25;
 /// So often, on the average, the levels of links that depend on one another are corrected one by one; what
-/// has not come to rest by then is solved at once. So many levels of flows are taken over.
+/// has not come to rest by then is solved at once.
 constexpr std::size_t rounds = 8;
 
 }  // namespace
@@ -40,33 +38,39 @@ void FluidNetwork::shift_all(double now) {
   changed_links_.resize(kept);
 }
 
-/// Of what was there before, and of flow `joining`: others that are new join after it.
-FluidNetwork::Division FluidNetwork::division(int number, int joining) const {
+/// Whether the flow has not been settled, nor been held by the link before.
+bool FluidNetwork::is_new(const Slot& slot, int link) const {
+  const Flow& flow = flows_[index(slot.flow)];
+  return !flow.settled && flow.bottleneck != link;
+}
+
+FluidNetwork::Division FluidNetwork::division(int number) const {
   const Link& link = links_[index(number)];
   const std::vector<Slot>& slots = slots_[index(number)];
   Division result;
   // Mostly it holds all its flows, or all but the last that came: nothing has to be added up.
-  const std::size_t joins = !slots.empty() && slots.back().flow == joining ? 1 : 0;
-  if (index(link.held) + joins == slots.size()) {
+  result.unsettled = !slots.empty() && is_new(slots.back(), number) ? 1 : 0;
+  if (index(link.held + result.unsettled) == slots.size()) {
     result.load = link.load;
     return result;
   }
-  for (const Slot& slot : slots) {
+  result.unsettled = 0;
+  for (std::size_t i = slots.size(); i-- > 0 && result.unsettled <= 1;) {  // the new are the last
+    const Slot& slot = slots[i];
     const Flow& flow = flows_[index(slot.flow)];
-    if (flow.bottleneck == number || slot.flow == joining) {
+    if (flow.bottleneck == number || !flow.settled) {
       result.load += slot.load;
-    } else if (!is_new(flow)) {
+      result.unsettled += flow.settled ? 0 : 1;
+    } else {
       result.passing += slot.load * level(flow);
       result.most = std::max(result.most, level(flow));
     }
-    result.is_unsettled |= !flow.settled && !is_new(flow);
   }
   return result;
 }
 
 /// What a link has for the flows that it holds, or how many those are, has changed.
 bool FluidNetwork::shift(int number, double now) {
-  if (half_taken_) return false;
   Link& link = links_[index(number)];
   if (link.held == 0) {
     if (link.claimed > link.capacity) return false;
@@ -75,90 +79,43 @@ bool FluidNetwork::shift(int number, double now) {
     link.dependents.clear();
     return true;
   }
-  const Division division = this->division(number, none);
-  if (division.is_unsettled) return false;
-  double level = (link.capacity - division.passing) / division.load;
-  const bool takes_over = !(level >= division.most);
-  if (takes_over) level = take_over(number, none, now);
-  if (!takes_over && std::abs(level - link.level) <= same * level) return true;
-  if ((takes_over || !link.independent || level > link.roof) &&
-      !(level > 0 && make_independent(number, level))) {
-    half_taken_ = takes_over;
-    return false;
-  }
+  const Division division = this->division(number);
+  const double level = (link.capacity - division.passing) / division.load;
+  if (division.unsettled > 0 || !(level >= division.most)) return false;
+  if (std::abs(level - link.level) <= same * level) return true;
+  if ((!link.independent || level > link.roof) && !make_independent(number, level)) return false;
   move(number, level, now);
   return true;
 }
 
-/// Makes a link hold, of the flows that others hold, the highest, until none is above what it has for its
-/// own: that level, or 0 if it takes too long.
-double FluidNetwork::take_over(int number, int joining, double now) {
-  const Link& link = links_[index(number)];
-  for (std::size_t round = 0; round < rounds; ++round) {
-    const Division division = this->division(number, joining);
-    const double level = (link.capacity - division.passing) / division.load;
-    if (level >= division.most) return level;
-    if (link.independent) bind(number);  // what it takes over claims nothing yet
-    for (const Slot& slot : slots_[index(number)]) {
-      const Flow& flow = flows_[index(slot.flow)];
-      if (flow.bottleneck != number && slot.flow != joining && !is_new(flow) &&
-          this->level(flow) >= division.most * (1 - same))
-        hold(slot.flow, number, now);
-    }
-  }
-  return 0;
-}
-
-/// A flow stays at its level, but another link holds it, which will move it.
-void FluidNetwork::hold(int number, int holder, double now) {
-  Flow& flow = flows_[index(number)];
-  tighten(flow, level(flow));
-  if (flow.bottleneck != none) {
-    --links_[index(flow.bottleneck)].held;
-    push_changed(flow.bottleneck);
-  }
-  flow.bottleneck = holder;
-  ++links_[index(holder)].held;
-  ends_.hold(number, holder, now);
-}
-
-/// A new flow, as if those that join after it were not there.
+/// A new flow that no other new one meets.
 bool FluidNetwork::join(int number, double now) {
   Flow& flow = flows_[index(number)];
-  if (half_taken_ || !is_new(flow)) return false;
+  if (flow.bottleneck != none || flow.claim > 0) return false;
   int holder = none;
-  double level = flow.ceiling_level, next = level, most = 0;  // next: where no other link is full yet
+  double level = flow.ceiling_level, most = 0;
   for (const Use& use : uses(flow)) {
     const Link& link = links_[index(use.link)];
     if (link.fatpipe) continue;
-    const Division division = this->division(use.link, number);
-    if (division.is_unsettled) return false;
+    const Division division = this->division(use.link);
+    if (division.unsettled > 1) return false;
     const double here = (link.capacity - division.passing) / division.load;
-    next = std::min(next, std::max(here, level));
     if (here >= level) continue;
     level = here;
     most = division.most;
     holder = use.link;
   }
-  if (holder == none) return false;
+  if (holder == none || !(level >= most)) return false;
   Link& link = links_[index(holder)];
-  const bool first = link.held == 0, takes_over = !(level >= most);
-  if (takes_over) {
-    level = take_over(holder, number, now);
-    if (first && level > 0) link.level = level;
-  }
-  const bool others_claim = takes_over || (!first && (!link.independent || level > link.roof));
+  const bool first = link.held == 0, others_claim = !first && (!link.independent || level > link.roof);
   flow.bottleneck = holder;
-  if (!(level > 0 && level <= next) ||
-      !claim(flow, level, first || others_claim ? level * headroom : link.roof) ||
+  if (!claim(flow, level, first || others_claim ? level * headroom : link.roof) ||
       (others_claim && !make_independent(holder, level))) {
     tighten(flow, 0);
     flow.bottleneck = none;
-    half_taken_ = takes_over;
-    if (takes_over) push_changed(holder);
     return false;
   }
-  link.roof = first && !takes_over ? flow.claim : std::min(link.roof, flow.claim);
+  link.roof = first ? flow.claim : std::min(link.roof, flow.claim);
   link.independent = flow.settled = true;
   ++link.held;
   for (const Use& use : uses(flow))
