@@ -35,17 +35,9 @@ int FluidNetwork::add_link(const LinkCapacity& link) {
 }
 
 int FluidNetwork::new_flow(std::size_t use_count) {
-  if (unused_.size() <= use_count) unused_.resize(use_count + 1);
-  std::vector<int>& unused = unused_[use_count];
-  if (!unused.empty()) {
-    const int flow = unused.back();
-    unused.pop_back();
-    return flow;
-  }
+  if (const int flow = uses_.take_number(use_count); flow != none) return flow;
   Flow made{};
-  made.first_use = static_cast<int>(uses_.size());
-  made.use_count = static_cast<int>(use_count);
-  uses_.resize(uses_.size() + use_count);
+  made.place = uses_.add(use_count);
   flows_.push_back(made);
   marks_.push_back(Mark::standing);
   return static_cast<int>(flows_.size()) - 1;
@@ -71,14 +63,14 @@ void FluidNetwork::attach(int flow, const LinkUse& use, Use& place) {
   std::vector<Slot>& slots = slots_[index(use.link)];
   const double load = use.share * flows_[index(flow)].weight;
   place = {use.link, static_cast<int>(slots.size()), load};
-  slots.push_back({flow, static_cast<int>(&place - uses_.data()), load});
+  slots.push_back({flow, static_cast<int>(&place - &uses_[0]), load});
   links_[index(use.link)].load += load;
 }
 
 void FluidNetwork::detach(const Flow& flow, const Use& use) {
   std::vector<Slot>& slots = slots_[index(use.link)];
   slots[index(use.slot)] = slots.back();
-  uses_[index(slots[index(use.slot)].use)].slot = use.slot;
+  uses_[slots[index(use.slot)].use].slot = use.slot;
   slots.pop_back();
   Link& link = links_[index(use.link)];
   link.load -= use.load;
@@ -100,7 +92,7 @@ void FluidNetwork::remove(int number) {
   }
   if (flow.bottleneck != none) --links_[index(flow.bottleneck)].held;
   ends_.remove(number);
-  unused_[index(flow.use_count)].push_back(number);
+  uses_.give_back(number, flow.place);
 }
 
 void FluidNetwork::set_ceiling_level(Flow& flow) {

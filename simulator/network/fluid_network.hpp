@@ -15,6 +15,7 @@
 
 #include "simulator/network/flow_ends.hpp"
 #include "simulator/network/max_min.hpp"
+#include "simulator/network/use_pool.hpp"
 
 namespace dtfm {
 
@@ -56,7 +57,7 @@ class FluidNetwork {
     double weight, next_level;
     double claim;  // the level at which its links count it: its own, or above it if it is loose
     double ceiling, ceiling_level;  // its own, in bytes per second; of all limits to it alone, as a level
-    int first_use, use_count;
+    UsePool<Use>::Place place;
     int bottleneck;  // the link that holds it at its level, or none
     int next_bottleneck;
     bool settled;
@@ -84,7 +85,7 @@ class FluidNetwork {
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  std::span<Use> uses(const Flow& flow) { return {uses_.data() + flow.first_use, index(flow.use_count)}; }
+  std::span<Use> uses(const Flow& flow) { return uses_.of(flow.place); }
   int new_flow(std::size_t use_count);
   void attach(int flow, const LinkUse& use, Use& place);
   void detach(const Flow& flow, const Use& use);
@@ -138,8 +139,7 @@ class FluidNetwork {
   FlowEnds ends_;
   std::vector<Flow> flows_;
   std::vector<Mark> marks_;
-  std::vector<Use> uses_;
-  std::vector<std::vector<int>> unused_;  // flow numbers, by how many uses they have room for
+  UsePool<Use> uses_;
   std::vector<Link> links_;
   std::vector<std::vector<Slot>> slots_;  // of each link
 

@@ -26,15 +26,8 @@ int LevelNetwork::add_link(double capacity) {
 }
 
 int LevelNetwork::new_flow(std::size_t use_count) {
-  if (unused_.size() <= use_count) unused_.resize(use_count + 1);
-  std::vector<int>& unused = unused_[use_count];
-  if (!unused.empty()) {
-    const int flow = unused.back();
-    unused.pop_back();
-    return flow;
-  }
-  flows_.push_back({infinity, static_cast<int>(uses_.size()), static_cast<int>(use_count), false});
-  uses_.resize(uses_.size() + use_count);
+  if (const int flow = uses_.take_number(use_count); flow != none) return flow;
+  flows_.push_back({infinity, uses_.add(use_count), false});
   return static_cast<int>(flows_.size()) - 1;
 }
 
@@ -47,7 +40,7 @@ int LevelNetwork::add(std::span<const LinkUse> link_uses, double amount, double 
     const auto [link, share] = link_uses[i];
     std::vector<Slot>& slots = slots_[index(link)];
     uses(flow)[i] = {link, static_cast<int>(slots.size())};
-    slots.push_back({number, flow.first_use + static_cast<int>(i), share * weight});
+    slots.push_back({number, flow.place.first + static_cast<int>(i), share * weight});
     queue(link);
   }
   ends_.start(number, amount, weight);
@@ -60,13 +53,13 @@ void LevelNetwork::remove(int number) {
   if (!flow.settled) std::erase(added_, number);
   for (const Use& use : uses(flow)) detach(use);
   ends_.remove(number);
-  unused_[index(flow.use_count)].push_back(number);
+  uses_.give_back(number, flow.place);
 }
 
 void LevelNetwork::detach(const Use& use) {
   std::vector<Slot>& slots = slots_[index(use.link)];
   slots[index(use.slot)] = slots.back();
-  uses_[index(slots[index(use.slot)].use)].slot = use.slot;
+  uses_[slots[index(use.slot)].use].slot = use.slot;
   slots.pop_back();
   if (links_[index(use.link)].level < infinity) queue(use.link);
 }

@@ -18,6 +18,7 @@
 
 #include "simulator/network/flow_ends.hpp"
 #include "simulator/network/max_min.hpp"
+#include "simulator/network/use_pool.hpp"
 
 namespace dtfm {
 
@@ -56,7 +57,7 @@ class LevelNetwork {
   };
   struct Flow {
     double ceiling;  // as a level
-    int first_use, use_count;
+    UsePool<Use>::Place place;
     bool settled;
   };
   struct Link {
@@ -70,10 +71,8 @@ class LevelNetwork {
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  std::span<Use> uses(const Flow& flow) { return {uses_.data() + flow.first_use, index(flow.use_count)}; }
-  std::span<const Use> uses(const Flow& flow) const {
-    return {uses_.data() + flow.first_use, index(flow.use_count)};
-  }
+  std::span<Use> uses(const Flow& flow) { return uses_.of(flow.place); }
+  std::span<const Use> uses(const Flow& flow) const { return uses_.of(flow.place); }
   int new_flow(std::size_t use_count);
   void detach(const Use& use);
   void queue(int link);
@@ -87,8 +86,7 @@ class LevelNetwork {
 
   FlowEnds ends_;
   std::vector<Flow> flows_;
-  std::vector<Use> uses_;
-  std::vector<std::vector<int>> unused_;  // flow numbers, by how many uses they have room for
+  UsePool<Use> uses_;
   std::vector<Link> links_;
   std::vector<std::vector<Slot>> slots_;  // of each link
 

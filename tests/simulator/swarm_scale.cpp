@@ -59,12 +59,13 @@ TEST_CASE("a message that shares no link is one event") {
 }
 
 // That of its last byte and, after the latency, that of its arrival. Each changes the rates: 2 × 1.75
-// settlings a visit at most, each of which looks at the two links of the message and at those that feel it.
+// settlings a visit at most, each of which looks at the two links of the message and at those that feel it: in
+// all 11.24 a visit when this was written: a measurement, not derived.
 TEST_CASE("a message over shared links is two events") {
   const Cost it = cost_of(access_links(4, 15, 0.02, 25e6), 1);
   CHECK(it.shared > 1);
   CHECK(it.shared <= 1.75);
   CHECK(it.events < 3.02 + it.shared);
-  CHECK(it.looks < 15);
+  CHECK(it.looks < 12);
   CHECK(it.late <= it.early + it.early / 20);
 }
