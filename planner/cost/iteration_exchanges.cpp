@@ -76,18 +76,22 @@ bool IterationTimer::are_segments_apart() const {
 
 /// From the last layers, which have their gradients first, to the first.
 void IterationTimer::refresh_exchanges() {
-  const bool holds_up = (model_.problem.job.parallelism.overlap || model_.chunks > 1) && is_shared();
+  // Where stages compute while gradients of others, or of their own, are on their way.
+  const bool holds_up = (model_.problem.job.parallelism.overlap || model_.chunks > 1) &&
+                        (is_shared() || model_.stages.recodes_gradients());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     std::fill(channels_[i].begin(), channels_[i].end(), Channel{});
     if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
+    lanes_[i].recoders.clear();
   }
   for (std::size_t i = segments_.size(); i-- > 0;) {
     if (!segments_[i].is_fresh) refresh_exchange(segments_[i]);
-    start_exchange(segments_[i]);
+    start_exchange(i);
     if (!are_apart_) put_in_turn(segments_[i]);
     if (holds_up) hold_up(i);
   }
   if (is_shared()) share_links_of_exchanges();
+  if (model_.stages.recodes_gradients()) expand_the_rest();
 }
 
 /// Its seconds, from whenever it starts.
@@ -98,6 +102,8 @@ void IterationTimer::refresh_exchange(Segment& segment) {
   segment.first.clear();
   segment.uses.clear();
   segment.egress_usd = segment.recode_s = 0;
+  segment.compress_s.assign(lanes_.size(), 0);
+  segment.expanded_s.assign(lanes_.size(), 0);
   count_parts(segment);
   if (segment.most_held > 1) part_busy_s_.assign(lanes_.size() * lanes_.size() * at(segment.parts), 0);
   bool with_first = true;  // all of its devices have the first layer too
@@ -108,6 +114,7 @@ void IterationTimer::refresh_exchange(Segment& segment) {
   for (int part = 0; part < segment.parts; ++part) exchange_part(segment, part, with_first);
   if (segment.parts > 1 && is_shared()) share_links_of_parts(segment);
   segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
+  if (segment.recode_s > 0) count_compressed(segment);
 }
 
 /// As many as the largest of its stages has devices. Where devices of two pipelines hold several, the
@@ -136,8 +143,8 @@ void IterationTimer::exchange_part(Segment& segment, int part, bool with_first) 
   const Problem& problem = model_.problem;
   const StageCosts& costs = model_.parts_of(segment.parts);
   const bool compressed = is_compressed(problem.topology, problem.job.compression, devices);
-  if (compressed) segment.recode_s = costs.gradient_recode_s(costs.gradient_bytes(segment.layers, false));
   part_bytes_.push_back(costs.gradient_bytes(segment.layers, with_first, compressed));
+  if (compressed) segment.recode_s = costs.gradient_recode_s(part_bytes_.back());
   const std::vector<double> ends = exchange_.ends(model_.sync, devices, part_bytes_.back());
   for (const int id : exchange_.used()) segment.load.emplace_back(id, exchange_.load()[at(id)]);
   for (const auto& first : exchange_.first_messages()) segment.first.push_back(first);
@@ -203,15 +210,26 @@ double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
   double rest = 0;
   for (const int device : devices)
     rest = std::max(rest, costs_of(devices).compute(costs_of(devices).kind_of(device), later).backward_s);
-  return lane.time.backward_s[at(stage)] + lane.late_s[at(stage)] - rest - all_reduce_s(devices, later, true);
+  return lane.time.backward_s[at(stage)] + lane.late_s[at(stage)] - rest -
+         all_reduce_s(devices, later, true) - compressing_sent_s(pipeline, stage);
 }
 
-void IterationTimer::start_exchange(Segment& segment) {
+/// When the slowest has compressed what it sends.
+void IterationTimer::start_exchange(std::size_t number) {
+  Segment& segment = segments_[number];
+  const bool recodes = model_.stages.recodes_gradients();
   segment.start_s = 0;
-  for (int i = 0; i < static_cast<int>(lanes_.size()); ++i)
-    segment.start_s = std::max(segment.start_s, ready_s(i, segment.stage[at(i)], segment.layers.first));
-  segment.start_s += segment.recode_s * segment.most_held;
-  segment.end_s = segment.start_s + segment.last_s + segment.recode_s;
+  for (int i = 0; i < static_cast<int>(lanes_.size()); ++i) {
+    const double start_s =
+        recodes ? compressed_s(i, number) : ready_s(i, segment.stage[at(i)], segment.layers.first);
+    segment.start_s = std::max(segment.start_s, start_s);
+  }
+  segment.end_s = segment.start_s + segment.last_s;
+}
+
+/// Of a pipeline's devices.
+double IterationTimer::exchanged_s(const Segment& segment, int pipeline) const {
+  return segment.end_s - segment.last_s + segment.ends_s[at(pipeline)];
 }
 
 /// Every channel carries the messages of one exchange after those of the one before, and what begins later
@@ -244,7 +262,8 @@ IterationTimer::Channel& IterationTimer::channel(const Segment& segment, const P
 }
 
 /// Of stages that begin with a segment: the last gradients that they send to the stage before leave while the
-/// stage exchanges its own. The stage before ends later, unless it has work left for so long.
+/// stage exchanges its own, and later where it has compressed these. The stage before ends later, unless it
+/// has work left for so long; and where its devices have compressed those of other chunks.
 void IterationTimer::hold_up(std::size_t number) {
   const Segment& segment = segments_[number];
   for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline) {
@@ -257,7 +276,9 @@ void IterationTimer::hold_up(std::size_t number) {
     const double sent_s = lane.time.gradients_s[stage] - lane.work.backward_hops[stage - 1].latency_s;
     const double late_s =
         lane.time.backward_s[stage] + lane.late_s[stage] + left_to_send_s(lane, stage) - sent_s;
-    lane.late_s[stage - 1] = std::max(0.0, late_s + held_up_s(pipeline, number) - std::max(0.0, slack));
+    const double held_s = is_shared() ? held_up_s(pipeline, number) : 0;
+    lane.late_s[stage - 1] =
+        std::max(put_off_s(pipeline, static_cast<int>(stage) - 1), late_s + held_s - std::max(0.0, slack));
   }
 }
 

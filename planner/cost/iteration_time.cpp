@@ -417,11 +417,15 @@ void IterationTimer::finish() {
       end = std::max(end, lane.time.backward_s[stage] + lane.late_s[stage] + lane.update_s[stage]);
   }
   for (const Segment& segment : segments_) {
-    estimate_.exchanges_s = std::max(estimate_.exchanges_s, segment.end_s);
-    ends += segment.end_s;
-    for (std::size_t i = 0; i < lanes_.size(); ++i)
-      end = std::max(
-          end, segment.end_s - segment.last_s + segment.ends_s[i] + lanes_[i].update_s[at(segment.stage[i])]);
+    double last = segment.end_s;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      const double own =
+          segment.recode_s > 0 ? segment.expanded_s[i] : exchanged_s(segment, static_cast<int>(i));
+      last = std::max(last, own);
+      end = std::max(end, own + lanes_[i].update_s[at(segment.stage[i])]);
+    }
+    estimate_.exchanges_s = std::max(estimate_.exchanges_s, last);
+    ends += last;
   }
   mean_end_s_ = ends / static_cast<double>(lanes_.size() + segments_.size());
   estimate_.update_s = end - std::max(estimate_.pipelines_s, estimate_.exchanges_s);

@@ -127,6 +127,12 @@ class IterationTimer {
     int id = 0;
     double forward = 0, backward = 0;
   };
+  struct Recoder {                       // the busiest device of a stage
+    double busy_s = 0;                   // until when it has compressed
+    double waiting_s = 0;                // of compressing that comes after the next layer (overlap)
+    double put_off_s = 0;                // what it computes after this comes so much later
+    std::vector<std::size_t> to_expand;  // segments
+  };
   struct Lane {  // a pipeline
     bool is_fresh = false, are_layers_fresh = false, is_timed = false;
     PipelineWork work;
@@ -139,7 +145,8 @@ class IterationTimer {
     std::vector<Load> load;                   // of an iteration
     std::vector<SharedPath> paths;            // of messages there, back: by boundary, then part
     std::vector<std::size_t> first_path;      // by boundary; and all of them
-    std::vector<double> late_s;  // by computed stage: what exchanges add to the end of its last backward
+    std::vector<double> late_s;     // by computed stage: what exchanges add to the end of its last backward
+    std::vector<Recoder> recoders;  // by stage; empty where compressing takes no time
   };
   struct PartUse {
     ExchangeTime::Use of;
@@ -148,13 +155,15 @@ class IterationTimer {
   struct Segment {  // layers that the same devices hold
     bool is_fresh = false;
     std::pair<int, int> layers;
-    std::vector<int> stage;  // of each pipeline: the computed stage
-    int parts = 1;           // of its gradients
-    int most_held = 1;       // of them, by one device
-    double recode_s = 0;     // of a part that is compressed, where one is
-    double start_s = 0, end_s = 0;
-    std::vector<double> ends_s;  // after its start, by pipeline
-    double last_s = 0;           // of them
+    std::vector<int> stage;          // of each pipeline: the computed stage
+    int parts = 1;                   // of its gradients
+    int most_held = 1;               // of them, by one device
+    double recode_s = 0;             // of a part that is compressed, where one is
+    double start_s = 0, end_s = 0;   // of its messages
+    std::vector<double> compress_s;  // by pipeline: of all parts that a device holds
+    std::vector<double> expanded_s;  // by pipeline: when its devices have expanded what came
+    std::vector<double> ends_s;      // after its start, by pipeline
+    double last_s = 0;               // of them
     double egress_usd = 0;
     std::vector<PartUse> uses;                  // where segments are not apart: of channels between pipelines
     std::vector<std::pair<int, double>> load;   // bytes over shared capacities
@@ -204,7 +213,7 @@ class IterationTimer {
   double late_part_s(const Segment& segment, int part);
   int channel_of(const Segment& segment, const ExchangeTime::Use& use, int part) const;
   void share_links_of_parts(Segment& segment);
-  void start_exchange(Segment& segment);
+  void start_exchange(std::size_t segment);
   void put_in_turn(Segment& segment);
   Channel& channel(const Segment& segment, const PartUse& use);
   void hold_up(std::size_t segment);
@@ -212,6 +221,17 @@ class IterationTimer {
   double held_up_s(int pipeline, std::size_t first_segment) const;
   void share_links_of_exchanges();
   double ready_s(int pipeline, int stage, int layer) const;
+  double exchanged_s(const Segment& segment, int pipeline) const;
+  // What compressing gradients takes devices (iteration_recoding.cpp).
+  void count_compressed(Segment& segment);
+  Recoder& recoder_of(int pipeline, int computed_stage);
+  double compressing_sent_s(int pipeline, int stage) const;
+  double compressed_s(int pipeline, std::size_t segment);
+  double compressed_after_s(int pipeline, const Segment& segment);
+  double compressed_in_backward_s(int pipeline, const Segment& segment);
+  double put_off_s(int pipeline, int stage);
+  double expand_before(int pipeline, int stage, double now_s);
+  void expand_the_rest();
   void finish();
 
   const IterationModel& model_;

@@ -53,6 +53,8 @@ class StageCosts {
   double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
   /// What compressing to so many bytes takes, or expanding them.
   double gradient_recode_s(double bytes) const;
+  /// Does it take any time?
+  bool recodes_gradients() const { return gradient_recode_s_per_byte_ > 0; }
   /// Messages of every device in the ring of its stage, one after the other, and their bytes: the all-reduces
   /// of a micro-batch.
   struct AllReduces {
