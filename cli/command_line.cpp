@@ -101,7 +101,7 @@ void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed) {
   });
 }
 
-void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const char* why) {
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why) {
   for (const char* option : options)
     if (app.count(option) > 0) throw Error(option, why);
 }

@@ -35,7 +35,7 @@ void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed);
 
 /// Throws Error, with `why`, for the first of `options` that was given: it says nothing beside the others,
 /// and so is a mistake.
-void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const char* why);
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
 
 /// The exit code where all is said (--help, --version); nothing: the program goes on. Throws Error for what
 /// the options do not allow, with what the user may have meant.

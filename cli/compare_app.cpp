@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command_line.hpp"
+#include "cli/scheme_options.hpp"
 #include "cli/whole_number.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/suggest.hpp"
@@ -78,13 +79,14 @@ void add_compare_options(CLI::App& app, CompareOptions& options) {
   app.set_version_flag("--version", "dtfm-compare " DTFM_VERSION);
 }
 
-void check_compare_options(const CompareOptions& options) {
+void check_compare_options(const CLI::App& app, const CompareOptions& options) {
   if (!options.list_schemes && options.topology.empty())
     throw Error("", "TOPOLOGY is missing (see dtfm-compare --help)");
   const std::vector<std::string> names = compared_schemes();
   for (const std::string& scheme : options.schemes)
     if (std::find(names.begin(), names.end(), scheme) == names.end())
       fail_unknown("--scheme", "unknown scheme", scheme, {names.begin(), names.end()});
+  if (!options.schemes.empty()) check_scheme_options(app, options.schemes);
 }
 
 }  // namespace dtfm

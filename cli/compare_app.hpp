@@ -13,6 +13,6 @@ namespace dtfm {
 void add_compare_options(CLI::App& app, CompareOptions& options);
 
 /// Throws Error where options that need each other are not all there.
-void check_compare_options(const CompareOptions& options);
+void check_compare_options(const CLI::App& app, const CompareOptions& options);
 
 }  // namespace dtfm

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
     dtfm::CompareOptions options;
     dtfm::add_compare_options(app, options);
     if (const auto code = dtfm::parse_command_line(app, argc, argv)) return *code;
-    dtfm::check_compare_options(options);
+    dtfm::check_compare_options(app, options);
     return dtfm::run_compare_command(options);
   });
 }

@@ -8,6 +8,7 @@
 
 #include "cli/command_line.hpp"
 #include "cli/plan_formats.hpp"
+#include "cli/scheme_options.hpp"
 #include "cli/simulate_options.hpp"
 #include "cli/whole_number.hpp"
 #include "planner/io/suggest.hpp"
@@ -128,10 +129,9 @@ void check_of_scheme(const CLI::App& app, const SimulateOptions& options) {
     return refuse_given(app, {"--sync-every", "--skip", "--verify", "--lying"},
                         "is of a scheme, and there is none without --scheme");
   refuse_given(app, {"PLAN", "--ranks"}, "is of a plan, and --scheme makes its own");
-  if (!is_swarm(row_named(schemes(), *options.scheme, "--scheme", "unknown scheme")))
-    return refuse_given(app, {"--verify", "--lying"}, "is of scheme swarm alone");
-  refuse_given(app, {"--trace", "--tasks", "--report", "--samples"}, "is for plans, and a swarm has none");
-  refuse_given(app, {"--sync-every", "--skip"}, "is of other schemes than swarm");
+  check_scheme_options(app, {*options.scheme});
+  if (is_swarm(row_named(schemes(), *options.scheme, "--scheme", "unknown scheme")))
+    refuse_given(app, {"--trace", "--tasks", "--report", "--samples"}, "is for plans, and a swarm has none");
 }
 
 }  // namespace

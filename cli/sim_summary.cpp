@@ -41,9 +41,9 @@ class Writer {
   void add_useful(Rows& rows) const {
     if (!report_.useful) return;
     const UsefulWork& it = *report_.useful;
-    rows.push_back(
-        {"useful", fmt::format("{} samples/s", three_digits(it.samples_per_s)),
-         fmt::format("{} of what the devices that were there could do", percent(it.share_of_optimal))});
+    rows.push_back({"useful", fmt::format("{} samples/s", three_digits(it.samples_per_s)),
+                    fmt::format("{} of the undisturbed plan's, for each device that was there",
+                                percent(it.share_of_optimal))});
     if (report_.rolled_back > 0)
       rows.push_back({"rolled back", counted(report_.rolled_back, "iteration"),
                       "completed after the last checkpoint, and lost"});

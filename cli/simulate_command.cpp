@@ -222,8 +222,11 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
     const int samples = is_random(input.scenario) ? *options.samples : 1;
     std::vector<SimReport> runs =
         simulate_samples(input.problem, input.plan, input.scenario, sim_options, samples, options.threads);
-    Outcome outcome{runs.front(), sample_summary(runs), {}, {}};
+    Outcome outcome{runs.front(), {}, {}, {}};
     for (const SimReport& it : runs) count(it, outcome.stats);
+    // Of those that were broken off, iterations at their beginning would count more than others.
+    if (watch.interrupted()) std::erase_if(runs, [](const SimReport& it) { return it.stopped == stopped_by_user; });
+    outcome.samples = sample_summary(runs);
     if (watch.interrupted())
       outcome.report.stopped = fmt::format("interrupted after {} of {} runs", runs.size(), samples);
     return outcome;

@@ -108,14 +108,14 @@ class IterationSearch {
     return limit && elapsed_s() >= share * *limit;
   }
   bool must_stop() const { return is_interrupted() || is_late(options_.warm ? 1 - settling_share : 1); }
-
   bool is_over() const { return must_stop() || budget_.is_spent(); }
 
   static std::string what_there_is(const DecidedJob& job) {
-    return fmt::format("there are {} devices, {} layers and {} micro-batches{}",
+    return fmt::format("there are {} devices, {} layers and {} micro-batches{}{}",
                        job.units.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
                        micro_batch_count(job.problem.job.training),
-                       are_pipelines_alike(job) ? ", of which alike pipelines have equally many" : "");
+                       are_pipelines_alike(job) ? ", of which alike pipelines have equally many" : "",
+                       job.model.chunks > 1 ? "; interleaved pipelines have multiples of their stages" : "");
   }
 
   void keep(PlanCandidate candidate) {

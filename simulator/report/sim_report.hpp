@@ -55,6 +55,9 @@ struct UsefulWork {
   std::optional<double> usd;  // that, and for all devices while they are there; nothing: a price is not known
 };
 
+/// `stopped` of a run that was broken off because it was asked to stop.
+inline constexpr const char* stopped_by_user = "interrupted";
+
 struct SimReport {
   double length_s = 0;  // of the run, what follows the last iteration included
   std::vector<IterationReport> iterations;

@@ -131,7 +131,7 @@ void TrainingRun::stop_for(const std::string& reason) {
 
 /// What has not been completed is as if it had not begun.
 void TrainingRun::interrupt() {
-  report_.stopped = "interrupted";
+  report_.stopped = stopped_by_user;
 }
 
 /// Takes what happens up to `date`.

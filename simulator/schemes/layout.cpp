@@ -47,9 +47,13 @@ std::optional<double> most_held(const Topology& topology, int device, const Stag
   return 1 + std::floor((*memory - needed_bytes(load)) / load.activation_bytes);
 }
 
-std::string lack_text(const Topology& topology, int device, double needed, double memory) {
-  return fmt::format("{} needs {:.1f} GB of {:.1f}", topology.devices[at(device)].id, needed / 1e9,
-                     memory / 1e9);
+Lack lack_of(const Topology& topology, int device, double needed, double memory) {
+  return {needed / memory, fmt::format("{} needs {:.1f} GB of {:.1f}", topology.devices[at(device)].id,
+                                       needed / 1e9, memory / 1e9)};
+}
+
+void keep_nearest(std::optional<Lack>& nearest, const Lack& lack) {
+  if (!nearest || lack.times < nearest->times) nearest = lack;
 }
 
 }  // namespace dtfm

@@ -25,7 +25,14 @@ double needed_bytes(const StageLoad& load);
 /// Micro-batches that the memory of a device has room for, below 1 where it does not hold the stage; nothing:
 /// any number.
 std::optional<double> most_held(const Topology& topology, int device, const StageLoad& load);
-/// "oregon/3 needs 22.2 GB of 16.0"
-std::string lack_text(const Topology& topology, int device, double needed, double memory);
+/// That a device has too little memory.
+struct Lack {
+  double times = 0;  // what it needs ÷ what there is
+  std::string text;  // "oregon/3 needs 22.2 GB of 16.0"
+};
+Lack lack_of(const Topology& topology, int device, double needed, double memory);
+/// Of what stands in the way of several layouts, what is nearest to none: the least lack, before anything
+/// else.
+void keep_nearest(std::optional<Lack>& nearest, const Lack& lack);
 
 }  // namespace dtfm

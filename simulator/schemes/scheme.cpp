@@ -36,38 +36,40 @@ constexpr Scheme table[] = {
     {"local-sgd", "replicas that exchange parameters every 16 iterations, or --sync-every",
      "a replica is devices next to each other in file order, 1F1B; the exchange is a ring; what rare "
      "exchanges cost in learning is not counted",
-     local_sgd_layouts},
+     local_sgd_layouts, SchemeOption::sync_every},
     {"diloco", "the same every 500 iterations, or --sync-every",
-     "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts},
+     "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts,
+     SchemeOption::sync_every},
     {"skip-pipe", "SkipPipe: micro-batches leave out 0.25 of the stages, or --skip, on ways of their own",
      "a micro-batch computes that much less: what this costs in learning is not counted, model FLOP/s are of "
      "what is computed; equal stages, the job's gradient_sync; ways are planned before the run",
-     skip_pipe_layouts},
+     skip_pipe_layouts, SchemeOption::skip},
     {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
     {"swarm",
      "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
      "micro-batches of the next batches are under way before a step; activations from peer to peer, backward "
      "with its forward again, a peer moves every 300 s at most, where that helps; all-reduces beside the "
      "messages; compression, if any, on all links; memory of queues is not counted",
-     nullptr},
+     nullptr, SchemeOption::verifying},
 };
 
 struct Trial {
   double seconds = 0;
   bool fits = false, is_known = false, is_fault = false;
-  std::string why_not;
+  std::string why_not;  // but for memory
+  std::optional<Lack> lack = {};
   std::optional<Routing> routing = {};
 };
 
 /// Of the device that lacks most.
-std::string worst_lack(const Topology& topology, const SimReport& report) {
+Lack worst_lack(const Topology& topology, const SimReport& report) {
   const auto lack = [](const DeviceReport& it) {
     return it.memory_bytes > 0 ? it.peak_memory_bytes - it.memory_bytes : 0;
   };
   const DeviceReport& worst =
       *std::max_element(report.devices.begin(), report.devices.end(),
                         [&](const DeviceReport& a, const DeviceReport& b) { return lack(a) < lack(b); });
-  return lack_text(topology, worst.device, worst.peak_memory_bytes, worst.memory_bytes);
+  return lack_of(topology, worst.device, worst.peak_memory_bytes, worst.memory_bytes);
 }
 
 Trial tried(const Problem& problem, const Layout& layout, const std::function<bool()>& stop) {
@@ -86,7 +88,7 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
     trial.seconds = layout.sync_every == 1 ? report.iterations.front().duration_s()
                                            : undisturbed_seconds(own, layout.plan, layout.sync_every);
     trial.fits = report.overfull.empty();
-    if (!trial.fits) trial.why_not = worst_lack(problem.topology, report);
+    if (!trial.fits) trial.lack = worst_lack(problem.topology, report);
     if (!trial.fits) trial.routing.reset();
   } catch (const NoLayout& none) {
     trial.why_not = none.what();
@@ -162,18 +164,22 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
   auto trials = parallel_map(static_cast<int>(layouts.size()), threads,
                              [&](int i) { return tried(problem, layouts[at(i)], stop); });
   Trial* best = nullptr;
+  std::optional<Lack> nearest;
   for (Trial& it : trials) {
     ++chosen.tried;
     if (it.is_known && it.fits) {
       ++chosen.fitting;
       if (best == nullptr || it.seconds < best->seconds) best = &it;
+    } else if (it.lack) {
+      keep_nearest(nearest, *it.lack);
     } else if (chosen.why_none.empty()) {
       chosen.why_none = it.why_not;
     }
   }
+  if (nearest) chosen.why_none = nearest->text;
   if (best == nullptr) {
     chosen.is_fault = std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return it.is_fault; });
-    if (chosen.why_none.empty()) chosen.why_none = "interrupted";
+    if (chosen.why_none.empty()) chosen.why_none = stopped_by_user;
     return chosen;
   }
   chosen.why_none.clear();
@@ -200,8 +206,9 @@ SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, co
 
 std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
   if (chosen.swarm)
-    return fmt::format("{} stages of {} peers, micro-batch {}{}", chosen.swarm->stages,
-                       problem.topology.size(), problem.job.training.micro_batch,
+    return fmt::format("{} stage{} of {} peer{}, micro-batch {}{}", chosen.swarm->stages,
+                       chosen.swarm->stages == 1 ? "" : "s", problem.topology.size(),
+                       problem.topology.size() == 1 ? "" : "s", problem.job.training.micro_batch,
                        chosen.is_partly_verified ? ", partly not verified" : "");
   const Layout& layout = *chosen.layout;
   const Plan& plan = layout.plan;

@@ -47,12 +47,16 @@ class NoLayout : public Error {
   explicit NoLayout(const std::string& why) : Error("", why) {}
 };
 
+/// Which of the options say something of a scheme.
+enum class SchemeOption { none, sync_every, skip, verifying };
+
 struct Scheme {
   std::string_view name, what;  // in a line
   std::string_view assumes;     // what the numbers rest on
   /// All that are tried, those that lack memory too. Throws NoLayout where there is none, Error where the
   /// memory that one needs cannot be known. Null: it is no plan, but a swarm.
   std::vector<Layout> (*layouts)(const Problem&, const SchemeOptions&);
+  SchemeOption takes = SchemeOption::none;
 };
 
 std::span<const Scheme> schemes();

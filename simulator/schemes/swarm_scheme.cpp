@@ -30,8 +30,8 @@ SwarmSetup setup_of(int stages, const SchemeOptions& options) {
 }
 
 /// Any peer may come to serve any stage: whether all can hold the largest, and a micro-batch while they
-/// compute it. The reason why not, else empty.
-std::string lack_of(const Problem& problem, int stages) {
+/// compute it. Of the first that cannot.
+std::optional<Lack> lack_in(const Problem& problem, int stages) {
   const Layout layout = replicated(problem, {0}, problem.job.training.micro_batch, "ring");
   const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
   const LoadModel model(own, layout.plan);
@@ -39,10 +39,10 @@ std::string lack_of(const Problem& problem, int stages) {
     const auto memory = memory_of(problem.topology, device);
     for (int stage = 0; memory && stage < stages; ++stage) {
       const double needed = needed_bytes(model.of({even_split(model.layers(), stages, stage), {device}}));
-      if (needed > *memory) return lack_text(problem.topology, device, needed, *memory);
+      if (needed > *memory) return lack_of(problem.topology, device, needed, *memory);
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 /// Of so many steps, by all devices as if each were the slowest, and overheads.
@@ -91,6 +91,9 @@ SimReport sim_report(const Problem& problem, const Scenario& scenario, const Swa
     report.useful = useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
     report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
     report.useful->share_of_optimal = swarm.share_of_optimum;
+    // Until its first step a swarm fills: where steps end the run, they are measured from then on, as they
+    // are where nothing happens.
+    if (!scenario.horizon_s) report.useful->samples_per_s = completed_per_s(report, batch);
   }
   for (const SwarmDevice& it : swarm.devices) report.devices.push_back(device_report(problem.topology, it));
   report.peak_flops_per_s = peak_flops_per_s(problem, report);
@@ -120,21 +123,22 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   std::vector<int> fitting;
   const int layers = layer_count(problem.job.model);
   chosen.is_fault = true;
+  std::optional<Lack> nearest;
   for (int stages = 1; stages <= std::min(layers, problem.topology.size()); ++stages) {
     if (layers % stages != 0) continue;
     ++chosen.tried;
-    std::string lack;
     try {
-      lack = lack_of(problem, stages);
+      const std::optional<Lack> lack = lack_in(problem, stages);
       chosen.is_fault = false;
+      if (lack)
+        keep_nearest(nearest, *lack);
+      else
+        fitting.push_back(stages);
     } catch (const Error& error) {
-      lack = error.what();
+      if (chosen.why_none.empty()) chosen.why_none = error.what();
     }
-    if (lack.empty())
-      fitting.push_back(stages);
-    else if (chosen.why_none.empty())
-      chosen.why_none = lack;
   }
+  if (nearest) chosen.why_none = nearest->text;
   chosen.fitting = static_cast<int>(fitting.size());
   return fitting;
 }
@@ -191,7 +195,7 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
   chosen.is_fault =
       std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return !it.error.empty(); });
   chosen.why_none = !best->error.empty() ? best->error
-                    : stop && stop()     ? "interrupted"
+                    : stop && stop()     ? stopped_by_user
                                          : "requests time out: no step comes to an end";
   return chosen;
 }

@@ -75,7 +75,7 @@ bool SwarmRun::is_over() const {
 
 void SwarmRun::handle(const QueueEvent& event) {
   if (options_.stop && report_.events_handled % events_between_questions == 0 && options_.stop())
-    report_.stopped = "interrupted";
+    report_.stopped = stopped_by_user;
   switch (event.kind) {
     case QueueEvent::Kind::move_begins:
       if (network_.is_current(event)) network_.begin_move(event.id);

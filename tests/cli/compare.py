@@ -100,6 +100,18 @@ def test_scenarios():
     check("scenario slow" in text and "megatron" in text and "zero3" not in text, text)
 
 
+def test_what_happens_after_the_end_changes_no_rate():
+    """Also not that of a swarm, whose first step is one in which it fills."""
+    write("late.yaml", "version: 1\nname: late\nevents: [{at: 100000000 s, device: oregon/1, leave: true}]\n")
+    same = []
+    for name, row in rows(compared("--scenario", "late.yaml")).items():
+        quiet, late = row["runs"]
+        if late["stopped"] is None:
+            check(close(late["seconds_per_batch"], quiet["seconds_per_batch"]), name, row)
+            same.append(name)
+    check({"planned", "megatron", "data-parallel", "swarm"} <= set(same), same)
+
+
 def test_what_lacks_memory():
     write("little.yaml", TOPOLOGY.replace("memory: 16 GB", "memory: 0.5 GB"))
     row = rows(compared("--scheme", "single-gpu", "--scheme", "zero3", topology="little.yaml"))
@@ -321,9 +333,10 @@ def test_refusals():
             ("dtfm-sim: --scheme: unknown scheme `megatrom`; did you mean `megatron`?\n", SIM, ("sites.yaml", "--scheme", "megatrom")),
             *[(f"dtfm-sim: {option}: is for plans, and a swarm has none\n", SIM, ("sites.yaml", "--scheme", "swarm", option, value))
               for option, value in [("--trace", "x.json"), ("--tasks", "x.csv"), ("--report", "x.html"), ("--samples", 2)]],
-            *[(f"dtfm-sim: {option}: is of other schemes than swarm\n", SIM, ("sites.yaml", "--scheme", "swarm", option, value))
-              for option, value in [("--sync-every", 2), ("--skip", 0.5)]],
-            *[(f"dtfm-sim: {option}: is of scheme swarm alone\n", SIM, ("sites.yaml", "--scheme", "zero2", option, 0.5)) for option in ("--verify", "--lying")],
+            *[(f"dtfm-{name}: {option}: is of {takers} alone\n", program, ("sites.yaml", "--scheme", scheme, option, value))
+              for name, program in (("sim", SIM), ("compare", COMPARE))
+              for option, value, takers, scheme in [("--sync-every", 2, "schemes local-sgd and diloco", "megatron"), ("--sync-every", 2, "schemes local-sgd and diloco", "swarm"),
+                                                    ("--skip", 0.5, "scheme skip-pipe", "swarm"), ("--verify", 0.5, "scheme swarm", "zero2"), ("--lying", 0.5, "scheme swarm", "skip-pipe")]],
             ("dtfm-sim: --verify: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--verify", 0.5)),
             ("dtfm-sim: --lying: expected a number from 0 to 1; found `1.5`\n", SIM, ("sites.yaml", "--scheme", "swarm", "--lying", 1.5)),
             ("dtfm-sim: --sync-every: is of a scheme, and there is none without --scheme\n", SIM, ("sites.yaml", "plan.json", "--sync-every", 5)),
