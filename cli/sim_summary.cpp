@@ -66,7 +66,7 @@ class Writer {
     if (report_.lost_work_s > 0)
       rows.push_back({"lost work", seconds_text(report_.lost_work_s), "of computing, summed over devices"});
     add_useful(rows);
-    if (s_.record.samples) {
+    if (s_.record.samples && s_.record.samples->runs > 0) {
       const SampleSummary& samples = *s_.record.samples;
       rows.push_back({"samples", seconds_text(samples.iteration_time_s.mean),
                       fmt::format("mean iteration of {}: {}", counted(samples.runs, "run"),

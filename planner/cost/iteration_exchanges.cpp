@@ -77,12 +77,13 @@ bool IterationTimer::are_segments_apart() const {
 /// From the last layers, which have their gradients first, to the first.
 void IterationTimer::refresh_exchanges() {
   // Where stages compute while gradients of others, or of their own, are on their way.
-  const bool holds_up = (model_.problem.job.parallelism.overlap || model_.chunks > 1) &&
-                        (is_shared() || model_.stages.recodes_gradients());
+  const bool recodes = model_.stages.recodes_gradients();
+  const bool holds_up =
+      (model_.problem.job.parallelism.overlap || model_.chunks > 1) && (is_shared() || recodes);
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     std::fill(channels_[i].begin(), channels_[i].end(), Channel{});
     if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
-    lanes_[i].recoders.clear();
+    if (recodes) reset_recoders(lanes_[i], plan_.pipelines[i].stages.size());
   }
   for (std::size_t i = segments_.size(); i-- > 0;) {
     if (!segments_[i].is_fresh) refresh_exchange(segments_[i]);
@@ -91,7 +92,7 @@ void IterationTimer::refresh_exchanges() {
     if (holds_up) hold_up(i);
   }
   if (is_shared()) share_links_of_exchanges();
-  if (model_.stages.recodes_gradients()) expand_the_rest();
+  if (recodes) expand_the_rest();
 }
 
 /// Its seconds, from whenever it starts.
@@ -111,6 +112,7 @@ void IterationTimer::refresh_exchange(Segment& segment) {
     with_first = with_first &&
                  &devices_of(static_cast<int>(i), segment.stage[i]) == &devices_of(static_cast<int>(i), 0);
   part_bytes_.clear();
+  part_compressed_.clear();
   for (int part = 0; part < segment.parts; ++part) exchange_part(segment, part, with_first);
   if (segment.parts > 1 && is_shared()) share_links_of_parts(segment);
   segment.last_s = *std::max_element(segment.ends_s.begin(), segment.ends_s.end());
@@ -143,6 +145,7 @@ void IterationTimer::exchange_part(Segment& segment, int part, bool with_first) 
   const Problem& problem = model_.problem;
   const StageCosts& costs = model_.parts_of(segment.parts);
   const bool compressed = is_compressed(problem.topology, problem.job.compression, devices);
+  part_compressed_.push_back(compressed);
   part_bytes_.push_back(costs.gradient_bytes(segment.layers, with_first, compressed));
   if (compressed) segment.recode_s = costs.gradient_recode_s(part_bytes_.back());
   const std::vector<double> ends = exchange_.ends(model_.sync, devices, part_bytes_.back());
@@ -211,7 +214,7 @@ double IterationTimer::ready_s(int pipeline, int stage, int layer) const {
   for (const int device : devices)
     rest = std::max(rest, costs_of(devices).compute(costs_of(devices).kind_of(device), later).backward_s);
   return lane.time.backward_s[at(stage)] + lane.late_s[at(stage)] - rest -
-         all_reduce_s(devices, later, true) - compressing_sent_s(pipeline, stage);
+         all_reduce_s(devices, later, true) - lane.compressing_sent_s[at(stage)];
 }
 
 /// When the slowest has compressed what it sends.

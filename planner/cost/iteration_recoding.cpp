@@ -11,34 +11,26 @@ namespace dtfm {
 
 /// Of the parts of a segment that go compressed: the most that a device of each stage holds.
 void IterationTimer::count_compressed(Segment& segment) {
-  std::vector<bool> are_compressed;
-  for (int part = 0; part < segment.parts; ++part)
-    are_compressed.push_back(
-        is_compressed(model_.problem.topology, model_.problem.job.compression, holders(segment, part)));
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     const int degree = static_cast<int>(devices_of(static_cast<int>(i), segment.stage[i]).size());
     std::vector<int> held(at(degree));
     for (int part = 0; part < segment.parts; ++part)
-      if (are_compressed[at(part)]) ++held[at(rank_of_part(part, segment.parts, degree))];
+      if (part_compressed_[at(part)]) ++held[at(rank_of_part(part, segment.parts, degree))];
     segment.compress_s[i] = segment.recode_s * *std::max_element(held.begin(), held.end());
+  }
+}
+
+void IterationTimer::reset_recoders(Lane& lane, std::size_t stages) {
+  lane.recoders.resize(stages);
+  for (Recoder& it : lane.recoders) {
+    it.busy_s = it.waiting_s = it.put_off_s = 0;
+    it.to_expand.clear();
   }
 }
 
 IterationTimer::Recoder& IterationTimer::recoder_of(int pipeline, int computed_stage) {
   std::vector<Recoder>& recoders = lanes_[at(pipeline)].recoders;
-  const std::size_t stages = plan_.pipelines[at(pipeline)].stages.size();
-  if (recoders.empty()) recoders.resize(stages);
-  return recoders[at(computed_stage) % stages];
-}
-
-/// What a stage compresses of the activations' gradients after its last backward, before it sends them.
-double IterationTimer::compressing_sent_s(int pipeline, int stage) const {
-  if (stage == 0) return 0;
-  const std::vector<int>& devices = devices_of(pipeline, stage);
-  const double recode_s = costs_of(devices).recode_s(lanes_[at(pipeline)].layers[at(stage)].first);
-  if (recode_s == 0) return 0;
-  return recode_s *
-         model_.compressed_share(devices, devices_of(pipeline, stage - 1), IterationModel::Way::sent);
+  return recoders[at(computed_stage) % recoders.size()];
 }
 
 /// When the messages of an exchange can begin, as far as a pipeline is concerned.
@@ -55,13 +47,11 @@ double IterationTimer::compressed_s(int pipeline, std::size_t number) {
 double IterationTimer::compressed_after_s(int pipeline, const Segment& segment) {
   const int stage = segment.stage[at(pipeline)];
   Recoder& recoder = recoder_of(pipeline, stage);
-  double ready = ready_s(pipeline, stage, segment.layers.first);
-  const double expanded_s = expand_before(pipeline, stage, ready);
-  ready += expanded_s;
-  const double own_s = segment.compress_s[at(pipeline)];
+  const double ready = ready_s(pipeline, stage, segment.layers.first);
+  const double expanded_s = expand_before(pipeline, stage, ready), own_s = segment.compress_s[at(pipeline)];
   recoder.put_off_s += expanded_s + own_s;
   if (own_s == 0) return ready;
-  recoder.busy_s = std::max(recoder.busy_s, ready) + own_s;
+  recoder.busy_s = std::max(recoder.busy_s, ready + expanded_s) + own_s;
   return recoder.busy_s;
 }
 
@@ -74,15 +64,16 @@ double IterationTimer::compressed_in_backward_s(int pipeline, const Segment& seg
   double& late_s = lane.late_s[at(stage)];
   Recoder& recoder = recoder_of(pipeline, stage);
   const double own_s = segment.compress_s[at(pipeline)], done_s = ready_s(pipeline, stage, layer);
-  const double first_s = std::exchange(recoder.waiting_s, 0) + expand_before(pipeline, stage, done_s);
+  const double first_s =
+      std::max(0.0, std::exchange(recoder.waiting_s, 0) + expand_before(pipeline, stage, done_s));
   double begin_s = 0;
   if (layer > lane.layers[at(stage)].first) {
     late_s += first_s;
     const double idle_s = all_reduce_s(devices_of(pipeline, stage), {layer - 1, layer}, true);
     begin_s = ready_s(pipeline, stage, layer - 1) - idle_s;
-    recoder.waiting_s = std::max(0.0, own_s - idle_s);
+    recoder.waiting_s = own_s - idle_s;
   } else {
-    const double sent_s = compressing_sent_s(pipeline, stage);
+    const double sent_s = lane.compressing_sent_s[at(stage)];
     if (sent_s > 0) late_s += first_s;
     begin_s = done_s + first_s + sent_s;
     recoder.put_off_s = late_s + (sent_s > 0 ? 0 : first_s) + own_s;
@@ -104,7 +95,7 @@ double IterationTimer::expand_before(int pipeline, int stage, double now_s) {
   const auto is_expanded = [&](std::size_t number) {
     Segment& segment = segments_[number];
     if (exchanged_s(segment, pipeline) >= now_s) return false;
-    seconds += segment.recode_s;
+    seconds += segment.compress_s[at(pipeline)];
     segment.expanded_s[at(pipeline)] = now_s + seconds;
     return true;
   };
@@ -124,7 +115,8 @@ void IterationTimer::expand_the_rest() {
       double busy_s = recoder.busy_s;
       for (const std::size_t number : rest) {
         Segment& segment = segments_[number];
-        busy_s = std::max(busy_s, exchanged_s(segment, i)) + segment.recode_s;
+        // Where it holds several parts, the others have come before the last.
+        busy_s = std::max(busy_s + segment.compress_s[at(i)], exchanged_s(segment, i) + segment.recode_s);
         segment.expanded_s[at(i)] = busy_s;
       }
     }

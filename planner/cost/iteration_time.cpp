@@ -325,6 +325,7 @@ void IterationTimer::refresh_work(int pipeline) {
   work.chunks = model_.chunks;
   work.forward_s.resize(stages);
   work.backward_s.resize(stages);
+  lane.compressing_sent_s.assign(stages, 0);
   work.forward_hops.resize(stages - 1);
   work.backward_hops.resize(stages - 1);
   for (std::size_t i = 0; i < stages; ++i) {
@@ -346,7 +347,8 @@ void IterationTimer::refresh_work(int pipeline) {
       const std::vector<int>& before = devices_of(pipeline, static_cast<int>(i) - 1);
       const double recode_s = costs.recode_s(layers.first);
       work.forward_s[i] += recode_s * model_.compressed_share(devices, before, Way::received);
-      work.backward_s[i] += recode_s * model_.compressed_share(devices, before, Way::sent);
+      lane.compressing_sent_s[i] = recode_s * model_.compressed_share(devices, before, Way::sent);
+      work.backward_s[i] += lane.compressing_sent_s[i];
     }
     if (i + 1 == stages) break;
     const std::vector<int>& next = devices_of(pipeline, static_cast<int>(i) + 1);
@@ -419,8 +421,9 @@ void IterationTimer::finish() {
   for (const Segment& segment : segments_) {
     double last = segment.end_s;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      // Where links are shared, what was taken to be expanded early may have come later.
       const double own =
-          segment.recode_s > 0 ? segment.expanded_s[i] : exchanged_s(segment, static_cast<int>(i));
+          std::max(segment.expanded_s[i], exchanged_s(segment, static_cast<int>(i)) + segment.recode_s);
       last = std::max(last, own);
       end = std::max(end, own + lanes_[i].update_s[at(segment.stage[i])]);
     }

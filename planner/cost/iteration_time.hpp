@@ -145,8 +145,9 @@ class IterationTimer {
     std::vector<Load> load;                   // of an iteration
     std::vector<SharedPath> paths;            // of messages there, back: by boundary, then part
     std::vector<std::size_t> first_path;      // by boundary; and all of them
-    std::vector<double> late_s;     // by computed stage: what exchanges add to the end of its last backward
-    std::vector<Recoder> recoders;  // by stage; empty where compressing takes no time
+    std::vector<double> late_s;  // by computed stage: what exchanges add to the end of its last backward
+    std::vector<double> compressing_sent_s;  // by computed stage: in its backward, of what it sends
+    std::vector<Recoder> recoders;           // by stage
   };
   struct PartUse {
     ExchangeTime::Use of;
@@ -224,8 +225,8 @@ class IterationTimer {
   double exchanged_s(const Segment& segment, int pipeline) const;
   // What compressing gradients takes devices (iteration_recoding.cpp).
   void count_compressed(Segment& segment);
+  static void reset_recoders(Lane& lane, std::size_t stages);
   Recoder& recoder_of(int pipeline, int computed_stage);
-  double compressing_sent_s(int pipeline, int stage) const;
   double compressed_s(int pipeline, std::size_t segment);
   double compressed_after_s(int pipeline, const Segment& segment);
   double compressed_in_backward_s(int pipeline, const Segment& segment);
@@ -250,6 +251,7 @@ class IterationTimer {
   // Of a segment's parts: each channel between stages, and bytes; of the one at hand: its phases, begin and
   // end.
   std::vector<double> part_busy_s_, part_bytes_;
+  std::vector<bool> part_compressed_;
   std::vector<std::pair<double, double>> part_phases_;
   IterationEstimate estimate_;
   double mean_end_s_ = 0;

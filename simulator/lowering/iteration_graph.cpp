@@ -144,7 +144,7 @@ class IterationGraph {
           before.push_back(std::move(it));
       }
     std::vector<LayerGroup> groups;
-    for (const auto& of_part : by_part) groups.insert(groups.end(), of_part.begin(), of_part.end());
+    for (const auto& of_part : by_part) groups.insert(groups.end(), of_part.rbegin(), of_part.rend());
     return groups;
   }
 

@@ -47,7 +47,9 @@ struct EventReport {
 
 /// What came of a run in which machines come and go, or checkpoints are written.
 struct UsefulWork {
-  double samples = 0, samples_per_s = 0;  // of the iterations that were not lost later; over the whole run
+  double samples = 0;  // of the iterations that were not lost later
+  /// Over the whole run; of a swarm that a number of steps ends, from the end of its first.
+  double samples_per_s = 0;
   /// If all devices that are there, with a place or without, did as much as one of the plan does on average
   /// when nothing happens; and `samples` ÷ those. More than 1 where a new plan is better than that.
   double optimal_samples = 0, share_of_optimal = 0;

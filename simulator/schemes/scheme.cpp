@@ -34,8 +34,8 @@ constexpr Scheme table[] = {
      "as large as fit",
      zero3_layouts},
     {"local-sgd", "replicas that exchange parameters every 16 iterations, or --sync-every",
-     "a replica is devices next to each other in file order, 1F1B; the exchange is a ring; what rare "
-     "exchanges cost in learning is not counted",
+     "a replica is devices next to each other in file order, 1F1B; the exchange is a ring; replicas "
+     "wait for each other after every iteration; what rare exchanges cost in learning is not counted",
      local_sgd_layouts, SchemeOption::sync_every},
     {"diloco", "the same every 500 iterations, or --sync-every",
      "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts,
@@ -61,10 +61,10 @@ struct Trial {
   std::optional<Routing> routing = {};
 };
 
-/// Of the device that lacks most.
+/// Of the device that lacks most, for what it has.
 Lack worst_lack(const Topology& topology, const SimReport& report) {
   const auto lack = [](const DeviceReport& it) {
-    return it.memory_bytes > 0 ? it.peak_memory_bytes - it.memory_bytes : 0;
+    return it.memory_bytes > 0 ? it.peak_memory_bytes / it.memory_bytes : 0;
   };
   const DeviceReport& worst =
       *std::max_element(report.devices.begin(), report.devices.end(),

@@ -30,19 +30,21 @@ SwarmSetup setup_of(int stages, const SchemeOptions& options) {
 }
 
 /// Any peer may come to serve any stage: whether all can hold the largest, and a micro-batch while they
-/// compute it. Of the first that cannot.
+/// compute it. Of the one that lacks most.
 std::optional<Lack> lack_in(const Problem& problem, int stages) {
   const Layout layout = replicated(problem, {0}, problem.job.training.micro_batch, "ring");
   const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
   const LoadModel model(own, layout.plan);
+  std::optional<Lack> worst;
   for (int device = 0; device < problem.topology.size(); ++device) {
     const auto memory = memory_of(problem.topology, device);
     for (int stage = 0; memory && stage < stages; ++stage) {
       const double needed = needed_bytes(model.of({even_split(model.layers(), stages, stage), {device}}));
-      if (needed > *memory) return lack_of(problem.topology, device, needed, *memory);
+      if (needed > *memory * (worst ? worst->times : 1))
+        worst = lack_of(problem.topology, device, needed, *memory);
     }
   }
-  return std::nullopt;
+  return worst;
 }
 
 /// Of so many steps, by all devices as if each were the slowest, and overheads.

@@ -230,7 +230,7 @@ def test_departures():
                                      "{period: 10 s, bandwidth: 1 Gbps}}\n", encoding="utf-8")
         more = ("--scenario", "away.yaml", "--iterations", "20")
         done = run(*small(*more, "-o", "away.json", "--trace", "away-trace.json", "--tasks", "away.csv"))
-        check(re.search(r"^useful +[0-9.]+ samples/s +[0-9.]+ % of what", done.stdout, re.M), policy, done.stdout)
+        check(re.search(r"^useful +[0-9.]+ samples/s +[0-9.]+ % of the undisturbed plan", done.stdout, re.M), policy, done.stdout)
         text = Path("away.json").read_text(encoding="utf-8")
         result = json.loads(text)
         useful = result["useful_work"]
@@ -317,6 +317,26 @@ def test_interrupt():
         last = Path("cut.csv").read_text(encoding="utf-8").splitlines()[-1]
         check(last.startswith(f"i{len(result['iterations']) - 1} "), "the last task is", last)
         check(not list(Path().glob(".dtfm-*")), "files are left over")
+
+
+def test_interrupted_samples():
+    """Runs that are broken off are no samples."""
+    for wait_s in (0.25, 0.5, 1, 2, 4, 8, 16):
+        command = [SIM, *small("--scenario", "jitter.yaml", "--iterations", "200", "--samples", "10000", "--threads", "1", "-o", "cut.json")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(wait_s)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        check(process.returncode == 130, "exit", process.returncode, err)
+        if not Path("cut.json").exists():
+            continue
+        result = json.loads(Path("cut.json").read_text(encoding="utf-8"))
+        runs = result["samples"]["runs"]
+        check(result["stopped"] == f"interrupted after {runs} of 10000 runs", result["stopped"])
+        check(("mean iteration of" in out) == (runs > 0), runs, "runs:", out)
+        if runs > 0:
+            break
+    check(0 < runs < 10000, runs)
 
 
 def test_nobody_reads_stderr():

@@ -251,8 +251,8 @@ TEST_CASE("as the simulator says: overlap, tensor parallelism, compression, upda
 
 // Two layers of 1 s forward and 2 s backward, on one device and on two. The gradients of each, 2e6 bytes, are
 // compressed in 2 s to half of that, exchanged in two halves of 0.5 s, and expanded in 2 s. The one device
-// has computed after 6 s, as the last of the two has. It compresses both layers until 10 s, the second is
-// exchanged until 11 s, and it expands both until 14 s. With overlap it has the second layer after 4 s and
+// has computed after 6 s, as the last of the two has. It compresses both layers until 10 s, the second one is
+// exchanged until 11 s, and it expands both until 14 s. With overlap it has the last layer after 4 s and
 // could compress, but the first layer is to be computed, so that nothing is different.
 TEST_CASE("a device compresses for one exchange after the other") {
   Problem problem{flat_topology({3}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 1e6, 0), {}};
@@ -265,6 +265,12 @@ TEST_CASE("a device compresses for one exchange after the other") {
     CHECK(estimated(problem, plan) == Approx(14));
     CHECK(simulated(problem, plan) == Approx(14));
   }
+  // A first layer of four times that: the last one is compressed until 8 s, the first until 16 s, exchanged
+  // until 20 s and expanded until 28 s; meanwhile the last one is expanded.
+  problem.job.parallelism.overlap = false;
+  std::get<LayerChain>(problem.job.model).layers.front().parameters = 4e6;
+  CHECK(estimated(problem, plan) == Approx(28));
+  CHECK(simulated(problem, plan) == Approx(28));
 }
 
 // With overlap and chunks devices compress and expand between what they compute. Under `interleaved` they
@@ -272,8 +278,8 @@ TEST_CASE("a device compresses for one exchange after the other") {
 TEST_CASE("as the simulator says where compressing gradients takes long") {
   for (const std::string& schedule : schedules)
     for (const bool overlap : {false, true}) {
-      double sum = 0, worst = 0;
-      constexpr int count = 60;
+      double sum = 0, low = 0, high = 0;
+      constexpr int count = 300;
       for (std::uint64_t seed = 0; seed < count; ++seed) {
         Rng rng = Rng::for_task(7, seed);
         Problem problem{
@@ -285,13 +291,16 @@ TEST_CASE("as the simulator says where compressing gradients takes long") {
         const int tensor = from_to(rng, 1, 2);
         const Plan plan = random_plan(rng, job, tensor, rng.below(2) == 0);
         if (rng.below(2) == 0) job.compression.slower_than = middling(rng);
-        const double error = std::abs(estimated(problem, plan) / simulated(problem, plan) - 1);
-        sum += error;
-        worst = std::max(worst, error);
+        const double error = estimated(problem, plan) / simulated(problem, plan) - 1;
+        sum += std::abs(error);
+        low = std::min(low, error);
+        high = std::max(high, error);
       }
-      CAPTURE(schedule, overlap, worst, sum / count);
-      CHECK(sum / count < 0.005);
-      CHECK(worst < (schedule == "interleaved" ? 0.04 : 0.025));
+      const bool is_interleaved = schedule == "interleaved";
+      CAPTURE(schedule, overlap, low, high, sum / count);
+      CHECK(sum / count < (is_interleaved ? 0.005 : 0.001));
+      CHECK(low > (is_interleaved ? -0.06 : -0.03));
+      CHECK(high < (is_interleaved ? 0.15 : 0.03));
     }
 }
 

@@ -93,13 +93,14 @@ struct Errors {
 
 /// Of 60 random plans, by every algorithm of exchange in turn; or by `sync` alone.
 Errors errors_of(const std::string& schedule, bool shared, bool overlap, std::uint64_t stream,
-                 const std::string& sync = "") {
+                 const std::string& sync = "", const Compression& compression = {}) {
   Errors errors;
   std::vector<std::pair<double, double>> pairs;
   Rng of_problem = Rng::for_task(stream, 1000);
   Problem problem{
       unlike_hosts(of_problem, shared), unlike_layers(of_problem, schedule, "ring"), {1, 0.01, 0.9, 0.5}};
   problem.job.parallelism.overlap = overlap;
+  problem.job.compression = compression;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Rng rng = Rng::for_task(stream, seed);
     problem.job.parallelism.gradient_sync = sync.empty() ? syncs[seed % 5] : sync;
@@ -170,6 +171,20 @@ TEST_CASE("as the simulator says where nothing is shared, whatever the degrees")
   }
 }
 
+// A device that holds several parts compresses and expands them one after the other.
+TEST_CASE("as the simulator says where compressing takes long, whatever the degrees") {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const bool overlap : {false, true})
+      for (const double throughput : {1e7, 1e8}) {
+        const Errors errors =
+            errors_of(schedule, false, overlap, 5, "", {0.25, 0.1, BitsPerSecond(throughput)});
+        CAPTURE(schedule, overlap, throughput, errors.worst, errors.mean, errors.tau);
+        CHECK(std::abs(errors.worst) <= (schedule == "interleaved" ? 0.15 : 0.05));
+        CHECK(errors.mean <= (schedule == "interleaved" ? 0.02 : 0.002));
+        CHECK(errors.tau >= (schedule == "interleaved" ? 0.96 : 0.99));
+      }
+}
+
 TEST_CASE("near to what the simulator says where hosts share their uplink, whatever the degrees") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const bool overlap : {false, true})
@@ -194,6 +209,8 @@ TEST_CASE("after stages have changed places with others of other degrees a timer
                     unlike_layers(rng, schedules[seed % 3], syncs[seed % 5]),
                     {1, 0.01, 0.9, 0.5}};
     problem.topology.gpus[0].memory = Bytes(1e8);
+    problem.job.parallelism.overlap = rng.below(2) == 0;
+    if (rng.below(2) == 0) problem.job.compression = {0.25, 0.1, BitsPerSecond(1e8)};
     const IterationModel model(problem, degrees,
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     IterationTimer timer(model, unlike_plan(rng, problem.job, false));

@@ -208,6 +208,11 @@ TEST_CASE("a swarm's stages fit every device") {
   const ChosenLayout none = choose_layout(problem, scheme("swarm"), {0}, 1);
   CHECK_FALSE(none.is_any());
   CHECK(none.why_none.starts_with("s0/0 needs 0.2 GB of 0.1"));
+  // One stage lacks little on the first device, and much more on the others.
+  problem.topology.gpus.push_back(problem.topology.gpus[0]);
+  problem.topology.gpus[0].memory = Bytes(0.6e9);
+  for (int device = 1; device < 4; ++device) problem.topology.devices[at(device)].gpu = 1;
+  CHECK(choose_layout(problem, scheme("swarm"), {0}, 1).why_none.starts_with("s0/1 needs 0.2 GB of 0.1"));
 }
 
 // Four devices, a batch of 16: micro-batches of 4 at most. Each holds 100 bytes of activations a layer.
