@@ -235,20 +235,23 @@ double IterationTimer::exchanged_s(const Segment& segment, int pipeline) const {
   return segment.end_s - segment.last_s + segment.ends_s[at(pipeline)];
 }
 
+/// Of a pipeline, that has the segment.
+int IterationTimer::stage_of(const Segment& segment, int pipeline) const {
+  return segment.stage[at(pipeline)] % static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
+}
+
 /// Every channel carries the messages of one exchange after those of the one before, and what begins later
 /// ends so much later. Slow channels decide, and the ends with them.
 void IterationTimer::put_in_turn(Segment& segment) {
   double late = 0;
-  const auto stage_of = [&](const ExchangeTime::Use& use) {
-    return segment.stage[at(use.to)] % static_cast<int>(plan_.pipelines[at(use.to)].stages.size());
-  };
   for (const PartUse& use : segment.uses) {
     const Channel& it = channel(segment, use);
-    if (it.stage == stage_of(use.of)) late = std::max(late, it.busy_s - segment.start_s - use.of.begin_s);
+    if (it.stage == stage_of(segment, use.of.to))
+      late = std::max(late, it.busy_s - segment.start_s - use.of.begin_s);
   }
   for (const PartUse& use : segment.uses) {
     Channel& it = channel(segment, use);
-    const int stage = stage_of(use.of);
+    const int stage = stage_of(segment, use.of.to);
     const double begin = segment.start_s + use.of.begin_s;
     it = {stage, (it.stage == stage ? std::max(begin, it.busy_s) : begin) + use.of.occupancy_s};
   }
@@ -259,8 +262,10 @@ IterationTimer::Channel& IterationTimer::channel(const Segment& segment, const P
   const int from = use.of.from, to = use.of.to;
   const std::size_t stages = plan_.pipelines[at(from)].stages.size(), channels = at(model_.stages.tensor());
   std::vector<Channel>& of_sender = channels_[at(from)];
-  if (of_sender.empty()) of_sender.resize(stages * lanes_.size() * channels);
-  const std::size_t pair = at(segment.stage[at(from)]) % stages * lanes_.size() + at(to);
+  const std::size_t pairs = stages * lanes_.size() * kept_stages_;
+  if (of_sender.empty()) of_sender.resize(pairs * channels);
+  const std::size_t receivers = at(segment.stage[at(from)]) % stages * lanes_.size() + at(to);
+  const std::size_t pair = receivers * kept_stages_ + at(stage_of(segment, to)) % kept_stages_;
   return of_sender[pair * channels + at(use.channel)];
 }
 

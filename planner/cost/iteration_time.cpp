@@ -88,6 +88,8 @@ IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
       busy_s_(forward_load_.size()),
       exchange_(model.problem.topology, model.network) {
   DTFM_ASSERT(!plan_.pipelines.empty());
+  if (model.chunks > 1)
+    for (const Pipeline& it : plan_.pipelines) kept_stages_ = std::max(kept_stages_, it.stages.size());
   if (model.by_degree.size() > 1) check_tensor_degrees(plan_);
 }
 

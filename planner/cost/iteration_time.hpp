@@ -216,6 +216,7 @@ class IterationTimer {
   void share_links_of_parts(Segment& segment);
   void start_exchange(std::size_t segment);
   void put_in_turn(Segment& segment);
+  int stage_of(const Segment& segment, int pipeline) const;
   Channel& channel(const Segment& segment, const PartUse& use);
   void hold_up(std::size_t segment);
   static double left_to_send_s(const Lane& lane, std::size_t stage);
@@ -241,8 +242,11 @@ class IterationTimer {
   bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
   std::vector<Lane> lanes_;
   std::vector<Segment> segments_;  // in the order of the layers
-  std::vector<std::vector<Channel>>
-      channels_;  // by pipeline, empty where not used; by stage, then other pipeline, then channel
+  /// By pipeline, empty where not used; by stage, then other pipeline, then its kept stages, then channel.
+  /// Without chunks segments go from the last stages to the first, and what went to a later one counts no
+  /// more; with chunks they do so again and again, and all stages are kept.
+  std::vector<std::vector<Channel>> channels_;
+  std::size_t kept_stages_ = 1;
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
   std::vector<double> own_load_;                      // of one pipeline
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
