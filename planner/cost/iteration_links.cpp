@@ -48,9 +48,11 @@ void IterationTimer::refresh_load(int pipeline) {
   Lane& lane = lanes_[at(pipeline)];
   lane.load.clear();
   lane.paths.clear();
+  lane.path_bytes.clear();
   lane.first_path.clear();
   const auto add = [&](int from, int to, double forward, double backward) {
     lane.paths.push_back(from == to ? SharedPath() : model_.network.shared(from, to));
+    lane.path_bytes.push_back(forward + backward);
     for (const int id : lane.paths.back()) {
       auto it =
           std::find_if(lane.load.begin(), lane.load.end(), [&](const Load& other) { return other.id == id; });
@@ -152,20 +154,34 @@ void IterationTimer::share_links_of(int pipeline) {
   for (const Load& load : lane.load) own_load_[at(load.id)] = load.forward + load.backward;
   for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i)
     for (const bool forward : {true, false}) {
-      double shared = 0, others = 0;
-      for (std::size_t path = lane.first_path[i] + (forward ? 0 : 1); path < lane.first_path[i + 1];
-           path += 2)
+      double shared = 0, others = 0, among = 0;
+      const std::size_t begin = lane.first_path[i] + (forward ? 0 : 1), end = lane.first_path[i + 1];
+      for (std::size_t path = begin; path < end; path += 2)
         for (const int id : lane.paths[path]) {
           const double there = forward_load_[at(id)], back = backward_load_[at(id)];
           const double seconds = model_.network.shared_seconds_per_byte(id) / work.micro_batches;
           shared = std::max(shared, seconds * (phases ? (forward ? there : back) : there + back));
-          if (!phases) others = std::max(others, seconds * (there + back - own_load_[at(id)]));
+          const double here = phases ? 0 : seconds * (there + back - own_load_[at(id)]);
+          if (here <= others) continue;
+          others = here;
+          among = seconds * bytes_over(lane, id, begin, end);
         }
       HopTime& hop = (forward ? work.forward_hops : work.backward_hops)[i];
-      if (hop.shared_s != shared || hop.others_s != others) lane.is_timed = false;
+      among += hop.overhead_s;
+      if (hop.shared_s != shared || hop.others_s != others || hop.among_s != among) lane.is_timed = false;
       hop.shared_s = shared;
       hop.others_s = others;
+      hop.among_s = among;
     }
+}
+
+/// What the messages of every other path from `begin` on, which go one way over a boundary, bring in an
+/// iteration.
+double IterationTimer::bytes_over(const Lane& lane, int id, std::size_t begin, std::size_t end) {
+  double bytes = 0;
+  for (std::size_t path = begin; path < end; path += 2)
+    if (passes(lane.paths[path], id)) bytes += lane.path_bytes[path];
+  return bytes;
 }
 
 }  // namespace dtfm

@@ -144,6 +144,7 @@ class IterationTimer {
     double egress_usd = 0;                    // of an iteration, but for exchanges
     std::vector<Load> load;                   // of an iteration
     std::vector<SharedPath> paths;            // of messages there, back: by boundary, then part
+    std::vector<double> path_bytes;           // of each, in an iteration
     std::vector<std::size_t> first_path;      // by boundary; and all of them
     std::vector<double> late_s;  // by computed stage: what exchanges add to the end of its last backward
     std::vector<double> compressing_sent_s;  // by computed stage: in its backward, of what it sends
@@ -201,6 +202,7 @@ class IterationTimer {
                   int other_to, int pipeline) const;
   void share_links();
   void share_links_of(int pipeline);
+  static double bytes_over(const Lane& lane, int id, std::size_t begin, std::size_t end);
   // Exchanges (iteration_exchanges.cpp).
   void find_segments();
   bool are_segments_apart() const;

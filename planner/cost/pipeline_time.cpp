@@ -132,8 +132,9 @@ void go_on(PipelineTime& time, double seconds) {
 /// would take x alone, and at most as long as all together. Few micro-batches are in flight at a time, so
 /// this holds up the pipeline.
 HopTime in_company(const HopTime& hop, double steady_s) {
-  const double slower =
-      std::min(1 / std::max(1e-9, 1 - hop.others_s / steady_s), 1 + hop.others_s / hop.occupancy_s);
+  const double among =
+      std::min(hop.among_s / std::max(1e-9, 1 - hop.others_s / steady_s), hop.among_s + hop.others_s);
+  const double slower = std::max(1.0, among / hop.occupancy_s);
   HopTime met = hop;
   met.occupancy_s *= slower;
   met.beside_sent_s *= slower;
