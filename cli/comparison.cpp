@@ -30,25 +30,19 @@ std::string why_none(const Problem& problem, const ComparedRun& run) {
   if (!run.error.empty()) return run.error;
   if (!run.report.overfull.empty())
     return fmt::format("{} lacks memory", problem.topology.devices[at(run.report.overfull.front())].id);
-  if (completed_tokens_per_s(problem, run.report) > 0) return "";
+  if (run.report.tokens_per_s > 0) return "";
   return run.report.stopped.empty() ? "no iteration in this time" : run.report.stopped;
 }
 
 /// 0: the run is no result.
 double tokens_per_s(const Problem& problem, const ComparedRun& run) {
-  return why_none(problem, run).empty() ? completed_tokens_per_s(problem, run.report) : 0;
+  return why_none(problem, run).empty() ? run.report.tokens_per_s : 0;
 }
 
 /// As many tokens as an iteration of the job has, at the rate of the run.
 double seconds_per_batch(const Problem& problem, const ComparedRun& run) {
   const double rate = tokens_per_s(problem, run);
   return rate > 0 ? tokens_of_batch(problem) / rate : 0;
-}
-
-/// At that rate.
-double model_flops_per_s(const Problem& problem, const ComparedRun& run) {
-  if (run.report.tokens_per_s <= 0) return 0;
-  return run.report.model_flops_per_s / run.report.tokens_per_s * tokens_per_s(problem, run);
 }
 
 double sent_bytes(const SimReport& report) {
@@ -102,7 +96,9 @@ std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
     const auto cost = cost_per_million_tokens(problem, run);
     rows.push_back({it->name, fmt::format("{:.6g}", seconds_per_batch(problem, run)),
                     fmt::format("{:.6g}", tokens_per_s(problem, run)),
-                    ratio > 0 ? fmt::format("{:.2f} ×", ratio) : "–",
+                    ratio <= 0     ? "–"
+                    : ratio < 0.01 ? fmt::format("{:.2g} ×", ratio)
+                                   : fmt::format("{:.2f} ×", ratio),
                     cost ? fmt::format("{:.4g}", *cost) : "–",
                     shape_text(problem, it->chosen) +
                         (run.report.stopped.empty() ? "" : "; stopped: " + run.report.stopped)});
@@ -191,7 +187,7 @@ ordered_json run_json(const Comparison& comparison, const ComparedScheme& scheme
                        {"seconds_per_batch", known(seconds_per_batch(problem, run))},
                        {"time_ratio", known(time_ratio(comparison, run, scenario))},
                        {"tokens_per_s", known(tokens_per_s(problem, run))},
-                       {"model_flops_per_s", known(model_flops_per_s(problem, run))},
+                       {"model_flops_per_s", known(why.empty() ? run.report.model_flops_per_s : 0)},
                        {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
                        {"iterations", run.report.iterations.size()},
                        {"length_s", run.report.length_s},
@@ -212,9 +208,10 @@ std::string summary_text(const Comparison& comparison) {
                   comparison.problem.job.training.global_batch, comparison.seed);
   if (comparison.is_interrupted) text += remarks("warning", {interrupted});
   for (std::size_t i = 0; i < comparison.scenarios.size(); ++i)
-    text += fmt::format(
-        "\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i].name,
-        scenario_table(comparison, i) + measured_text(comparison, i) + verification_text(comparison, i));
+    text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i].name,
+                        scenario_table(comparison, i) +
+                            fmt::format("time: ÷ that of {}\n", comparison.schemes.front().name) +
+                            measured_text(comparison, i) + verification_text(comparison, i));
   return text + "\nWhat each row is, and assumes:\n" + assumptions(comparison);
 }
 

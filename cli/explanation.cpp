@@ -92,21 +92,22 @@ class Words {
 
   std::vector<std::string> scaling() const {
     std::vector<std::string> sentences = {
-        fmt::format("compute-bound: in every pipeline more hangs on computing than on sending, and exchanges "
+        fmt::format("a plan is compute-bound where in every pipeline more hangs on computing than on "
+                    "sending, and exchanges "
                     "take less than {:g} %",
                     100 * compute_bound_exchanges)};
     if (e_.compute_bound_compression == 1) {
-      sentences.emplace_back("which the plan is");
+      sentences.emplace_back("this one is");
       return sentences;
     }
     sentences.push_back(
         e_.compute_bound_compression
-            ? fmt::format("from × {:.3g} more compression of activations and gradients on",
+            ? fmt::format("this one would be from × {:.3g} more compression of activations and gradients on",
                           *e_.compute_bound_compression)
-            : fmt::format(
-                  "with no more compression of activations and gradients up to × {:g}: latency{} stays",
-                  most_compression,
-                  planned_.problem.job.compression.slower_than ? ", and what goes whole," : ""));
+            : fmt::format("this one would not be with more compression of activations and gradients, up to × "
+                          "{:g}: latency{} stays",
+                          most_compression,
+                          planned_.problem.job.compression.slower_than ? ", and what goes whole," : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
       sentences.push_back(width(*model));
     return sentences;

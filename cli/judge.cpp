@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "cli/replanner.hpp"
 #include "planner/core/error.hpp"
@@ -20,13 +21,26 @@ bool is_quiet(const Scenario& scenario) {
   return scenario.traces.empty() && scenario.events.empty() && !is_random(scenario) && !scenario.horizon_s;
 }
 
-/// Of a run that came to a stop for good, the mean is over all of the horizon, and the last iteration never
-/// ends.
+/// From each end of an iteration to the next, with all that was lost, fetched and written between them.
+Distribution times_between_ends(const SimReport& report) {
+  std::vector<double> seconds;
+  double before = 0;
+  for (const IterationReport& it : report.iterations)
+    seconds.push_back(it.end_s - std::exchange(before, it.end_s));
+  return distribution(std::move(seconds));
+}
+
+/// Where machines come and go, the mean is over the whole run. Of a run that came to a stop for good, it is
+/// over all of the horizon, and the last iteration never ends.
 PlanRecord::Finalist::Simulated times_of(const SimReport& report, const JudgedScenario& judged) {
   const Distribution& times = report.iteration_time_s;
   if (report.iterations.empty() || !report.overfull.empty()) return {judged.name, never, never, never};
-  if (!report.stuck) return {judged.name, times.mean, times.p95, times.max};
   const auto completed = static_cast<double>(report.iterations.size());
+  if (!report.stuck && report.useful) {
+    const Distribution between = times_between_ends(report);
+    return {judged.name, report.length_s / completed, between.p95, between.max};
+  }
+  if (!report.stuck) return {judged.name, times.mean, times.p95, times.max};
   return {judged.name, judged.scenario.horizon_s ? *judged.scenario.horizon_s / completed : never, never,
           never};
 }

@@ -53,6 +53,16 @@ class Writer {
            it.usd_egress > 0 ? fmt::format("{:.4g} USD of it for what is sent", it.usd_egress) : ""});
   }
 
+  /// What no iteration that counts has a part in.
+  void add_between(Rows& rows) const {
+    double seconds = report_.length_s;
+    for (const IterationReport& it : report_.iterations) seconds -= it.duration_s();
+    if (report_.useful && seconds > 1e-6 * report_.length_s)
+      rows.push_back({"between", seconds_text(seconds),
+                      "of " + seconds_text(report_.length_s) +
+                          ": iterations that were lost, detection, fetching, checkpoints"});
+  }
+
   std::string results() const {
     if (report_.iterations.empty()) return "";  // a note says so
     const Distribution& time = report_.iteration_time_s;
@@ -66,6 +76,7 @@ class Writer {
     if (report_.lost_work_s > 0)
       rows.push_back({"lost work", seconds_text(report_.lost_work_s), "of computing, summed over devices"});
     add_useful(rows);
+    add_between(rows);
     if (s_.record.samples && s_.record.samples->runs > 0) {
       const SampleSummary& samples = *s_.record.samples;
       rows.push_back({"samples", seconds_text(samples.iteration_time_s.mean),

@@ -225,7 +225,8 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
     Outcome outcome{runs.front(), {}, {}, {}};
     for (const SimReport& it : runs) count(it, outcome.stats);
     // Of those that were broken off, iterations at their beginning would count more than others.
-    if (watch.interrupted()) std::erase_if(runs, [](const SimReport& it) { return it.stopped == stopped_by_user; });
+    if (watch.interrupted())
+      std::erase_if(runs, [](const SimReport& it) { return it.stopped == stopped_by_user; });
     outcome.samples = sample_summary(runs);
     if (watch.interrupted())
       outcome.report.stopped = fmt::format("interrupted after {} of {} runs", runs.size(), samples);

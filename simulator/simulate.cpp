@@ -64,9 +64,9 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
   statistics.add_to(report, run.devices(), length);
   report.iteration_time_s = iteration_time(report.iterations);
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
-  report.tokens_per_s = completed_per_s(report, tokens, options.sync_every > 1);
-  report.model_flops_per_s =
-      completed_per_s(report, model_flops(problem, plan, options.paths), options.sync_every > 1);
+  const bool are_unlike = options.sync_every > 1 || is_disturbed(scenario);
+  report.tokens_per_s = completed_per_s(report, tokens, are_unlike);
+  report.model_flops_per_s = completed_per_s(report, model_flops(problem, plan, options.paths), are_unlike);
   report.peak_flops_per_s = peak_flops_per_s(problem, report);
   report.bubble = bubble(report);
   if (is_disturbed(scenario))

@@ -115,7 +115,7 @@ class IterationSearch {
                        job.units.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
                        micro_batch_count(job.problem.job.training),
                        are_pipelines_alike(job) ? ", of which alike pipelines have equally many" : "",
-                       job.model.chunks > 1 ? "; interleaved pipelines have multiples of their stages" : "");
+                       job.model.chunks > 1 ? "; interleaved: multiples of the stages, a layer a chunk" : "");
   }
 
   void keep(PlanCandidate candidate) {

@@ -23,11 +23,6 @@ double bubble(const SimReport& report) {
   return time > 0 ? 1 - computing / time : 0;
 }
 
-double completed_tokens_per_s(const Problem& problem, const SimReport& report) {
-  if (!report.useful) return report.tokens_per_s;
-  return report.useful->samples_per_s * sequence_length(problem.job.model);
-}
-
 std::optional<double> usd_per_million_tokens(const Problem& problem, const SimReport& report,
                                              double tokens_per_s) {
   const double length = report.length_s;

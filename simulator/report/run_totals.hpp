@@ -14,9 +14,6 @@ double peak_flops_per_s(const Problem& problem, const SimReport& report);
 /// Share of the time of all devices of the report in which they do not compute.
 double bubble(const SimReport& report);
 
-/// Of what was not lost later, over the whole run, where that is another rate than the throughput.
-double completed_tokens_per_s(const Problem& problem, const SimReport& report);
-
 /// Of the devices of the report, while they were there, at so many tokens a second; what is sent over links
 /// with a price comes on top. Nothing where a price is not known, or nothing was completed.
 std::optional<double> usd_per_million_tokens(const Problem& problem, const SimReport& report,

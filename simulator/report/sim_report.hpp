@@ -83,7 +83,8 @@ struct SimReport {
 };
 
 /// What iterations bring of which each has `amount`, per second: those after the first over the time from its
-/// end to the end of the run; the only one, and with `are_unlike` all, over the whole run.
+/// end to the end of the run; the only one, and with `are_unlike` (where machines come and go, say) all, over
+/// the whole run.
 double completed_per_s(const SimReport& report, double amount, bool are_unlike = false);
 
 }  // namespace dtfm

@@ -137,11 +137,15 @@ bool is_swarm(const Scheme& scheme) {
 
 std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
   std::string text(scheme.assumes);
-  if (!is_swarm(scheme)) return text;
+  if (scheme.takes == SchemeOption::sync_every && options.sync_every)
+    text += fmt::format("; here every {} iterations", *options.sync_every);
+  if (scheme.takes == SchemeOption::skip)
+    text += fmt::format("; here {:g} of the stages are left out", options.skip);
+  if (scheme.takes != SchemeOption::verifying) return text;
   if (options.verify > 0)
-    text += fmt::format("; a second peer computes {:g} of the calls too, whose sketches are compared",
-                        options.verify);
-  if (options.lying > 0) text += fmt::format("; {:g} of the peers lie", options.lying);
+    text += fmt::format("; a second peer computes {:g} % of the calls too, whose sketches are compared",
+                        100 * options.verify);
+  if (options.lying > 0) text += fmt::format("; {:g} % of the peers lie", 100 * options.lying);
   return text;
 }
 

@@ -84,18 +84,18 @@ SimReport sim_report(const Problem& problem, const Scenario& scenario, const Swa
   }
   report.iteration_time_s = distribution(std::move(durations));
   const double batch = problem.job.training.global_batch;
-  report.tokens_per_s = completed_per_s(report, batch * sequence_length(problem.job.model));
+  // Until its first step a swarm fills: where steps end the run, they are measured from then on.
+  const bool are_unlike = is_disturbed(scenario) && scenario.horizon_s;
+  report.tokens_per_s = completed_per_s(report, batch * sequence_length(problem.job.model), are_unlike);
   double flops = 0;
   for (const Layer& layer : layer_chain(problem.job)) flops += (layer.forward + layer.backward).value();
-  report.model_flops_per_s = completed_per_s(report, batch * flops);
+  report.model_flops_per_s = completed_per_s(report, batch * flops, are_unlike);
   // As of plans: what is not in a whole step is not counted.
   if (is_disturbed(scenario)) {
     report.useful = useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
     report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
     report.useful->share_of_optimal = swarm.share_of_optimum;
-    // Until its first step a swarm fills: where steps end the run, they are measured from then on, as they
-    // are where nothing happens.
-    if (!scenario.horizon_s) report.useful->samples_per_s = completed_per_s(report, batch);
+    report.useful->samples_per_s = completed_per_s(report, batch, are_unlike);
   }
   for (const SwarmDevice& it : swarm.devices) report.devices.push_back(device_report(problem.topology, it));
   report.peak_flops_per_s = peak_flops_per_s(problem, report);

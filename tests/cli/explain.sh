@@ -9,7 +9,7 @@ run "${small[@]}" --evaluations 40 --explain -o plan.json
 expect_status 0 --explain
 for words in 'What binds' 'in the slowest pipeline ' 'is the fullest device, ' \
   'What would help, one change at a time' 'activations compressed × 2' 'micro-batch 2 in place of 1' \
-  'When computing binds' 'hidden size × 2' 'compute-bound: in every pipeline more hangs on computing than on sending, and exchanges'; do
+  'When computing binds' 'hidden size × 2' 'a plan is compute-bound where in every pipeline more hangs on computing than on sending, and exchanges'; do
   expect_in "$out" "$words"
 done
 python3 - plan.json <<'END_OF_PYTHON' || fail 'the explanation in the plan file'
