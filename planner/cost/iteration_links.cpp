@@ -161,7 +161,7 @@ void IterationTimer::share_links_of(int pipeline) {
           const double there = forward_load_[at(id)], back = backward_load_[at(id)];
           const double seconds = model_.network.shared_seconds_per_byte(id) / work.micro_batches;
           shared = std::max(shared, seconds * (phases ? (forward ? there : back) : there + back));
-          const double here = phases ? 0 : seconds * (there + back - own_load_[at(id)]);
+          const double here = phases ? 0 : seconds * (there + back - company_bytes(lane, id, i, forward));
           if (here <= others) continue;
           others = here;
           among = seconds * bytes_over(lane, id, begin, end);
@@ -173,6 +173,21 @@ void IterationTimer::share_links_of(int pipeline) {
       hop.others_s = others;
       hop.among_s = among;
     }
+}
+
+/// Of its own pipeline, what a message does not meet by chance: those before and after it, and those beside
+/// it. With chunks, all: most of them follow each other over the same channel.
+double IterationTimer::company_bytes(const Lane& lane, int id, std::size_t boundary, bool forward) const {
+  if (model_.chunks > 1) return own_load_[at(id)];
+  double bytes = 0;
+  const auto add = [&](std::size_t i, bool is_forward) {
+    if (i + 1 < lane.first_path.size())
+      bytes += bytes_over(lane, id, lane.first_path[i] + (is_forward ? 0 : 1), lane.first_path[i + 1]);
+  };
+  add(boundary, forward);
+  if (boundary > 0) add(boundary - 1, !forward);
+  add(boundary + 1, !forward);
+  return bytes;
 }
 
 /// What the messages of every other path from `begin` on, which go one way over a boundary, bring in an

@@ -202,6 +202,7 @@ class IterationTimer {
                   int other_to, int pipeline) const;
   void share_links();
   void share_links_of(int pipeline);
+  double company_bytes(const Lane& lane, int id, std::size_t boundary, bool forward) const;
   static double bytes_over(const Lane& lane, int id, std::size_t begin, std::size_t end);
   // Exchanges (iteration_exchanges.cpp).
   void find_segments();

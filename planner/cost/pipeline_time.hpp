@@ -12,7 +12,7 @@ struct HopTime {
   double occupancy_s = 0;  // of the sender by a message: nothing follows it before
   double latency_s = 0;    // until it is there
   double shared_s = 0;     // a message, in the long run, where links that others use too are the limit
-  double others_s = 0;     // what other pipelines send over one of these links meanwhile
+  double others_s = 0;     // what others send over one of these links meanwhile
   double among_s = 0;      // of the occupancy, what that link alone would ask for
   /// Occupancy while the sender sends, or the receiver gets, a message of the other direction; 0: the same.
   double beside_sent_s = 0, beside_received_s = 0;
