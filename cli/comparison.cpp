@@ -82,6 +82,12 @@ std::vector<const ComparedScheme*> ranked(const Comparison& comparison, std::siz
   return order;
 }
 
+/// Whose time the others are held against; empty where there is nobody.
+std::string reference_text(const Comparison& comparison) {
+  if (comparison.schemes.empty() || comparison.schemes.front().runs.empty()) return "";
+  return fmt::format("time: ÷ that of {}\n", comparison.schemes.front().name);
+}
+
 std::string scenario_table(const Comparison& comparison, std::size_t scenario) {
   const Problem& problem = comparison.problem;
   Rows rows = {{"scheme", "s a batch", "tokens/s", "time", "USD/M tokens", "layout"}};
@@ -209,8 +215,7 @@ std::string summary_text(const Comparison& comparison) {
   if (comparison.is_interrupted) text += remarks("warning", {interrupted});
   for (std::size_t i = 0; i < comparison.scenarios.size(); ++i)
     text += fmt::format("\n{}\n{}", i == 0 ? "nothing happens" : "scenario " + comparison.scenarios[i].name,
-                        scenario_table(comparison, i) +
-                            fmt::format("time: ÷ that of {}\n", comparison.schemes.front().name) +
+                        scenario_table(comparison, i) + reference_text(comparison) +
                             measured_text(comparison, i) + verification_text(comparison, i));
   return text + "\nWhat each row is, and assumes:\n" + assumptions(comparison);
 }

@@ -21,12 +21,16 @@ bool is_quiet(const Scenario& scenario) {
   return scenario.traces.empty() && scenario.events.empty() && !is_random(scenario) && !scenario.horizon_s;
 }
 
-/// From each end of an iteration to the next, with all that was lost, fetched and written between them.
+/// From each end of an iteration to the next, with all that was lost, fetched and written between them; and
+/// from the last to the end of the run, where that is longer than any.
 Distribution times_between_ends(const SimReport& report) {
   std::vector<double> seconds;
-  double before = 0;
-  for (const IterationReport& it : report.iterations)
+  double before = 0, longest = 0;
+  for (const IterationReport& it : report.iterations) {
     seconds.push_back(it.end_s - std::exchange(before, it.end_s));
+    longest = std::max(longest, seconds.back());
+  }
+  if (report.length_s - before > longest) seconds.push_back(report.length_s - before);
   return distribution(std::move(seconds));
 }
 

@@ -11,7 +11,8 @@
 
 namespace dtfm {
 
-/// Over all scenarios: the mean of the means, or the largest 95th percentile, or the longest iteration.
+/// Over all scenarios: the mean of the means, or the largest 95th percentile, or the longest time of an
+/// iteration.
 enum class Robust { mean, p95, worst };
 
 /// The machines as the topology says, and what else may happen to them.

@@ -60,7 +60,7 @@ class Writer {
     if (report_.useful && seconds > 1e-6 * report_.length_s)
       rows.push_back({"between", seconds_text(seconds),
                       "of " + seconds_text(report_.length_s) +
-                          ": iterations that were lost, detection, fetching, checkpoints"});
+                          ": what was lost or cut off, waiting, detection, fetching, checkpoints"});
   }
 
   std::string results() const {

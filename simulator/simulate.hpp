@@ -30,9 +30,10 @@ struct SimOptions {
 /// policy that asks a planner where there is none; a run that departures end is told in `stopped`.
 ///
 /// With n iterations, tokens and model FLOPs per second are those of iterations 2 … n over the time from the
-/// end of the first to the end of the run, recoveries and what was lost included; of the only one over the
-/// whole run, and so with `sync_every`, where iterations are not alike: let them be whole rounds. With
-/// `paths`, model FLOPs are those of the layers that are computed.
+/// end of the first to the end of the run; of the only one over the whole run. So are those of all where
+/// iterations are not alike: with `sync_every` (let them be whole rounds), where machines come and go, and
+/// where checkpoints take time; recoveries and what was lost are in it. With `paths`, model FLOPs are those
+/// of the layers that are computed.
 SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& scenario,
                    const SimOptions& options);
 

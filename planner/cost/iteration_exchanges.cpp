@@ -80,8 +80,8 @@ void IterationTimer::refresh_exchanges() {
   const bool recodes = model_.stages.recodes_gradients();
   const bool holds_up =
       (model_.problem.job.parallelism.overlap || model_.chunks > 1) && (is_shared() || recodes);
+  ++turn_;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    std::fill(channels_[i].begin(), channels_[i].end(), Channel{});
     if (holds_up) std::fill(lanes_[i].late_s.begin(), lanes_[i].late_s.end(), 0);
     if (recodes) reset_recoders(lanes_[i], plan_.pipelines[i].stages.size());
   }
@@ -253,7 +253,7 @@ void IterationTimer::put_in_turn(Segment& segment) {
     Channel& it = channel(segment, use);
     const int stage = stage_of(segment, use.of.to);
     const double begin = segment.start_s + use.of.begin_s;
-    it = {stage, (it.stage == stage ? std::max(begin, it.busy_s) : begin) + use.of.occupancy_s};
+    it = {stage, turn_, (it.stage == stage ? std::max(begin, it.busy_s) : begin) + use.of.occupancy_s};
   }
   segment.end_s += late;
 }
@@ -266,7 +266,9 @@ IterationTimer::Channel& IterationTimer::channel(const Segment& segment, const P
   if (of_sender.empty()) of_sender.resize(pairs * channels);
   const std::size_t receivers = at(segment.stage[at(from)]) % stages * lanes_.size() + at(to);
   const std::size_t pair = receivers * kept_stages_ + at(stage_of(segment, to)) % kept_stages_;
-  return of_sender[pair * channels + at(use.channel)];
+  Channel& it = of_sender[pair * channels + at(use.channel)];
+  if (it.turn != turn_) it = {-1, turn_, 0};
+  return it;
 }
 
 /// Of stages that begin with a segment: the last gradients that they send to the stage before leave while the

@@ -76,7 +76,9 @@ void IterationTimer::refresh_load(int pipeline) {
     }
   }
   lane.first_path.push_back(lane.paths.size());
-  if (model_.schedule != PipelineSchedule::gpipe) refresh_company(pipeline);
+  if (model_.schedule == PipelineSchedule::gpipe) return;
+  refresh_company(pipeline);
+  refresh_meetings(lane);
 }
 
 /// Messages of both directions meet where they leave or enter a device (never under gpipe, where one
@@ -151,52 +153,76 @@ void IterationTimer::share_links_of(int pipeline) {
   PipelineWork& work = lane.work;
   if (work.micro_batches == 0 || lane.layers.size() < 2) return;
   const bool phases = model_.schedule == PipelineSchedule::gpipe;
-  for (const Load& load : lane.load) own_load_[at(load.id)] = load.forward + load.backward;
   for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i)
     for (const bool forward : {true, false}) {
-      double shared = 0, others = 0, among = 0;
-      const std::size_t begin = lane.first_path[i] + (forward ? 0 : 1), end = lane.first_path[i + 1];
-      for (std::size_t path = begin; path < end; path += 2)
+      double shared = 0;
+      for (std::size_t path = lane.first_path[i] + (forward ? 0 : 1); path < lane.first_path[i + 1];
+           path += 2)
         for (const int id : lane.paths[path]) {
           const double there = forward_load_[at(id)], back = backward_load_[at(id)];
           const double seconds = model_.network.shared_seconds_per_byte(id) / work.micro_batches;
           shared = std::max(shared, seconds * (phases ? (forward ? there : back) : there + back));
-          const double here = phases ? 0 : seconds * (there + back - company_bytes(lane, id, i, forward));
-          if (here <= others) continue;
-          others = here;
-          among = seconds * bytes_over(lane, id, begin, end);
         }
       HopTime& hop = (forward ? work.forward_hops : work.backward_hops)[i];
-      among += hop.overhead_s;
-      if (hop.shared_s != shared || hop.others_s != others || hop.among_s != among) lane.is_timed = false;
+      if (hop.shared_s != shared) lane.is_timed = false;
       hop.shared_s = shared;
+    }
+  if (!phases) meet_others(lane);
+}
+
+/// Of all links on its way the one on which a message takes longest among what else comes there, if a
+/// micro-batch takes no longer than the busiest device or link does.
+void IterationTimer::meet_others(Lane& lane) const {
+  PipelineWork& work = lane.work;
+  const double least_s = busiest_s(work);
+  for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i)
+    for (const bool forward : {true, false}) {
+      HopTime& hop = (forward ? work.forward_hops : work.backward_hops)[i];
+      double longest = 0, others = 0, among = 0;
+      for (const Meeting& it : lane.meetings[2 * i + (forward ? 0 : 1)]) {
+        const double all = forward_load_[at(it.id)] + backward_load_[at(it.id)];
+        const double rest = all - it.company;
+        if (rest <= 1e-9 * all) continue;  // what rounding leaves
+        const double seconds = model_.network.shared_seconds_per_byte(it.id) / work.micro_batches;
+        HopTime met;
+        met.others_s = seconds * rest;
+        met.among_s = hop.overhead_s + seconds * it.own;
+        const double takes = among_others_s(met, least_s);
+        if (takes <= longest) continue;
+        longest = takes;
+        others = met.others_s;
+        among = met.among_s;
+      }
+      if (hop.others_s != others || hop.among_s != among) lane.is_timed = false;
       hop.others_s = others;
       hop.among_s = among;
     }
 }
 
-/// Of its own pipeline, what a message does not meet by chance: those before and after it, and those beside
-/// it. With chunks, all: most of them follow each other over the same channel.
-double IterationTimer::company_bytes(const Lane& lane, int id, std::size_t boundary, bool forward) const {
-  if (model_.chunks > 1) return own_load_[at(id)];
-  double bytes = 0;
-  const auto add = [&](std::size_t i, bool is_forward) {
-    if (i + 1 < lane.first_path.size())
-      bytes += bytes_over(lane, id, lane.first_path[i] + (is_forward ? 0 : 1), lane.first_path[i + 1]);
+/// What each message meets of its own pipeline not by chance: those before and after it, and those beside it.
+/// With chunks, all: most of them follow each other over the same channel.
+void IterationTimer::refresh_meetings(Lane& lane) const {
+  const std::size_t boundaries = lane.layers.size() - 1;
+  lane.meetings.assign(2 * boundaries, {});
+  const auto own_of = [&](std::size_t boundary, bool forward, int id) {
+    double bytes = 0;
+    if (boundary >= boundaries) return bytes;
+    for (std::size_t path = lane.first_path[boundary] + (forward ? 0 : 1);
+         path < lane.first_path[boundary + 1]; path += 2)
+      if (passes(lane.paths[path], id)) bytes += lane.path_bytes[path];
+    return bytes;
   };
-  add(boundary, forward);
-  if (boundary > 0) add(boundary - 1, !forward);
-  add(boundary + 1, !forward);
-  return bytes;
-}
-
-/// What the messages of every other path from `begin` on, which go one way over a boundary, bring in an
-/// iteration.
-double IterationTimer::bytes_over(const Lane& lane, int id, std::size_t begin, std::size_t end) {
-  double bytes = 0;
-  for (std::size_t path = begin; path < end; path += 2)
-    if (passes(lane.paths[path], id)) bytes += lane.path_bytes[path];
-  return bytes;
+  for (std::size_t i = 0; i < boundaries; ++i)
+    for (const bool forward : {true, false}) {
+      std::vector<Meeting>& meetings = lane.meetings[2 * i + (forward ? 0 : 1)];
+      for (const Load& load : lane.load) {
+        const double own = own_of(i, forward, load.id);
+        if (own == 0) continue;
+        const double beside =
+            (i > 0 ? own_of(i - 1, !forward, load.id) : 0) + own_of(i + 1, !forward, load.id);
+        meetings.push_back({load.id, model_.chunks > 1 ? load.forward + load.backward : own + beside, own});
+      }
+    }
 }
 
 }  // namespace dtfm

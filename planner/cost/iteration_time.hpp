@@ -127,6 +127,11 @@ class IterationTimer {
     int id = 0;
     double forward = 0, backward = 0;
   };
+  struct Meeting {  // of the messages over a boundary, one way, on a shared capacity; bytes of an iteration
+    int id = 0;
+    double company = 0;  // of the pipeline's messages, theirs included, those that do not meet them by chance
+    double own = 0;
+  };
   struct Recoder {                       // the busiest device of a stage
     double busy_s = 0;                   // until when it has compressed
     double waiting_s = 0;                // of compressing that comes after the next layer (overlap)
@@ -137,15 +142,16 @@ class IterationTimer {
     bool is_fresh = false, are_layers_fresh = false, is_timed = false;
     PipelineWork work;
     PipelineTime time;
-    std::vector<std::pair<int, int>> layers;  // of its computed stages
-    std::vector<double> update_s;             // by computed stage: of its devices, with all they compute
-    std::vector<double> needed;               // by stage: bytes
-    double lacking = 0;                       // bytes
-    double egress_usd = 0;                    // of an iteration, but for exchanges
-    std::vector<Load> load;                   // of an iteration
-    std::vector<SharedPath> paths;            // of messages there, back: by boundary, then part
-    std::vector<double> path_bytes;           // of each, in an iteration
-    std::vector<std::size_t> first_path;      // by boundary; and all of them
+    std::vector<std::pair<int, int>> layers;     // of its computed stages
+    std::vector<double> update_s;                // by computed stage: of its devices, with all they compute
+    std::vector<double> needed;                  // by stage: bytes
+    double lacking = 0;                          // bytes
+    double egress_usd = 0;                       // of an iteration, but for exchanges
+    std::vector<Load> load;                      // of an iteration
+    std::vector<SharedPath> paths;               // of messages there, back: by boundary, then part
+    std::vector<double> path_bytes;              // of each, in an iteration
+    std::vector<std::vector<Meeting>> meetings;  // by boundary, there and back; empty under gpipe
+    std::vector<std::size_t> first_path;         // by boundary; and all of them
     std::vector<double> late_s;  // by computed stage: what exchanges add to the end of its last backward
     std::vector<double> compressing_sent_s;  // by computed stage: in its backward, of what it sends
     std::vector<Recoder> recoders;           // by stage
@@ -173,6 +179,7 @@ class IterationTimer {
   };
   struct Channel {  // from a stage to one of another pipeline
     int stage = -1;
+    unsigned turn = 0;  // of all exchanges: what is of another is over
     double busy_s = 0;  // until when
   };
 
@@ -202,8 +209,8 @@ class IterationTimer {
                   int other_to, int pipeline) const;
   void share_links();
   void share_links_of(int pipeline);
-  double company_bytes(const Lane& lane, int id, std::size_t boundary, bool forward) const;
-  static double bytes_over(const Lane& lane, int id, std::size_t begin, std::size_t end);
+  void meet_others(Lane& lane) const;
+  void refresh_meetings(Lane& lane) const;
   // Exchanges (iteration_exchanges.cpp).
   void find_segments();
   bool are_segments_apart() const;
@@ -250,8 +257,8 @@ class IterationTimer {
   /// more; with chunks they do so again and again, and all stages are kept.
   std::vector<std::vector<Channel>> channels_;
   std::size_t kept_stages_ = 1;
+  unsigned turn_ = 0;
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
-  std::vector<double> own_load_;                      // of one pipeline
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start
   ExchangeTime exchange_;

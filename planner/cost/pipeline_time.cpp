@@ -127,14 +127,8 @@ void go_on(PipelineTime& time, double seconds) {
   time.end_s += seconds;
 }
 
-/// Messages of other pipelines, which take a share ρ of a link's time, come at random moments of this one: a
-/// message takes x ÷ (1 − ρ) in the mean (Kleinrock, Queueing Systems II, 4.4: processor sharing), where it
-/// would take x alone, and at most as long as all together. Few micro-batches are in flight at a time, so
-/// this holds up the pipeline.
 HopTime in_company(const HopTime& hop, double steady_s) {
-  const double among =
-      std::min(hop.among_s / std::max(1e-9, 1 - hop.others_s / steady_s), hop.among_s + hop.others_s);
-  const double slower = std::max(1.0, among / hop.occupancy_s);
+  const double slower = std::max(1.0, among_others_s(hop, steady_s) / hop.occupancy_s);
   HopTime met = hop;
   met.occupancy_s *= slower;
   met.beside_sent_s *= slower;
@@ -163,24 +157,6 @@ PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const Pipel
     steady = (steady + steady_s(met)) / 2;
   }
   return met;
-}
-
-/// Of one device or hop: no micro-batch takes less in the long run.
-double busiest_s(const PipelineWork& work) {
-  const std::size_t stages = work.forward_s.size(), devices = stages / at(work.chunks);
-  double most = 0;
-  for (std::size_t device = 0; device < devices; ++device) {
-    double computing = 0, there = 0, back = 0;
-    for (std::size_t stage = device; stage < stages; stage += devices) {
-      computing += work.forward_s[stage] + work.backward_s[stage];
-      if (stage + 1 < stages) there += work.forward_hops[stage].occupancy_s;
-      if (stage > 0) back += work.backward_hops[stage - 1].occupancy_s;
-    }
-    most = std::max({most, computing, there, back});
-  }
-  for (std::size_t hop = 0; hop + 1 < stages; ++hop)
-    most = std::max({most, work.forward_hops[hop].shared_s, work.backward_hops[hop].shared_s});
-  return most;
 }
 
 /// Micro-batches `fill` and `steady` are those after which the pipeline is filled and repeats itself; as long
@@ -233,6 +209,27 @@ PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& work)
 }
 
 }  // namespace
+
+double among_others_s(const HopTime& hop, double steady_s) {
+  return std::min(hop.among_s / std::max(1e-9, 1 - hop.others_s / steady_s), hop.among_s + hop.others_s);
+}
+
+double busiest_s(const PipelineWork& work) {
+  const std::size_t stages = work.forward_s.size(), devices = stages / at(work.chunks);
+  double most = 0;
+  for (std::size_t device = 0; device < devices; ++device) {
+    double computing = 0, there = 0, back = 0;
+    for (std::size_t stage = device; stage < stages; stage += devices) {
+      computing += work.forward_s[stage] + work.backward_s[stage];
+      if (stage + 1 < stages) there += work.forward_hops[stage].occupancy_s;
+      if (stage > 0) back += work.backward_hops[stage - 1].occupancy_s;
+    }
+    most = std::max({most, computing, there, back});
+  }
+  for (std::size_t hop = 0; hop + 1 < stages; ++hop)
+    most = std::max({most, work.forward_hops[hop].shared_s, work.backward_hops[hop].shared_s});
+  return most;
+}
 
 PipelineSchedule pipeline_schedule(std::string_view name) {
   if (name == "gpipe") return PipelineSchedule::gpipe;

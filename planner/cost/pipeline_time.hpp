@@ -33,6 +33,15 @@ struct PipelineWork {
   friend auto operator<=>(const PipelineWork&, const PipelineWork&) = default;
 };
 
+/// Of one device or hop: no micro-batch takes less in the long run.
+double busiest_s(const PipelineWork& work);
+
+/// What a message takes on the link of `others_s`, where a micro-batch takes `steady_s`. What others send
+/// there, a share ρ of its time, comes at random moments of this pipeline's: x ÷ (1 − ρ) in the mean
+/// (Kleinrock, Queueing Systems II, 4.4: processor sharing), where it would take x alone, and at most as long
+/// as all together. Few micro-batches are in flight at a time, so this holds up the pipeline.
+double among_others_s(const HopTime& hop, double steady_s);
+
 /// From the start of an iteration.
 struct PipelineTime {
   std::vector<double> backward_s;   // by stage: its last backward is done

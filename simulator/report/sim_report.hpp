@@ -74,7 +74,7 @@ struct SimReport {
   int rolled_back = 0;     // iterations that were completed, and lost because a checkpoint was older
   int checkpoints = 0;     // that were written, where that takes time
   std::optional<VerificationReport> verification;  // of a swarm that verifies calls
-  std::optional<UsefulWork> useful;                // where it says more than the throughput does
+  std::optional<UsefulWork> useful;                // where machines come and go, or checkpoints take time
   std::vector<CriticalStep> critical_path;
   std::vector<int> overfull;  // devices whose memory does not suffice: the plan is infeasible
   std::string stopped;        // why before its end; empty: it was not

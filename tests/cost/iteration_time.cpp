@@ -106,7 +106,9 @@ void change(Rng& rng, IterationTimer& timer) {
   const int stages = static_cast<int>(plan.pipelines.front().stages.size());
   const int pipeline = from_to(rng, 0, pipelines - 1);
   const Job& job = timer.model().problem.job;
-  switch (rng.below(4)) {
+  switch (rng.below(5)) {
+    case 4:
+      return timer.set_flush(stages * from_to(rng, 0, 2));
     case 0: {
       const auto split = random_split(rng, layer_count(job.model), stages);
       for (int stage = 0; stage < stages; ++stage) timer.set_layers(pipeline, stage, split[at(stage)]);
@@ -123,14 +125,16 @@ void change(Rng& rng, IterationTimer& timer) {
 }
 
 void check_same(IterationTimer& timer) {
-  const IterationEstimate changed = timer.estimate(), fresh = iteration_estimate(timer.model(), timer.plan());
+  IterationTimer other(timer.model(), timer.plan());
+  other.set_flush(timer.flush());
+  const IterationEstimate changed = timer.estimate(), fresh = other.estimate();
   CHECK(changed.iteration_s == fresh.iteration_s);
   CHECK(changed.pipelines_s == fresh.pipelines_s);
   CHECK(changed.exchanges_s == fresh.exchanges_s);
   CHECK(changed.update_s == fresh.update_s);
   CHECK(changed.pipeline_s == fresh.pipeline_s);
   CHECK(changed.steady_s == fresh.steady_s);
-  CHECK(timer.lacking_bytes() == IterationTimer(timer.model(), timer.plan()).lacking_bytes());
+  CHECK(timer.lacking_bytes() == other.lacking_bytes());
 }
 
 }  // namespace
@@ -271,6 +275,67 @@ TEST_CASE("a device compresses for one exchange after the other") {
   std::get<LayerChain>(problem.job.model).layers.front().parameters = 4e6;
   CHECK(estimated(problem, plan) == Approx(28));
   CHECK(simulated(problem, plan) == Approx(28));
+}
+
+// Two pipelines from host to host. Every device sends at 0.6 MB/s, both of a host at 0.9 MB/s: alone a
+// message is held up by its device's link alone, so that the other one's costs it less than it would on the
+// same link.
+TEST_CASE("what others send holds up the link that they share, not a narrower one") {
+  for (const std::string schedule : {"1f1b", "interleaved"}) {
+    Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(8, 0, 1e6), {}};
+    problem.job.parallelism.schedule = schedule;
+    problem.job.parallelism.chunks = schedule == "interleaved" ? 2 : 1;
+    for (int device = 0; device < 4; ++device) {
+      Device& it = problem.topology.devices[at(device)];
+      it.host = device / 2;
+      it.uplink = BitsPerSecond(8 * 0.6e6);
+      it.host_uplink = BitsPerSecond(8 * 0.9e6);
+    }
+    std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+    Plan plan{1, schedule, "ring", {}};
+    for (int i = 0; i < 2; ++i) plan.pipelines.push_back({24, {{{0, 4}, {i}}, {{4, 8}, {i + 2}}}});
+    CAPTURE(schedule);
+    CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.05));
+  }
+}
+
+// One pipeline to and fro between two hosts: the messages from the first stage and from the third leave the
+// same host, which sends one of them in 2 s.
+TEST_CASE("messages of one pipeline meet those between its other stages") {
+  Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
+  problem.job.parallelism.schedule = "1f1b";
+  for (int device = 0; device < 4; ++device) {
+    problem.topology.devices[at(device)].host = device % 2;
+    problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
+  }
+  std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+  const Plan plan{1, "1f1b", "ring", {{24, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {2}}, {{3, 4}, {3}}}}}};
+  CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.1));
+}
+
+// From one device of the first pipeline to one of the second it takes twenty times as long as elsewhere: what
+// goes there for all chunks does so one after the other, whatever goes to other devices meanwhile.
+TEST_CASE("as the simulator says where exchanges of chunks wait for one slow link") {
+  for (const std::string& sync : syncs)
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      Rng rng = Rng::for_task(8, seed);
+      Problem problem{random_topology(rng), unlike_layers(rng, "interleaved", sync), {1, 0.01, 0.9, 0.5}};
+      Plan plan{1, "interleaved", sync, {}};
+      for (int i = 0; i < 3; ++i) {
+        Pipeline pipeline{6, {}};
+        const auto split = random_split(rng, layer_count(problem.job.model), 2);
+        for (int stage = 0; stage < 2; ++stage)
+          pipeline.stages.push_back({split[at(stage)], {2 * i + stage}});
+        plan.pipelines.push_back(pipeline);
+      }
+      auto& links = std::get<MeasuredLinks>(problem.topology.links);
+      Eigen::MatrixXd bandwidth = links.bandwidth;
+      bandwidth(0, 3) /= 20;
+      bandwidth(3, 0) /= 20;
+      links.bandwidth = bandwidth;
+      CAPTURE(sync, seed);
+      CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.05));
+    }
 }
 
 // With overlap and chunks devices compress and expand between what they compute. Under `interleaved` they

@@ -184,6 +184,23 @@ TEST_CASE("1f1b: a cycle through two stages is shared by two micro-batches") {
 }
 
 // m v (f + b) and a bubble of (p − 1)(f + b), where f and b are of a chunk (arXiv 2104.04473, 2.2).
+// A micro-batch takes the first stage 5 s. Others take a quarter of that on a link which asks for all of a
+// message's 0.5 s, which so takes 0.5 ÷ (1 − 1/4); on a link that asks for half of it nobody notices.
+TEST_CASE("1f1b: a message among others takes as much longer as they leave less of the link") {
+  const auto work = [](double occupancy_s, double others_s, double among_s) {
+    PipelineWork it = even_work(2, 20, occupancy_s);
+    it.backward_s[0] = 4;
+    for (auto* hops : {&it.forward_hops, &it.backward_hops}) {
+      hops->front().others_s = others_s;
+      hops->front().among_s = among_s;
+    }
+    return it;
+  };
+  CHECK(seconds_of(one_f_one_b, work(0.5, 1.25, 0.5)) ==
+        Approx(seconds_of(one_f_one_b, work(2.0 / 3, 0, 0))));
+  CHECK(seconds_of(one_f_one_b, work(0.5, 1.25, 0.25)) == seconds_of(one_f_one_b, work(0.5, 0, 0)));
+}
+
 TEST_CASE("interleaved: the bubble is that of a chunk") {
   for (const int devices : {1, 2, 4})
     for (const int chunks : {1, 2, 3})
