@@ -93,8 +93,7 @@ class Words {
   std::vector<std::string> scaling() const {
     std::vector<std::string> sentences = {
         fmt::format("a plan is compute-bound where in every pipeline more hangs on computing than on "
-                    "sending, and exchanges "
-                    "take less than {:g} %",
+                    "sending, and exchanges take less than {:g} %",
                     100 * compute_bound_exchanges)};
     if (e_.compute_bound_compression == 1) {
       sentences.emplace_back("this one is");

@@ -25,9 +25,8 @@ RecordedSwarm swarm_run(const SimulateOptions& options, const Problem& problem, 
   sim_options.seed = options.seed;
   sim_options.stop = watch.stop();
   auto [swarm, report] = simulate_as_swarm(problem, setup, scenario, sim_options, show);
-  const double rate = report.tokens_per_s;
-  const auto cost = usd_per_million_tokens(problem, report, rate);
-  return {{std::move(swarm), rate, cost}, std::move(report)};
+  const auto cost = usd_per_million_tokens(problem, report, report.tokens_per_s);
+  return {{std::move(swarm), cost}, std::move(report)};
 }
 
 }  // namespace dtfm

@@ -31,7 +31,7 @@ std::string title(const Topology& topology, const SimReport& report, const SimRe
 /// Of whole steps.
 void add_rates(const Problem& problem, const SimReport& report, const SimRecord& record, Rows& rows) {
   if (report.iterations.empty()) return;  // a note says so
-  const double rate = record.swarm->completed_tokens_per_s;
+  const double rate = report.tokens_per_s;
   rows.push_back({"step", seconds_text(report.iteration_time_s.mean),
                   report.iterations.size() == 1
                       ? ""

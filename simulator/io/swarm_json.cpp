@@ -26,10 +26,8 @@ ordered_json swarm_json(const SwarmRecord& record) {
   const SwarmReport& report = record.report;
   ordered_json stages = ordered_json::array();
   for (const SwarmStage& it : report.stages) stages.push_back(stage_json(it));
-  const double rate = record.completed_tokens_per_s;
   const auto& cost = record.usd_per_million_tokens;
   return {{"stages", std::move(stages)},
-          {"completed_tokens_per_s", rate > 0 ? ordered_json(rate) : ordered_json(nullptr)},
           {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
           {"useful_samples", report.useful_samples},
           {"useful_samples_per_s", report.useful_samples_per_s},

@@ -11,10 +11,9 @@
 
 namespace dtfm {
 
-/// A swarm, and the rates that comparisons go by.
+/// A swarm, and the price that comparisons go by.
 struct SwarmRecord {
   SwarmReport report;
-  double completed_tokens_per_s = 0;  // 0: no step was completed
   std::optional<double> usd_per_million_tokens = {};
 };
 

@@ -2,6 +2,7 @@
 // its own recording: 82.7 % of the optimum without, 95.8 % with a period of 300 s. The whole table, which is
 // in simulator/swarm/README.md, is printed by test_simulator_swarm_rebalancing "[table]".
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <numeric>
@@ -82,10 +83,12 @@ double computed_share(const SwarmReport& report) {
   return static_cast<double>(least) / report.length_s / report.optimal_samples_per_s;
 }
 
-/// In what is useful.
+/// In what is useful; where peers serve says what they reach, within five points of it.
 double share(const Recording& recording, const Scenario& scenario, int stages, const Rule& rule,
              double state = 1) {
-  return run(recording, scenario, stages, rule, state).share_of_optimum;
+  const SwarmReport report = run(recording, scenario, stages, rule, state);
+  CHECK(std::abs(report.share_of_optimum - assigned_share(report)) < 0.05);
+  return report.share_of_optimum;
 }
 
 }  // namespace
@@ -127,10 +130,13 @@ TEST_CASE("the more often peers may move where that helps, the nearer is the opt
       CHECK(assigned_share(rarely) > assigned_share(without));
       CHECK(assigned_share(often) > assigned_share(rarely));
       CHECK(assigned_share(often) > 0.89);
-      for (const SwarmReport& report : {without, rarely, often}) {
-        CHECK(computed_share(report) < assigned_share(report));
-        CHECK(computed_share(report) > assigned_share(report) - 0.052);
-      }
+      const auto missing = [](const SwarmReport& report) {
+        return assigned_share(report) - computed_share(report);
+      };
+      for (const SwarmReport& report : {without, rarely, often}) CHECK(missing(report) > 0);
+      CHECK(missing(without) < 0.05);
+      CHECK(missing(rarely) < 0.05);
+      CHECK(missing(often) < 0.052);  // 0.051 of v100 in two stages, less than 0.045 of all others
     }
   }
 }

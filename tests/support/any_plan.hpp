@@ -14,11 +14,10 @@
 
 namespace dtfm {
 
-/// Everything that a job can say about how it is trained.
-inline void set_training(Rng& rng, Job& job) {
-  const char* schedules[] = {"gpipe", "1f1b", "interleaved"};
+/// Everything else that a job can say about how it is trained.
+inline void set_training(Rng& rng, Job& job, const std::string& schedule) {
   const char* syncs[] = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
-  job.parallelism.schedule = schedules[rng.below(3)];
+  job.parallelism.schedule = schedule;
   job.parallelism.gradient_sync = syncs[rng.below(5)];
   job.parallelism.overlap = rng.below(2) == 0;
   if (job.parallelism.schedule == "interleaved")
@@ -31,6 +30,12 @@ inline void set_training(Rng& rng, Job& job) {
     if (rng.below(2) == 0) job.compression.slower_than = BitsPerSecond(random_size(rng, 1e7, 1e10));
     if (rng.below(4) == 0) job.compression.gradients = 8;  // worse than none
   }
+}
+
+/// The schedule, too.
+inline void set_training(Rng& rng, Job& job) {
+  const char* schedules[] = {"gpipe", "1f1b", "interleaved"};
+  set_training(rng, job, schedules[rng.below(3)]);
 }
 
 /// Any cut of the layers into stages of at least `least`.

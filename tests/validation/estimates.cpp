@@ -10,6 +10,7 @@
 #include "planner/cost/iteration_time.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/lowering/iteration_graph.hpp"
+#include "tests/support/any_plan.hpp"
 
 namespace dtfm {
 namespace {
@@ -17,6 +18,28 @@ namespace {
 struct Times {
   double estimated = 0, simulated = 0;
 };
+
+EstimateError error_of(const std::vector<Times>& times) {
+  constexpr double far = 0.05;
+  const auto count = static_cast<double>(times.size());
+  EstimateError error;
+  std::vector<std::pair<double, double>> pairs;
+  for (const Times& it : times) {
+    const double relative = it.estimated / it.simulated - 1;
+    error.mean += std::abs(relative) / count;
+    error.far += (std::abs(relative) > far) / count;
+    if (std::abs(relative) > std::abs(error.worst)) error.worst = relative;
+    pairs.emplace_back(it.estimated, it.simulated);
+  }
+  error.rank_correlation = kendall_tau(pairs);
+  error.plans = static_cast<int>(times.size());
+  return error;
+}
+
+Times times_of(const IterationModel& model, const Plan& plan) {
+  return {iteration_estimate(model, plan).iteration_s,
+          replay(iteration_graph(model.problem, plan).graph).makespan};
+}
 
 }  // namespace
 
@@ -61,21 +84,21 @@ EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t se
   const IterationModel model(problem);
   const std::vector<Times> times = parallel_map(plans, threads, [&](int i) {
     Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(i));
-    const Plan plan = random_plan(problem, rng);
-    return Times{iteration_estimate(model, plan).iteration_s,
-                 replay(iteration_graph(problem, plan).graph).makespan};
+    return times_of(model, random_plan(problem, rng));
   });
-  EstimateError error;
-  std::vector<std::pair<double, double>> pairs;
-  for (const Times& it : times) {
-    const double relative = it.estimated / it.simulated - 1;
-    error.mean += std::abs(relative) / plans;
-    if (std::abs(relative) > std::abs(error.worst)) error.worst = relative;
-    pairs.emplace_back(it.estimated, it.simulated);
-  }
-  error.rank_correlation = kendall_tau(pairs);
-  error.plans = plans;
-  return error;
+  return error_of(times);
+}
+
+EstimateError random_job_error(const std::string& schedule, int jobs, bool shared, int threads) {
+  return error_of(parallel_map(jobs, threads, [&](int i) {
+    Rng rng = Rng::for_task(static_cast<std::uint64_t>(i), shared ? 1 : 0);
+    Problem problem{random_topology(rng, 2 + static_cast<int>(rng.below(8)), shared),
+                    random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
+                    {1, 0.001, 0.9, 0}};
+    set_training(rng, problem.job, schedule);
+    const Plan plan = any_plan(rng, problem, 1);
+    return times_of(IterationModel(problem), plan);
+  }));
 }
 
 }  // namespace dtfm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,12 +20,17 @@ Plan random_plan(const Problem& problem, Rng& rng);
 struct EstimateError {
   double mean = 0,
          worst = 0;  // of estimated ÷ simulated − 1: its absolute value; with its sign, the farthest
+  double far = 0;    // share that is off by more than 5 %
   double rank_correlation = 0;  // Kendall's τ-b
   int plans = 0;
 };
 
 /// Of `plans` random plans, of streams `seed`.
 EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t seed, int threads);
+
+/// Of any plans of so many random jobs with this schedule, each on a random topology of up to nine devices
+/// (tests/support/any_plan.hpp), of streams 0 … ; `shared`: some capacities are of several messages.
+EstimateError random_job_error(const std::string& schedule, int jobs, bool shared, int threads);
 
 /// Kendall's τ-b of pairs (a, b): the share of pairs of pairs in the same order less that in opposite orders,
 /// where ties are in neither.

@@ -189,6 +189,19 @@ void validate_estimates(const std::string& folder) {
   print_worst("interleaved", "sharded-ps", false);
 }
 
+/// Where nothing is as it usually is.
+void validate_random_jobs() {
+  constexpr int jobs = 1000;
+  fmt::print("\nany plans of {} random jobs each, on random topologies\n", jobs);
+  fmt::print("| schedule | capacities | mean error | worst | beyond 5 % |\n|---|---|---|---|---|\n");
+  for (const bool shared : {false, true})
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
+      const EstimateError error = random_job_error(schedule, jobs, shared, omp_get_max_threads());
+      fmt::print("| {} | {} | {:.2f} % | {:+.1f} % | {:.1f} % |\n", schedule, shared ? "shared" : "of pairs",
+                 100 * error.mean, 100 * error.worst, 100 * error.far);
+    }
+}
+
 }  // namespace
 }  // namespace dtfm
 
@@ -201,6 +214,7 @@ int main(int count, char** arguments) {
     dtfm::validate_runs(arguments[1]);
     dtfm::validate_roofline(arguments[2], arguments[3]);
     dtfm::validate_estimates(arguments[4]);
+    dtfm::validate_random_jobs();
   } catch (const dtfm::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;
