@@ -18,7 +18,8 @@ std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_of(const Topology
   if (rules == nullptr || std::none_of(rules->links.begin(), rules->links.end(),
                                        [](const Link& link) { return link.capacity < unlimited; }))
     return capacities;
-  std::vector<int> site(static_cast<std::size_t>(rules->table.rows()));  // of each port
+  // Of each port; none where all its devices have left.
+  std::vector<int> site(static_cast<std::size_t>(rules->table.rows()), no_index);
   for (int device = 0; device < topology.size(); ++device)
     site[at(rules->port[at(device)])] = topology.devices[at(device)].site;
   for (const bool same_host : {false, true}) {
@@ -26,7 +27,8 @@ std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_of(const Topology
     for (int to = 0; to < table.cols(); ++to)
       for (int from = 0; from < table.rows(); ++from) {
         const int entry = table(from, to);
-        if (entry < 0 || !(rules->links[at(entry)].capacity < unlimited)) continue;
+        if (entry < 0 || site[at(from)] == no_index || site[at(to)] == no_index) continue;
+        if (!(rules->links[at(entry)].capacity < unlimited)) continue;
         BitsPerSecond& least =
             capacities.emplace(std::tuple(site[at(from)], site[at(to)], same_host), unlimited).first->second;
         least = std::min(least, rules->links[at(entry)].capacity);

@@ -109,6 +109,22 @@ TEST_CASE("a capacity is that of the pair of sites, whatever the entry of a flow
   }
 }
 
+// The capacity is that of the sites 1 → 0, whose devices have left; sites 0 and 2 are still there.
+TEST_CASE("a capacity of a site without devices is nobody's") {
+  Topology topology = flat_topology({1, 1, 1}, near, far);
+  auto& rules = std::get<RuleLinks>(topology.links);
+  rules.links.push_back(rules.links[1]);
+  rules.links.back().capacity = BitsPerSecond(1e6);
+  rules.table.own()(1, 0) = 2;
+  rules.table.own()(1, 2) = 2;
+  REQUIRE(Lowered(topology).link(1, 0, Kind::pair_capacity) != no_index);
+  topology.devices.erase(topology.devices.begin() + 1);
+  rules.port.erase(rules.port.begin() + 1);
+  Lowered lowered(topology);
+  CHECK(lowered.link(0, 1, Kind::pair_capacity) == no_index);
+  CHECK(lowered.link(1, 0, Kind::pair_capacity) == no_index);
+}
+
 TEST_CASE("two GPUs of a host do not pass its network") {
   Topology topology = flat_topology({2, 1}, near, far);
   topology.devices[1].host = topology.devices[0].host;
