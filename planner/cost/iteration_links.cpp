@@ -1,5 +1,6 @@
 // What the messages of pipelines cost and share.
 #include <algorithm>
+#include <tuple>
 
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
@@ -56,7 +57,7 @@ void IterationTimer::refresh_load(int pipeline) {
     for (const int id : lane.paths.back()) {
       auto it =
           std::find_if(lane.load.begin(), lane.load.end(), [&](const Load& other) { return other.id == id; });
-      if (it == lane.load.end()) it = lane.load.insert(it, {id, 0, 0});
+      if (it == lane.load.end()) it = lane.load.insert(it, {id});
       it->forward += forward;
       it->backward += backward;
     }
@@ -139,8 +140,10 @@ double IterationTimer::beside_s(const std::vector<int>& from, const std::vector<
 void IterationTimer::share_links() {
   std::fill(forward_load_.begin(), forward_load_.end(), 0);
   std::fill(backward_load_.begin(), backward_load_.end(), 0);
+  std::fill(at_once_.begin(), at_once_.end(), 0);
   for (const Lane& lane : lanes_)
     for (const Load& load : lane.load) {
+      at_once_[at(load.id)] += std::min(load.messages, in_flight(lane));
       forward_load_[at(load.id)] += load.forward;
       backward_load_[at(load.id)] += load.backward;
     }
@@ -178,7 +181,7 @@ void IterationTimer::meet_others(Lane& lane) const {
   for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i)
     for (const bool forward : {true, false}) {
       HopTime& hop = (forward ? work.forward_hops : work.backward_hops)[i];
-      double longest = 0, others = 0, among = 0;
+      double longest = 0, others = 0, among = 0, at_once = 1;
       for (const Meeting& it : lane.meetings[2 * i + (forward ? 0 : 1)]) {
         const double all = forward_load_[at(it.id)] + backward_load_[at(it.id)];
         const double rest = all - it.company;
@@ -187,40 +190,59 @@ void IterationTimer::meet_others(Lane& lane) const {
         HopTime met;
         met.others_s = seconds * rest;
         met.among_s = hop.overhead_s + seconds * it.own;
+        met.at_once = at_once_[at(it.id)];
         const double takes = among_others_s(met, least_s);
         if (takes <= longest) continue;
         longest = takes;
         others = met.others_s;
         among = met.among_s;
+        at_once = met.at_once;
       }
-      if (hop.others_s != others || hop.among_s != among) lane.is_timed = false;
-      hop.others_s = others;
-      hop.among_s = among;
+      if (std::tie(hop.others_s, hop.among_s, hop.at_once) == std::tie(others, among, at_once)) continue;
+      std::tie(hop.others_s, hop.among_s, hop.at_once) = std::tie(others, among, at_once);
+      lane.is_timed = false;
     }
 }
 
-/// What each message meets of its own pipeline not by chance: those before and after it, and those beside it.
-/// With chunks, all: most of them follow each other over the same channel.
+/// Micro-batches between a pipeline's ends, or with chunks between those of its stages.
+int IterationTimer::in_flight(const Lane& lane) const {
+  const PipelineWork& work = lane.work;
+  const int drained = work.flush > 0 ? std::min(work.flush, work.micro_batches) : work.micro_batches;
+  return most_in_flight(model_.schedule, static_cast<int>(work.forward_s.size()), 0, work.chunks, drained);
+}
+
+/// What each message meets of its own pipeline not by chance: those before and after it on its channel, with
+/// those of other chunks, and those beside it. Of n micro-batches in flight one meets the other n − 1 (the
+/// arrival theorem of closed networks: Reiser and Lavenberg, Mean-value analysis of closed multichain queuing
+/// networks, 1980).
 void IterationTimer::refresh_meetings(Lane& lane) const {
   const std::size_t boundaries = lane.layers.size() - 1;
+  const double moving = std::max(1, in_flight(lane));
   lane.meetings.assign(2 * boundaries, {});
   const auto own_of = [&](std::size_t boundary, bool forward, int id) {
     double bytes = 0;
-    if (boundary >= boundaries) return bytes;
     for (std::size_t path = lane.first_path[boundary] + (forward ? 0 : 1);
          path < lane.first_path[boundary + 1]; path += 2)
       if (passes(lane.paths[path], id)) bytes += lane.path_bytes[path];
     return bytes;
   };
+  const std::size_t devices = lane.layers.size() / at(lane.work.chunks);
+  const auto channel_of = [&](std::size_t boundary, bool forward, int id) {  // with those of other chunks
+    double bytes = 0;
+    for (std::size_t i = boundary % devices; i < boundaries; i += devices) bytes += own_of(i, forward, id);
+    return bytes;
+  };
   for (std::size_t i = 0; i < boundaries; ++i)
     for (const bool forward : {true, false}) {
       std::vector<Meeting>& meetings = lane.meetings[2 * i + (forward ? 0 : 1)];
-      for (const Load& load : lane.load) {
+      for (Load& load : lane.load) {
         const double own = own_of(i, forward, load.id);
         if (own == 0) continue;
-        const double beside =
-            (i > 0 ? own_of(i - 1, !forward, load.id) : 0) + own_of(i + 1, !forward, load.id);
-        meetings.push_back({load.id, model_.chunks > 1 ? load.forward + load.backward : own + beside, own});
+        ++load.messages;
+        const double all = load.forward + load.backward;
+        double company = channel_of(i, forward, load.id) + channel_of(i + devices - 1, !forward, load.id);
+        if (devices > 2) company += channel_of(i + 1, !forward, load.id);
+        meetings.push_back({load.id, company + (all - company) / moving, own});
       }
     }
 }

@@ -84,6 +84,7 @@ IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
       channels_(plan_.pipelines.size()),
       forward_load_(at(model.network.shared_count())),
       backward_load_(forward_load_.size()),
+      at_once_(forward_load_.size()),
       busy_s_(forward_load_.size()),
       exchange_(model.problem.topology, model.network) {
   DTFM_ASSERT(!plan_.pipelines.empty());

@@ -126,6 +126,7 @@ class IterationTimer {
   struct Load {  // bytes over a shared capacity
     int id = 0;
     double forward = 0, backward = 0;
+    int messages = 0;  // of a micro-batch
   };
   struct Meeting {  // of the messages over a boundary, one way, on a shared capacity; bytes of an iteration
     int id = 0;
@@ -210,6 +211,7 @@ class IterationTimer {
   void share_links();
   void share_links_of(int pipeline);
   void meet_others(Lane& lane) const;
+  int in_flight(const Lane& lane) const;
   void refresh_meetings(Lane& lane) const;
   // Exchanges (iteration_exchanges.cpp).
   void find_segments();
@@ -259,6 +261,7 @@ class IterationTimer {
   std::size_t kept_stages_ = 1;
   unsigned turn_ = 0;
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
+  std::vector<int> at_once_;                          // and messages at a time, at most
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start
   ExchangeTime exchange_;

@@ -15,18 +15,46 @@ int stages_of(const PipelineWork& work) {
   return static_cast<int>(work.forward_s.size());
 }
 
-/// Stations one after the other: the sum and the maximum of their times so far.
-struct Line {
-  double sum = 0, most = 0;
+/// Stations one after the other, by which messages pass: the sum of their times so far, and the largest.
+/// A link that is passed several times is one station: while one message is on its way from one passage to
+/// the next, others use it. Those with the same `shared_s` are passages of the same link.
+class Line {
+ public:
   void pass(double station_s) {
-    sum += station_s;
-    most = std::max(most, station_s);
+    sum_ += station_s;
+    most_ = std::max(most_, station_s);
   }
   void pass(const HopTime& hop) {
-    sum += hop.occupancy_s + hop.latency_s;
-    most = std::max(most, hop.steady_s());
+    const double before = sum_;
+    sum_ += hop.occupancy_s + hop.latency_s;
+    most_ = std::max(most_, hop.occupancy_s);
+    if (hop.shared_s <= hop.occupancy_s) return;
+    auto link =
+        std::find_if(links_.begin(), links_.end(), [&](const Link& it) { return it.all_s == hop.shared_s; });
+    if (link == links_.end()) link = links_.insert(link, {hop.shared_s, before, before, 0});
+    link->own_s += hop.occupancy_s;
+    link->left_s = before + hop.occupancy_s;
   }
-  double done_s(int messages) const { return sum + (messages - 1) * most; }
+  double done_s(int messages) const {
+    double done = sum_ + (messages - 1) * most_;
+    for (const Link& it : links_)
+      done = std::max(done, it.reached_s + it.own_s + (messages - 1) * it.all_s + sum_ - it.left_s);
+    return done;
+  }
+  double steady_s() const {
+    double steady = most_;
+    for (const Link& it : links_) steady = std::max(steady, it.all_s);
+    return steady;
+  }
+
+ private:
+  struct Link {
+    double all_s = 0;                  // of everything that passes it in the time of a message
+    double reached_s = 0, left_s = 0;  // sums before its first passage and after its last one
+    double own_s = 0;                  // of all passages of a message
+  };
+  double sum_ = 0, most_ = 0;
+  std::vector<Link> links_;
 };
 
 PipelineTime gpipe_time(const PipelineWork& work) {
@@ -46,7 +74,7 @@ PipelineTime gpipe_time(const PipelineWork& work) {
     if (stage > 0) backward.pass(work.backward_hops[at(stage - 1)]);
     time.gradients_s[at(stage)] = turn + backward.done_s(messages);
   }
-  time.steady_s = forward.most + backward.most;
+  time.steady_s = forward.steady_s() + backward.steady_s();
   return time;
 }
 
@@ -200,18 +228,44 @@ PipelineTime interleaved_time(const PipelineWork& alone) {
   return played_time(PipelineSchedule::interleaved, in_company(alone, busiest_s), 2 * devices, 2 * devices);
 }
 
+/// A link that others use too cannot have carried everything earlier: from when the first message reaches it,
+/// and before what comes after the last one.
+double carried_s(const PipelineWork& work) {
+  const int stages = stages_of(work);
+  double sum = 0, most = 0, reached = 0, left = 0;
+  const auto pass = [&](const HopTime& hop) {
+    if (hop.shared_s > most) reached = sum;
+    sum += hop.occupancy_s;
+    if (hop.shared_s >= most) left = sum;
+    most = std::max(most, hop.shared_s);
+    sum += hop.latency_s;
+  };
+  for (int stage = 0; stage < stages; ++stage) {
+    sum += work.forward_s[at(stage)];
+    if (stage + 1 < stages) pass(work.forward_hops[at(stage)]);
+  }
+  for (int stage = stages - 1; stage >= 0; --stage) {
+    sum += work.backward_s[at(stage)];
+    if (stage > 0) pass(work.backward_hops[at(stage - 1)]);
+  }
+  return reached + work.micro_batches * most + sum - left;
+}
+
 PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& work) {
   if (work.micro_batches == 0)
     return {std::vector<double>(work.forward_s.size()), std::vector<double>(work.forward_s.size()), 0, 0};
   if (schedule == PipelineSchedule::gpipe) return gpipe_time(work);
-  if (schedule == PipelineSchedule::one_f_one_b) return one_f_one_b_time(work);
-  return interleaved_time(work);
+  PipelineTime time =
+      schedule == PipelineSchedule::one_f_one_b ? one_f_one_b_time(work) : interleaved_time(work);
+  go_on(time, std::max(0.0, carried_s(work) - time.end_s));
+  return time;
 }
 
 }  // namespace
 
 double among_others_s(const HopTime& hop, double steady_s) {
-  return std::min(hop.among_s / std::max(1e-9, 1 - hop.others_s / steady_s), hop.among_s + hop.others_s);
+  return std::min({hop.among_s / std::max(1e-9, 1 - hop.others_s / steady_s), hop.among_s + hop.others_s,
+                   hop.among_s * hop.at_once});
 }
 
 double busiest_s(const PipelineWork& work) {

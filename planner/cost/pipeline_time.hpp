@@ -14,6 +14,7 @@ struct HopTime {
   double shared_s = 0;     // a message, in the long run, where links that others use too are the limit
   double others_s = 0;     // what others send over one of these links meanwhile
   double among_s = 0;      // of the occupancy, what that link alone would ask for
+  double at_once = 1;      // at most so many messages are on that link at a time, this one among them
   /// Occupancy while the sender sends, or the receiver gets, a message of the other direction; 0: the same.
   double beside_sent_s = 0, beside_received_s = 0;
   double overhead_s = 0;  // of the occupancy, before the first byte moves
@@ -39,7 +40,8 @@ double busiest_s(const PipelineWork& work);
 /// What a message takes on the link of `others_s`, where a micro-batch takes `steady_s`. What others send
 /// there, a share ρ of its time, comes at random moments of this pipeline's: x ÷ (1 − ρ) in the mean
 /// (Kleinrock, Queueing Systems II, 4.4: processor sharing), where it would take x alone, and at most as long
-/// as all together. Few micro-batches are in flight at a time, so this holds up the pipeline.
+/// as all together, or as its equal share among all that can be there. Few micro-batches are in flight at a
+/// time, so this holds up the pipeline.
 double among_others_s(const HopTime& hop, double steady_s);
 
 /// From the start of an iteration.

@@ -10,7 +10,7 @@
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/estimated.hpp"
 #include "tests/support/unlike_layers.hpp"
 
 using namespace dtfm;
@@ -91,14 +91,6 @@ Plan random_plan(Rng& rng, const Job& job, int tensor, bool even = false) {
   return plan;
 }
 
-double estimated(const Problem& problem, const Plan& plan) {
-  return iteration_estimate(IterationModel(problem, plan.tensor), plan).iteration_s;
-}
-
-double simulated(const Problem& problem, const Plan& plan) {
-  return makespan_of(iteration_graph(problem, plan));
-}
-
 /// One of the changes that a search makes, or two devices in each other's place.
 void change(Rng& rng, IterationTimer& timer) {
   const Plan plan = timer.plan();
@@ -163,21 +155,6 @@ TEST_CASE("an iteration is pipelines, exchanges, updates and overhead") {
   }
   IterationTimer timer(model, plan);
   CHECK(timer.pipeline(1).gradients_s[1] == Approx(14));  // 5.5 + 2 + 3 · 2 + 0.5
-}
-
-// The same with one uplink of 1e6 bytes a second out of each host of two: both pipelines send at a time, so
-// that messages take twice as long in the long run, 1 s, which computations of 1 and 2 s hide but for the
-// first.
-TEST_CASE("pipelines share links") {
-  Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0.9e6), {}};
-  const Plan plan = plan_of(problem.job, 2, 2, 4);  // devices 0, 1 and 2, 3
-  CHECK(estimated(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1 + 2 + 0.9 + 2 + 3 * 2));
-  std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
-  for (const int device : {0, 2}) {  // the first stages
-    problem.topology.devices[at(device)].host = 0;
-    problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6);
-  }
-  CHECK(estimated(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1.8 + 2 + 0.9 + 2 + 3 * 2));
 }
 
 TEST_CASE("after changes a timer says the same as a new one") {
@@ -275,42 +252,6 @@ TEST_CASE("a device compresses for one exchange after the other") {
   std::get<LayerChain>(problem.job.model).layers.front().parameters = 4e6;
   CHECK(estimated(problem, plan) == Approx(28));
   CHECK(simulated(problem, plan) == Approx(28));
-}
-
-// Two pipelines from host to host. Every device sends at 0.6 MB/s, both of a host at 0.9 MB/s: alone a
-// message is held up by its device's link alone, so that the other one's costs it less than it would on the
-// same link.
-TEST_CASE("what others send holds up the link that they share, not a narrower one") {
-  for (const std::string schedule : {"1f1b", "interleaved"}) {
-    Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(8, 0, 1e6), {}};
-    problem.job.parallelism.schedule = schedule;
-    problem.job.parallelism.chunks = schedule == "interleaved" ? 2 : 1;
-    for (int device = 0; device < 4; ++device) {
-      Device& it = problem.topology.devices[at(device)];
-      it.host = device / 2;
-      it.uplink = BitsPerSecond(8 * 0.6e6);
-      it.host_uplink = BitsPerSecond(8 * 0.9e6);
-    }
-    std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
-    Plan plan{1, schedule, "ring", {}};
-    for (int i = 0; i < 2; ++i) plan.pipelines.push_back({24, {{{0, 4}, {i}}, {{4, 8}, {i + 2}}}});
-    CAPTURE(schedule);
-    CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.05));
-  }
-}
-
-// One pipeline to and fro between two hosts: the messages from the first stage and from the third leave the
-// same host, which sends one of them in 2 s.
-TEST_CASE("messages of one pipeline meet those between its other stages") {
-  Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
-  problem.job.parallelism.schedule = "1f1b";
-  for (int device = 0; device < 4; ++device) {
-    problem.topology.devices[at(device)].host = device % 2;
-    problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
-  }
-  std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
-  const Plan plan{1, "1f1b", "ring", {{24, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {2}}, {{3, 4}, {3}}}}}};
-  CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.1));
 }
 
 // From one device of the first pipeline to one of the second it takes twenty times as long as elsewhere: what

@@ -183,24 +183,28 @@ TEST_CASE("1f1b: a cycle through two stages is shared by two micro-batches") {
   CHECK(seconds_of(one_f_one_b, even_work(2, 1000, 0, 1)) == Approx(19 + 996 * 4));
 }
 
-// m v (f + b) and a bubble of (p − 1)(f + b), where f and b are of a chunk (arXiv 2104.04473, 2.2).
 // A micro-batch takes the first stage 5 s. Others take a quarter of that on a link which asks for all of a
 // message's 0.5 s, which so takes 0.5 ÷ (1 − 1/4); on a link that asks for half of it nobody notices.
 TEST_CASE("1f1b: a message among others takes as much longer as they leave less of the link") {
-  const auto work = [](double occupancy_s, double others_s, double among_s) {
+  const auto work = [](double occupancy_s, double others_s, double among_s, double at_once = 20) {
     PipelineWork it = even_work(2, 20, occupancy_s);
     it.backward_s[0] = 4;
     for (auto* hops : {&it.forward_hops, &it.backward_hops}) {
       hops->front().others_s = others_s;
       hops->front().among_s = among_s;
+      hops->front().at_once = at_once;
     }
     return it;
   };
   CHECK(seconds_of(one_f_one_b, work(0.5, 1.25, 0.5)) ==
         Approx(seconds_of(one_f_one_b, work(2.0 / 3, 0, 0))));
   CHECK(seconds_of(one_f_one_b, work(0.5, 1.25, 0.25)) == seconds_of(one_f_one_b, work(0.5, 0, 0)));
+  // Not longer than half of the link allows, if no two others can be there with it.
+  CHECK(seconds_of(one_f_one_b, work(0.5, 4.5, 0.5, 2)) == Approx(seconds_of(one_f_one_b, work(1, 0, 0))));
+  CHECK(seconds_of(one_f_one_b, work(0.5, 4.5, 0.5, 1)) == seconds_of(one_f_one_b, work(0.5, 0, 0)));
 }
 
+// m v (f + b) and a bubble of (p − 1)(f + b), where f and b are of a chunk (arXiv 2104.04473, 2.2).
 TEST_CASE("interleaved: the bubble is that of a chunk") {
   for (const int devices : {1, 2, 4})
     for (const int chunks : {1, 2, 3})
