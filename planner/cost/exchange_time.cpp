@@ -156,7 +156,7 @@ std::vector<double> ExchangeTime::sharded_ps(double bytes) {
   const std::size_t groups = groups_.size();
   const double shard = bytes / static_cast<double>(devices_.size());
   time_alone(shard);
-  if (network_.shared_count() > 0 || network_.is_priced() || asked_ != Uses::none) {
+  if (network_.shared_count() > 0 || network_.is_priced() || asked_ == Uses::all) {
     list_messages();
     count(all_, shard, 2);
     for (std::size_t i = 0; i < all_.size(); ++i) {
@@ -167,9 +167,11 @@ std::vector<double> ExchangeTime::sharded_ps(double bytes) {
         all_sent_s_[cell] = occupancy_s(cost, paths_[i], shard);
         all_s_[cell] = all_sent_s_[cell] + cost.latency_s;
       }
-      use(from, to, 0, all_s_[cell], 2);
+      if (asked_ == Uses::all) use(from, to, 0, all_s_[cell], 2);
     }
   }
+  if (asked_ == Uses::slowest)
+    uses_.push_back({0, 0, 0, 2 * *std::max_element(all_sent_s_.begin(), all_sent_s_.end())});
   std::vector<double> summed(groups);
   for (std::size_t from = 0; from < groups; ++from)
     for (std::size_t to = 0; to < groups; ++to) summed[to] = std::max(summed[to], all_s_[from * groups + to]);

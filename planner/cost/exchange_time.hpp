@@ -37,8 +37,10 @@ class ExchangeTime {
     int from = 0, to = 0;
     double begin_s = 0, occupancy_s = 0;
   };
-  /// Of what goes between devices of the same kinds at the same time, one may stand for all.
-  enum class Uses { none, one_of_alike, all };
+  /// Where all exchanges between two of these devices are between all of them, what is slowest of that which
+  /// begins together may stand for all (as if from the first device to itself): it is what the next ones of
+  /// all wait for.
+  enum class Uses { none, slowest, all };
   /// From now on.
   void ask_for_uses(Uses uses) { asked_ = uses; }
   Uses uses_asked() const { return asked_; }

@@ -48,14 +48,13 @@ void IterationTimer::find_segments() {
 }
 
 /// Parts of a segment may meet where degrees are unlike; segments, where they are not apart. Where all
-/// pipelines have the same layers, the segments of a stage have the same devices, and what goes between those
-/// of the same kinds goes at the same times in all of them.
+/// pipelines have the same layers, the segments of a stage have the same devices.
 ExchangeTime::Uses IterationTimer::needed_uses() const {
   if (model_.by_degree.size() > 1) return ExchangeTime::Uses::all;
   if (are_apart_) return ExchangeTime::Uses::none;
   const bool are_alike = std::all_of(lanes_.begin(), lanes_.end(),
                                      [&](const Lane& lane) { return lane.layers == lanes_.front().layers; });
-  return are_alike ? ExchangeTime::Uses::one_of_alike : ExchangeTime::Uses::all;
+  return are_alike ? ExchangeTime::Uses::slowest : ExchangeTime::Uses::all;
 }
 
 /// Chunks of one stage, in every pipeline.
