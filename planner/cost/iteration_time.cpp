@@ -133,7 +133,8 @@ int IterationTimer::fitting_flush() {
       for (const int device : stage.devices) {
         const int gpu = model_.problem.topology.devices[at(device)].gpu;
         if (gpu < 0 || needs.of_micro_batch <= 0) continue;
-        const double room = model_.problem.topology.gpus[at(gpu)].memory.value() - needs.total(0);
+        const double room =
+            model_.problem.topology.gpus[at(gpu)].memory.value() - needs.state - needs.working;
         least = std::min(least, std::floor(room / needs.of_micro_batch));
       }
     }
@@ -239,27 +240,27 @@ void IterationTimer::refresh_layers(int pipeline) {
   refresh_needs(pipeline);
 }
 
-/// Of a device: the states of all its computed stages, and the micro-batches in flight, taken to be of the
-/// one that holds most.
+/// Of a device: the states of all its computed stages, and what it holds of micro-batches.
 void IterationTimer::refresh_needs(int pipeline) {
   Lane& lane = lanes_[at(pipeline)];
   const int devices = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
-  const int computed = static_cast<int>(lane.layers.size());
   const int micro_batches = plan_.pipelines[at(pipeline)].micro_batches;
   const int between = flush_ > 0 ? std::min(flush_, micro_batches) : micro_batches;
   lane.needed.resize(at(devices));
+  std::vector<StageNeeds> chunks(at(model_.chunks));
   for (int stage = 0; stage < devices; ++stage) {
     const StageCosts& costs = costs_of(devices_of(pipeline, stage));
-    StageNeeds all;
-    for (int i = stage; i < computed; i += devices) {
-      const StageNeeds needs = costs.needs(lane.layers[at(i)]);
-      all.state += needs.state;
-      all.of_micro_batch = std::max(all.of_micro_batch, needs.of_micro_batch);
-      all.working = std::max(all.working, needs.working);
-    }
-    lane.needed[at(stage)] =
-        all.total(most_in_flight(model_.schedule, computed, stage, model_.chunks, between));
+    for (int chunk = 0; chunk < model_.chunks; ++chunk)
+      chunks[at(chunk)] = costs.needs(lane.layers[at(stage + chunk * devices)]);
+    lane.needed[at(stage)] = held(devices, stage, between).most_bytes(chunks);
   }
+}
+
+/// By a device of one of the pipelines; those with as many stages and micro-batches have the same.
+const HeldMicroBatches& IterationTimer::held(int devices, int device, int micro_batches) {
+  const auto [it, is_new] = held_.try_emplace({devices, device, micro_batches}, model_.schedule, devices,
+                                              device, model_.chunks, micro_batches);
+  return it->second;
 }
 
 /// Of the parts of a message over the boundary before `layer`.

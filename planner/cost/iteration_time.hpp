@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "planner/cost/exchange_time.hpp"
 #include "planner/cost/network_cost.hpp"
 #include "planner/cost/pipeline_time.hpp"
+#include "planner/cost/schedule_steps.hpp"
 #include "planner/cost/stage_cost.hpp"
 
 namespace dtfm {
@@ -196,6 +198,7 @@ class IterationTimer {
   static double computed_s(const Lane& lane);
   void refresh_layers(int pipeline);
   void refresh_needs(int pipeline);
+  const HeldMicroBatches& held(int devices, int device, int micro_batches);
   void refresh_work(int pipeline);
   void refresh_updates(int pipeline);
   void refresh_memory(int pipeline);
@@ -253,6 +256,7 @@ class IterationTimer {
   int flush_;
   bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
   std::vector<Lane> lanes_;
+  std::map<std::tuple<int, int, int>, HeldMicroBatches> held_;
   std::vector<Segment> segments_;  // in the order of the layers
   /// By pipeline, empty where not used; by stage, then other pipeline, then its kept stages, then channel.
   /// Without chunks segments go from the last stages to the first, and what went to a later one counts no

@@ -4,36 +4,12 @@
 #include <limits>
 
 #include "planner/core/index.hpp"
+#include "planner/cost/schedule_steps.hpp"
 
 namespace dtfm {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-
-struct Step {
-  bool forward = true;
-  int stage = 0, message = 0;
-};
-
-/// What device `device` of `devices` computes one after the other: some forwards ahead, then one forward and
-/// one backward in turn. With chunks, `devices` micro-batches through each chunk in turn (arXiv
-/// 2104.04473, 2.2).
-std::vector<Step> steps_of(PipelineSchedule schedule, const PipelineWork& work, int devices, int device) {
-  const int chunks = work.chunks, all = work.micro_batches * chunks, after = devices - 1 - device;
-  const int warm_up = schedule == PipelineSchedule::interleaved ? 2 * after + (chunks - 1) * devices : after;
-  const int ahead = std::min(all, warm_up);
-  const auto step = [&](bool forward, int number) {  // the number-th forward or backward
-    const int chunk = chunks == 1 ? 0 : number / devices % chunks;
-    const int message = chunks == 1 ? number : number / (devices * chunks) * devices + number % devices;
-    return Step{forward, (forward ? chunk : chunks - 1 - chunk) * devices + device, message};
-  };
-  std::vector<Step> steps;
-  for (int i = 0; i < all + ahead; ++i) {
-    if (i < all) steps.push_back(step(true, i));
-    if (i >= ahead) steps.push_back(step(false, i - ahead));
-  }
-  return steps;
-}
 
 class Play {
  public:
@@ -45,7 +21,7 @@ class Play {
         channels_(at(2 * devices_)),
         arrived_(at(2 * stages_ * work.micro_batches), -1) {
     for (int device = 0; device < devices_; ++device)
-      machines_[at(device)].steps = steps_of(schedule, work, devices_, device);
+      machines_[at(device)].steps = steps_of(schedule, devices_, device, work.chunks, work.micro_batches);
     for (int message = 0; message < work.micro_batches; ++message) arrived({true, 0, message}) = 0;
     played_.time.backward_s.assign(at(stages_), 0);
     played_.time.gradients_s.assign(at(stages_), 0);
@@ -72,32 +48,32 @@ class Play {
 
  private:
   struct Machine {
-    std::vector<Step> steps;
+    std::vector<ScheduleStep> steps;
     std::size_t next = 0;
     double end_s = never;  // of the computation that goes on
   };
   struct Channel {
-    std::vector<Step> messages;  // as they were computed
+    std::vector<ScheduleStep> messages;  // as they were computed
     std::size_t next = 0;
     double end_s = never;                   // of the message that is sent: of its overhead, then of its bytes
     bool moves = false;                     // its bytes
     double left = 0, at_s = 0, pace_s = 0;  // the share that was left at a date, and seconds of the whole
   };
 
-  double& arrived(const Step& step) {
+  double& arrived(const ScheduleStep& step) {
     return arrived_[at(((step.forward ? 0 : stages_) + step.stage) * work_.micro_batches + step.message)];
   }
   int around(int device) const { return (device + 2 * devices_) % devices_; }
   int channel_of(bool forward, int device) const { return (forward ? 0 : devices_) + around(device); }
   bool moves(int channel) const { return channels_[at(channel)].moves; }
-  const HopTime& hop(const Step& sent) const {
+  const HopTime& hop(const ScheduleStep& sent) const {
     return sent.forward ? work_.forward_hops[at(sent.stage)] : work_.backward_hops[at(sent.stage - 1)];
   }
 
   void begin_next(int device) {
     Machine& it = machines_[at(device)];
     if (it.end_s < never || it.next == it.steps.size()) return;
-    const Step& step = it.steps[it.next];
+    const ScheduleStep& step = it.steps[it.next];
     const double arrival = arrived(step);
     if (arrival < 0) return;
     it.end_s = std::max(now_, arrival) + (step.forward ? work_.forward_s : work_.backward_s)[at(step.stage)];
@@ -105,7 +81,7 @@ class Play {
 
   void end_computation(int device) {
     Machine& it = machines_[at(device)];
-    const Step step = it.steps[it.next++];
+    const ScheduleStep step = it.steps[it.next++];
     it.end_s = never;
     PipelineTime& time = played_.time;
     time.end_s = now_;
@@ -120,7 +96,7 @@ class Play {
     begin_next(device);
   }
 
-  void send(const Step& step, int device) {
+  void send(const ScheduleStep& step, int device) {
     Channel& it = channels_[at(channel_of(step.forward, device))];
     it.messages.push_back(step);
     if (it.end_s == never) it.end_s = now_ + hop(step).overhead_s;
@@ -143,10 +119,10 @@ class Play {
 
   void end_message(int channel) {
     Channel& it = channels_[at(channel)];
-    const Step step = it.messages[it.next++];
+    const ScheduleStep step = it.messages[it.next++];
     it.moves = false;
     it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : never;
-    const Step received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
+    const ScheduleStep received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
     const double arrival = now_ + hop(step).latency_s;
     arrived(received) = arrival;
     if (!step.forward) played_.time.gradients_s[at(step.stage)] = arrival;

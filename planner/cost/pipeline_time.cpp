@@ -306,18 +306,4 @@ PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work) 
   return time;
 }
 
-int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches) {
-  switch (schedule) {
-    case PipelineSchedule::gpipe:
-      return micro_batches;
-    case PipelineSchedule::one_f_one_b:
-      return std::min(micro_batches, stages - stage);
-    case PipelineSchedule::interleaved:
-      break;
-  }
-  const int devices = stages / chunks, device = stage % devices;
-  const long long ahead = 2LL * (devices - 1 - device) + (chunks - 1LL) * devices + 1;
-  return static_cast<int>(std::min(1LL * micro_batches * chunks, ahead));
-}
-
 }  // namespace dtfm

@@ -71,8 +71,4 @@ PipelineSchedule pipeline_schedule(std::string_view name);
 /// - interleaved (arXiv 2104.04473): the first micro-batches are played; the growth per micro-batch goes on.
 PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work);
 
-/// Micro-batches that the device of stage `stage` of `stages` holds at most at a time, of `micro_batches`
-/// between two drains. Of interleaved: of all its chunks together.
-int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches);
-
 }  // namespace dtfm

@@ -29,7 +29,7 @@ SplitStations::SplitStations(const IterationModel& model, const std::vector<Stag
       computers_(pipelines.front().devices.size()),
       limits_(computers_.size()),
       hops_(computers_.size() * at(model.stages.layers() + 1)),
-      needs_(model.by_degree.size(), std::vector<std::optional<StageNeeds>>(at(model.stages.layers() + 1))) {
+      needs_(model.by_degree.size(), std::vector<std::vector<StageNeeds>>(at(model.stages.layers() + 1))) {
   Weights most;
   for (const StageChain& chain : pipelines) {
     DTFM_ASSERT(chain.devices.size() == computers_.size());
@@ -83,17 +83,17 @@ void SplitStations::add_computer(int stage, const Weights& weights, const StageC
 void SplitStations::add_limit(const IterationModel& model, int stage, int micro_batches,
                               const std::vector<int>& devices) {
   const int between = model.flush > 0 ? std::min(model.flush, micro_batches) : micro_batches;
-  const int in_flight = most_in_flight(schedule_, stages() * chunks_, stage, chunks_, between);
+  const HeldMicroBatches held(schedule_, stages(), stage, chunks_, between);
   for (const int device : devices) {
     const int gpu = model.problem.topology.devices[at(device)].gpu;
     if (gpu < 0) continue;
     const double capacity = model.problem.topology.gpus[at(gpu)].memory.value();
     std::vector<Limit>& limits = limits_[at(stage)];
     const auto same = std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) {
-      return limit.degree == devices.size() && limit.in_flight == in_flight;
+      return limit.degree == devices.size() && limit.held == held;
     });
     if (same == limits.end())
-      limits.push_back({devices.size(), in_flight, capacity});
+      limits.push_back({devices.size(), held, capacity});
     else
       same->capacity = std::min(same->capacity, capacity);
   }
@@ -167,30 +167,27 @@ void SplitStations::pass(StationTime& time, const StationTime& own, int stage, i
   time.backward = std::max(time.backward, behind.backward);
 }
 
-StageNeeds SplitStations::needs_of(const StageCosts& costs, std::pair<int, int> layers) const {
-  if (chunks_ == 1) return costs.needs(layers);
-  StageNeeds all;
+std::vector<StageNeeds> SplitStations::needs_of(const StageCosts& costs, std::pair<int, int> layers) const {
+  std::vector<StageNeeds> needs;
   for (int chunk = 0; chunk < chunks_; ++chunk) {
     const auto [begin, end] = even_split(layers.second - layers.first, chunks_, chunk);
-    const StageNeeds part = costs.needs({layers.first + begin, layers.first + end});
-    all.state += part.state;
-    all.of_micro_batch = std::max(all.of_micro_batch, part.of_micro_batch);
-    all.working = std::max(all.working, part.working);
+    needs.push_back(costs.needs({layers.first + begin, layers.first + end}));
   }
-  return all;
+  return needs;
 }
 
 double SplitStations::fullness(int stage, std::pair<int, int> layers) {
   if (limits_[at(stage)].empty()) return 0;
   if (row_ != layers.first) {
     row_ = layers.first;
-    for (auto& of_degree : needs_) std::fill(of_degree.begin(), of_degree.end(), std::nullopt);
+    for (auto& of_degree : needs_)
+      for (auto& of_end : of_degree) of_end.clear();
   }
   double most = 0;
   for (const Limit& limit : limits_[at(stage)]) {
-    std::optional<StageNeeds>& needs = needs_[model_.number_of_degree[limit.degree]][at(layers.second)];
-    if (!needs) needs = needs_of(model_.stages_of(limit.degree), layers);
-    most = std::max(most, needs->total(limit.in_flight) / limit.capacity);
+    std::vector<StageNeeds>& needs = needs_[model_.number_of_degree[limit.degree]][at(layers.second)];
+    if (needs.empty()) needs = needs_of(model_.stages_of(limit.degree), layers);
+    most = std::max(most, limit.held.most_bytes(needs) / limit.capacity);
   }
   return most;
 }

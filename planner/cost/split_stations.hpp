@@ -2,11 +2,11 @@
 // best_layer_split.
 #pragma once
 
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "planner/cost/layer_split.hpp"
+#include "planner/cost/schedule_steps.hpp"
 
 namespace dtfm {
 
@@ -69,7 +69,7 @@ class SplitStations {
   };
   struct Limit {
     std::size_t degree = 1;
-    int in_flight = 0;
+    HeldMicroBatches held;
     double capacity = 0;
   };
   std::size_t at_hop(int stage, int end) const;
@@ -77,7 +77,7 @@ class SplitStations {
   void add_limit(const IterationModel& model, int stage, int micro_batches, const std::vector<int>& devices);
   void add_hop(int stage, const Weights& weights, const std::vector<int>& from, const std::vector<int>& to);
   StationTime station(const Weights& weights, double forward_s, double backward_s) const;
-  StageNeeds needs_of(const StageCosts& costs, std::pair<int, int> layers) const;
+  std::vector<StageNeeds> needs_of(const StageCosts& costs, std::pair<int, int> layers) const;
 
   const IterationModel& model_;
   const PipelineSchedule schedule_;
@@ -86,9 +86,10 @@ class SplitStations {
   std::vector<std::vector<Computer>> computers_;  // by stage
   std::vector<std::vector<Limit>> limits_;        // by stage
   std::vector<StationTime> hops_;                 // [stage][end]
-  // Of the stages that begin with layer `row_`, by tensor degree and end: asked for again and again.
+  // Of the chunks of stages that begin with layer `row_`, by tensor degree and end: asked for again and
+  // again.
   int row_ = -1;
-  std::vector<std::vector<std::optional<StageNeeds>>> needs_;
+  std::vector<std::vector<std::vector<StageNeeds>>> needs_;
 };
 
 }  // namespace dtfm

@@ -21,7 +21,6 @@ struct StageNeeds {
   double state = 0;           // weights, gradients, optimizer
   double of_micro_batch = 0;  // from its forward to its backward
   double working = 0;         // while computing
-  double total(int in_flight) const { return state + in_flight * of_micro_batch + working; }
 };
 
 /// The costs of the stages of one job on one topology, at one tensor degree. Layers [first, second) of the

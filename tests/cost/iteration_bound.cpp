@@ -140,7 +140,8 @@ TEST_CASE("unlike devices share out the work by their speeds") {
 TEST_CASE("what cannot fit memory is said") {
   Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(8, 1e9, 1e3), {}};
   problem.job.training.global_batch = 4;
-  const double held = IterationModel(problem).stages.needs({0, 8}).total(1);
+  const StageNeeds needs = IterationModel(problem).stages.needs({0, 8});
+  const double held = needs.state + needs.of_micro_batch + needs.working;
   problem.topology.gpus[0].memory = Bytes(held / 2.5);
   const IterationModel model(problem);
   const IterationBounds bounds(model);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/core/rng.hpp"
+#include "planner/cost/schedule_steps.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
@@ -249,6 +250,23 @@ TEST_CASE("micro-batches in flight") {
   // 4 devices of 2 chunks: the first is 2 · 3 + 4 forwards ahead, and computes one more.
   CHECK(most_in_flight(interleaved, 8, 0, 2, 8) == 11);
   CHECK(most_in_flight(interleaved, 8, 3, 2, 8) == 5);
+}
+
+// Two devices of two chunks. The first one computes F0 F1 of its first chunk, F0 F1 of its second, and F2 of
+// its first before the first backward: 3 and 2 micro-batches. The second one computes F0 F1, then of its
+// second chunk F0 B0 F1 B1, and then of its first F2 B0 F3 B1: 2 and 1, or 3 and none.
+TEST_CASE("micro-batches held are counted by chunk") {
+  const auto most_bytes = [](int device, double first, double second, double working_second = 0) {
+    const std::vector<StageNeeds> chunks = {{1000, first, 0}, {2000, second, working_second}};
+    return HeldMicroBatches(interleaved, 2, device, 2, 8).most_bytes(chunks) - 3000;
+  };
+  CHECK(most_bytes(0, 1, 100) == 203);
+  CHECK(most_bytes(0, 100, 1) == 401);
+  CHECK(most_bytes(1, 1, 100) == 102);
+  CHECK(most_bytes(1, 100, 1) == 300);
+  CHECK(most_bytes(1, 100, 1, 250) == 201 + 250);
+  CHECK(HeldMicroBatches(one_f_one_b, 4, 1, 1, 9).most_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 36);
+  CHECK(HeldMicroBatches(one_f_one_b, 4, 1, 1, 0).most_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 5);
 }
 
 TEST_CASE("gpipe: exactly what the simulator says of random pipelines") {

@@ -119,7 +119,6 @@ TEST_CASE("times, bytes and memory of a stage are those of the simulator") {
     CHECK(needs.state == Approx(load.state_bytes));
     CHECK(needs.of_micro_batch == Approx(load.activation_bytes));
     CHECK(needs.working == Approx(load.working_bytes));
-    CHECK(needs.total(3) == Approx(load.state_bytes + 3 * load.activation_bytes + load.working_bytes));
   }
 }
 
@@ -167,8 +166,7 @@ TEST_CASE("all-reduces of a stage") {
   CHECK(StageCosts(problem, 4).all_reduces({0, 2}, true).bytes == Approx(2 * forward.bytes));
 }
 
-// Two pipelines of up to four devices. The plan's need is never below the simulator's peak, and the same
-// where a device has one stage.
+// Two pipelines of up to four devices.
 TEST_CASE("memory that a plan needs against the simulator's peaks") {
   int compared = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -194,8 +192,7 @@ TEST_CASE("memory that a plan needs against the simulator's peaks") {
                                        [&](const DeviceReport& other) { return other.device == it.device; });
       REQUIRE(device != report.devices.end());
       CAPTURE(problem.job.parallelism.schedule, problem.job.training.recompute, it.device);
-      CHECK(it.needed >= device->peak_memory_bytes * (1 - 1e-12));
-      if (!interleaved) CHECK(it.needed == Approx(device->peak_memory_bytes));
+      CHECK(it.needed == Approx(device->peak_memory_bytes).epsilon(1e-9));
       lacking += it.needed - it.capacity;
       ++compared;
     }
