@@ -31,14 +31,15 @@ bool divides(const Model& model, int tensor) {
   return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0;
 }
 
-/// Those divisors of the devices of the largest host that divide the model too.
+/// Up to the devices of the largest host. Of those that are no divisors of it some stay out, which may be
+/// better than memory that is too small.
 std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
   std::map<int, int> devices;  // by host
   int largest = 1;
   for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
   std::vector<int> degrees;
   for (int degree = 1; degree <= largest; ++degree)
-    if (largest % degree == 0 && divides(model, degree)) degrees.push_back(degree);
+    if (divides(model, degree)) degrees.push_back(degree);
   return degrees;
 }
 

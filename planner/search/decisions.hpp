@@ -29,7 +29,8 @@ class Decisions {
   /// devices for a stage.
   std::shared_ptr<const DecidedJob> like(const DecidedJob& job, const Job& other, const Plan& plan);
   /// Jobs that differ from `job` in one decision that is open, or in micro-batch, recomputation and tensor
-  /// degree together, and can be planned. Tensor degrees: divisors of the devices of the largest host.
+  /// degree together, and can be planned. Tensor degrees: those that divide the model, up to the
+  /// devices of the largest host.
   std::vector<std::shared_ptr<const DecidedJob>> alternatives(const DecidedJob& job);
   /// `job` with stages of several tensor degrees, each with at most so many devices as one of the degrees:
   /// where the hosts have different numbers of devices, and tensor is open. A host's largest stage is what it

@@ -127,6 +127,21 @@ TEST_CASE("degrees by stage are never worse than the best single one, and can be
   CHECK(better > 0);
 }
 
+// Hosts of three GPUs, none of which holds the whole model; two do.
+TEST_CASE("a degree that leaves a device of every host out is tried too") {
+  Problem problem = problem_of_hosts({3, 3}, 4);
+  problem.job.parallelism.pipeline = 1;
+  const auto needed = [&](int tensor) {
+    const StageNeeds needs = IterationModel(problem, tensor).stages.needs({0, 4});
+    return needs.state + needs.of_micro_batch + needs.working;
+  };
+  problem.topology.gpus[0].memory = Bytes((needed(1) + needed(2)) / 2);
+  const IterationSearchResult found = search_iteration(problem, options_of(5'000));
+  REQUIRE_FALSE(found.finalists.empty());
+  CHECK(found.finalists.front().plan.tensor == 2);
+  CHECK(found.finalists.front().plan.pipelines.size() == 2);
+}
+
 TEST_CASE("the same plan for any number of threads") {
   const Problem problem = problem_of_hosts({4, 4, 2, 2, 1}, 16);
   IterationSearchOptions options = options_of(5'000);
