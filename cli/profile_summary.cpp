@@ -1,7 +1,7 @@
 #include "cli/profile_summary.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -11,6 +11,7 @@
 
 #include "cli/words.hpp"
 #include "planner/core/job.hpp"
+#include "planner/core/layer_times.hpp"
 #include "planner/core/roofline.hpp"
 #include "planner/io/suggest.hpp"
 #include "planner/io/units.hpp"
@@ -61,7 +62,7 @@ class Writer {
     Rows rows = {{"kind", "micro-batch", "tensor", "forward ms", "backward ms", "update ms", "spread",
                   "model TFLOP/s", "of peak"}};
     for (const ProfileRow& row : profile_.rows) {
-      const auto rate = rate_of(row, model_flops);
+      const auto rate = rate_of(row);
       rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
                       milliseconds(row.forward.median_s), milliseconds(row.backward.median_s),
                       row.update ? milliseconds(row.update->median_s) : nothing, spread_of(row),
@@ -86,9 +87,11 @@ class Writer {
   std::string impossible() const {
     std::vector<std::string> kinds;
     for (const ProfileRow& row : profile_.rows) {
-      const auto rate = rate_of(row, least_flops);
+      const Layer* kind = kind_of(row);
       const bool is_new = kinds.empty() || kinds.back() != in_quotes(row.kind);
-      if (rate && gpu_ && *rate > highest_peak(*gpu_) && is_new) kinds.push_back(in_quotes(row.kind));
+      if (gpu_ && kind && is_new &&
+          is_beyond_peak(*gpu_, *kind, row.micro_batch, row.tensor, seconds_of(row)))
+        kinds.push_back(in_quotes(row.kind));
     }
     if (kinds.empty()) return "";
     return remarks(
@@ -98,23 +101,10 @@ class Writer {
                     fmt::join(kinds, ", "))});
   }
 
-  static double highest_peak(const Gpu& gpu) {
-    double highest = 0;
-    for (const auto& peak : {gpu.peak, gpu.peak_tf32, gpu.peak_fp32})
-      if (peak) highest = std::max(highest, peak->value());
-    return highest > 0 ? highest : std::numeric_limits<double>::infinity();
-  }
-
   /// Of forward and backward of a sequence, as the field counts a model's FLOPs: attention as if there were
   /// no causal mask (Narayanan et al., arXiv 2104.04473, section 3.4; Chowdhery et al., arXiv 2204.02311,
   /// appendix B).
   static double model_flops(const Layer& kind) { return (kind.forward + kind.backward).value(); }
-
-  /// That a kernel cannot do without: half of the attention core's where a causal mask hides the rest. Its
-  /// backward has twice the forward's.
-  static double least_flops(const Layer& kind) {
-    return model_flops(kind) - (1 + 2) * kind.attention.value() / 2;
-  }
 
   /// What the table counts, where kernels may do less.
   std::string convention() const {
@@ -129,12 +119,21 @@ class Writer {
     return bytes ? format_bytes(Bytes(*bytes)) : nothing;
   }
 
-  std::optional<double> rate_of(const ProfileRow& row, double (*flops)(const Layer&)) const {
-    const double seconds = row.forward.median_s + row.backward.median_s;
+  /// Nothing for a layer that the model does not have.
+  const Layer* kind_of(const ProfileRow& row) const {
     const auto kind = std::find_if(kinds_.kinds.begin(), kinds_.kinds.end(),
                                    [&](const Layer& it) { return it.name == row.kind; });
-    if (kind == kinds_.kinds.end() || kind->forward.value() == 0 || seconds == 0) return std::nullopt;
-    return flops(*kind) * row.micro_batch / row.tensor / seconds;
+    return kind == kinds_.kinds.end() ? nullptr : &*kind;
+  }
+
+  static double seconds_of(const ProfileRow& row) { return row.forward.median_s + row.backward.median_s; }
+
+  /// Of the model's FLOPs. Nothing where it has none, or a time too short to divide by.
+  std::optional<double> rate_of(const ProfileRow& row) const {
+    const Layer* kind = kind_of(row);
+    if (kind == nullptr || kind->forward.value() == 0) return std::nullopt;
+    const double rate = model_flops(*kind) * row.micro_batch / row.tensor / seconds_of(row);
+    return std::isfinite(rate) ? std::optional(rate) : std::nullopt;
   }
 
   std::string share_of_peak(const std::optional<double>& rate) const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
@@ -91,7 +92,26 @@ const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
   return found == job.profiles.end() ? nullptr : &*found;
 }
 
+/// The names, of kinds; empty for all.
+std::string which_layers(const std::vector<std::string>& names, std::size_t all) {
+  constexpr std::size_t most = 4;
+  if (names.size() == all) return "";
+  const auto shown = std::span(names).first(std::min(names.size(), most));
+  return fmt::format(" for {}{}", fmt::join(shown, ", "),
+                     names.size() > most ? fmt::format(" and {} more layers", names.size() - most) : "");
+}
+
 }  // namespace
+
+/// A kernel cannot do without these FLOPs: half of the attention core's where a causal mask hides the rest.
+/// Its backward has twice the forward's.
+bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds) {
+  const double flops = (kind.forward + kind.backward - 1.5 * kind.attention).value() * micro_batch / tensor;
+  double highest = 0;
+  for (const auto& peak : {gpu.peak, gpu.peak_tf32, gpu.peak_fp32})
+    if (peak) highest = std::max(highest, peak->value());
+  return highest > 0 && flops > highest * seconds;
+}
 
 LayerTimes::LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline,
                        std::vector<int> tensors)
@@ -123,6 +143,8 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
     const LayerProfile* profile = profile_of(job_, topology_.gpus[at(gpu)]);
     if (!profile && !job_.efficiency)
       notes.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it", name));
+    if (profile && profile->source == LayerProfile::Source::estimated)
+      notes.push_back(fmt::format("times on GPU {} are estimates, as its profile says", name));
     if (profile && !is_checked(*profile, job_) && profile->model != job_.name)
       notes.push_back(fmt::format("the profile of GPU {} is of model {}; it is taken to be that of job {}",
                                   name, profile->model, job_.name));
@@ -139,11 +161,23 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
       notes.push_back(
           fmt::format("the profile of GPU {} does not know optimizer steps, which take no time here", name));
     for (std::size_t degree = 0; degree < tensors_.size(); ++degree)
-      if (times_[at(gpu)][degree].is_extrapolated)
+      if (const auto& layers = times_[at(gpu)][degree].extrapolated; !layers.empty())
         notes.push_back(fmt::format(
-            "times on GPU {} are extrapolated: its profile is not of micro-batch {} at tensor degree {}",
-            name, job_.training.micro_batch, tensors_[degree]));
+            "times on GPU {} are extrapolated{}: its profile is not of micro-batch {} at tensor degree {}",
+            name, which_layers(layers, kinds_.kinds.size()), job_.training.micro_batch, tensors_[degree]));
+    for (std::size_t degree = 0; degree < tensors_.size(); ++degree)
+      if (const auto& layers = times_[at(gpu)][degree].impossible; !layers.empty())
+        notes.push_back(
+            fmt::format("times on GPU {} are shorter{} than its peak allows: its profile is not of all that "
+                        "they compute, "
+                        "or of another model",
+                        name, which_layers(layers, kinds_.kinds.size())));
   }
+  const auto* transformer = std::get_if<Transformer>(&job_.model);
+  for (const int tensor : tensors_)
+    if (transformer != nullptr && transformer->heads % tensor != 0)
+      notes.push_back(fmt::format("trainers do not divide {} attention heads among {} devices of a stage",
+                                  transformer->heads, tensor));
   return notes;
 }
 
@@ -160,7 +194,9 @@ LayerTimes::Times LayerTimes::times_on(const Gpu& gpu, int tensor, const Rooflin
       ProfiledTime time;
       if (profile) {
         time = profiled_time(*profile, kind.name, job_.training.micro_batch, tensor);
-        times.is_extrapolated = times.is_extrapolated || time.extrapolated;
+        if (time.extrapolated) times.extrapolated.push_back(kind.name);
+        if (is_beyond_peak(gpu, kind, job_.training.micro_batch, tensor, time.forward_s + time.backward_s))
+          times.impossible.push_back(kind.name);
         times.lacks_updates = times.lacks_updates || (kind.parameters > 0 && !time.update_s);
       } else {
         const ProfileRow row = row_of(kind);

@@ -18,6 +18,10 @@ struct LayerTime {
   double tied_update_s = 0;  // of the update, that of a copy which is not there beside the first layer
 };
 
+/// Would the GPU compute more than its highest peak, if forward and backward of a micro-batch on one of
+/// `tensor` devices took so long? Then not all of it was measured, or it was another layer.
+bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tensor, double seconds);
+
 /// For every GPU of the topology: the job's profile of it, else an estimate (the job's `efficiency`, else the
 /// roofline).
 class LayerTimes {
@@ -33,16 +37,17 @@ class LayerTimes {
   LayerTime of(int layer, int device, int tensor) const;
 
   /// What a reader of the numbers on these devices should know: GPUs with neither profile nor efficiency,
-  /// profiles that may be of another model, times outside of what was measured, optimizer's steps that are
-  /// not known or another optimizer's.
+  /// profiles that may be of another model, times outside of what was measured or that no GPU of this kind
+  /// can reach, optimizer's steps that are not known or another optimizer's, tensor degrees that no trainer
+  /// runs.
   std::vector<std::string> notes(std::span<const int> devices) const;
 
  private:
   /// Of all layers of one GPU at one tensor degree; an empty list and the reason where they cannot be known.
   struct Times {
     std::vector<LayerTime> of_kind;
-    bool is_extrapolated = false;
-    bool lacks_updates = false;  // of layers with parameters; they are taken as 0
+    std::vector<std::string> extrapolated, impossible;  // names of kinds
+    bool lacks_updates = false;                         // of layers with parameters; they are taken as 0
     std::string error;
   };
   Times times_on(const Gpu& gpu, int tensor, const Roofline& roofline) const;

@@ -139,6 +139,38 @@ TEST_CASE("times beyond the profile are noted") {
             "times on GPU one are extrapolated: its profile is not of micro-batch 4 at tensor degree 1"});
 }
 
+TEST_CASE("of which layers they are is said where others are in the profile") {
+  Job job = tiny_job("none");
+  job.profiles = {measured()};
+  job.profiles.front().rows.push_back({"block", 4, 1, {2}, {4}, Timing{16}, {}, {}});
+  job.training.micro_batch = 4;
+  const Topology topology = one_gpu();
+  CHECK(
+      LayerTimes(job, topology, {}, {1}).notes(all) ==
+      std::vector<std::string>{"times on GPU one are extrapolated for embedding, head: its profile is not of "
+                               "micro-batch 4 at tensor degree 1"});
+}
+
+// The GPU computes 1e12 FLOP a second.
+TEST_CASE("times that cannot be, estimates and degrees that divide no heads are noted") {
+  Job job = tiny_job("none");
+  const Topology topology = one_gpu();
+  job.profiles = {measured()};
+  job.profiles.front().source = LayerProfile::Source::estimated;
+  CHECK(LayerTimes(job, topology, {}, {1}).notes(all) ==
+        std::vector<std::string>{"times on GPU one are estimates, as its profile says"});
+  job.profiles = {measured()};
+  job.profiles.front().rows[1].forward.median_s = job.profiles.front().rows[1].backward.median_s = 0;
+  CHECK(
+      LayerTimes(job, topology, {}, {1}).notes(all) ==
+      std::vector<std::string>{"times on GPU one are shorter for block than its peak allows: its profile is "
+                               "not of all that they compute, or of another model"});
+  job.profiles.clear();
+  job.efficiency = 0.5;
+  CHECK(LayerTimes(job, topology, {}, {1, 3}).notes(all) ==
+        std::vector<std::string>{"trainers do not divide 2 attention heads among 3 devices of a stage"});
+}
+
 TEST_CASE("updates that are not known, or not of the job's optimizer, are noted") {
   Job job = tiny_job("none");
   job.profiles = {measured()};
