@@ -54,9 +54,8 @@ class Writer {
                     it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
     if (s_.record.lower_bound && s_.record.lower_bound->unit == "s")
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
-    text +=
-        fmt::format("{} tokens/s, {:.4g} model TFLOP/s", with_thousands(std::llround(estimate.tokens_per_s)),
-                    estimate.model_flops_per_s / 1e12);
+    text += fmt::format("{} tokens/s, {:.4g} model TFLOP/s", tokens_text(estimate.tokens_per_s),
+                        estimate.model_flops_per_s / 1e12);
     if (estimate.cost_per_million_tokens)
       text += fmt::format(", {:.4g} USD a million tokens", *estimate.cost_per_million_tokens);
     if (const double egress = estimate.egress_per_million_tokens; egress > 0)
@@ -131,6 +130,10 @@ class Writer {
   }
 
  private:
+  static std::string tokens_text(double rate) {
+    return rate < 100 ? fmt::format("{:.3g}", rate) : with_thousands(std::llround(rate));
+  }
+
   static std::string row(const std::string& name, double seconds, const std::string& note) {
     const std::string value = std::isfinite(seconds) ? fmt::format("{:.4f} s", seconds) : never;
     return fmt::format("  {:<24}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);

@@ -51,7 +51,7 @@ Job preset_job(const std::string& name, const std::string& precision) {
 /// Of the model and the precision that the times are of.
 Job job_of(const ProfileOptions& options) {
   if (options.model) return preset_job(*options.model, options.precision.value_or("fp16"));
-  Job job = options.job ? read_job(*options.job) : default_job();
+  Job job = options.job ? read_job_without_profiles(*options.job) : default_job();  // it may name this one
   if (!options.precision || *options.precision == job.training.precision) return job;
   if (options.mode == Mode::estimate && std::holds_alternative<LayerChain>(job.model))
     throw Error("--precision",

@@ -154,7 +154,8 @@ void read_analytic(const YamlValue& value, Job& job) {
 }
 
 /// The name of a file, a profile in place, or an estimate.
-void read_profile_entry(const YamlValue& value, const FileReader& open, Job& job) {
+void read_profile_entry(const YamlValue& value, const FileReader& open, bool with_profiles, Job& job) {
+  if (!with_profiles && !value.is_map()) return;
   LayerProfile profile;
   if (value.is_map()) {
     const auto entries = value.entries();
@@ -172,13 +173,13 @@ void read_profile_entry(const YamlValue& value, const FileReader& open, Job& job
   job.profiles.push_back(std::move(profile));
 }
 
-void read_profiles(const YamlValue& value, const FileReader& open, Job& job) {
-  if (!value.is_list()) return read_profile_entry(value, open, job);
+void read_profiles(const YamlValue& value, const FileReader& open, bool with_profiles, Job& job) {
+  if (!value.is_list()) return read_profile_entry(value, open, with_profiles, job);
   const auto entries = value.list();
   if (entries.empty()) throw value.value_error("must not be empty");
   if (entries.size() > most_profiles)
     throw value.value_error(fmt::format("more than {} profiles", most_profiles));
-  for (const YamlValue& entry : entries) read_profile_entry(entry, open, job);
+  for (const YamlValue& entry : entries) read_profile_entry(entry, open, with_profiles, job);
 }
 
 void read_comm_cost(const YamlValue& value, Job& job) {
@@ -191,7 +192,7 @@ void read_comm_cost(const YamlValue& value, Job& job) {
 
 namespace {
 
-Job parse_job(std::string text, std::string file, const FileReader& open) {
+Job parse_job(std::string text, std::string file, const FileReader& open, bool with_profiles = true) {
   const YamlDocument document(std::move(text), std::move(file));
   const YamlMap map = versioned_map(
       document, "a job",
@@ -203,17 +204,22 @@ Job parse_job(std::string text, std::string file, const FileReader& open) {
   if (const auto parallelism = map.optional("parallelism"))
     job.parallelism = read_parallelism(*parallelism, job.automatic);
   if (const auto compression = map.optional("compression")) read_compression(*compression, job);
-  if (const auto profile = map.optional("profile")) read_profiles(*profile, open, job);
+  if (const auto profile = map.optional("profile")) read_profiles(*profile, open, with_profiles, job);
   if (const auto volumes = map.optional("comm_cost")) read_comm_cost(*volumes, job);
   return job;
+}
+
+/// Files that one names are found beside it.
+FileReader beside(const std::filesystem::path& file) {
+  return [folder = file.parent_path()](const YamlValue& name) {
+    return read_named_file(name, folder, yaml_size_limit);
+  };
 }
 
 }  // namespace
 
 Job parse_job(std::string text, std::string file) {
-  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-  return parse_job(std::move(text), std::move(file),
-                   [&](const YamlValue& name) { return read_named_file(name, folder, yaml_size_limit); });
+  return parse_job(std::move(text), file, beside(file));
 }
 
 Job default_job() {
@@ -225,6 +231,10 @@ Job default_job() {
 
 Job read_job(const std::filesystem::path& file, std::string_view named_in) {
   return parse_job(read_file(file, yaml_size_limit, named_in), file.string());
+}
+
+Job read_job_without_profiles(const std::filesystem::path& file) {
+  return parse_job(read_file(file, yaml_size_limit), file.string(), beside(file), false);
 }
 
 }  // namespace dtfm

@@ -23,7 +23,13 @@ version: 1
 name: evening
 bandwidth: [{from: oregon, to: ohio, trace: {file: trace.csv, kind: relative}}]
 """
-NAMED = ("latency.csv", "bandwidth.csv", "times.json", "trace.csv", "torchrun.sh", "plan.json")
+GRAPH = """\
+version: 1
+name: graph
+model: {kind: graph, file: graph.json}
+training: {global_batch: 8, precision: fp16}
+"""
+NAMED = ("graph.json", "latency.csv", "bandwidth.csv", "times.json", "trace.csv", "torchrun.sh", "plan.json")
 
 
 def matrix(value):
@@ -34,7 +40,8 @@ def files():
     for name, text in {"net.yaml": NET, "evening.yaml": EVENING, "latency.csv": matrix("20"), "bandwidth.csv": matrix("1"),
                        "trace.csv": "0,1\n10,0.5\n", "plain.yaml": JOB.replace("profile: {analytic: true, efficiency: 0.327}\n", ""),
                        "job.yaml": JOB.replace("{analytic: true, efficiency: 0.327}", "times.json").replace("pipeline: 3", "pipeline: 2"),
-                       "scripted.yaml": NET.replace("latency.csv", "torchrun.sh"), "torchrun.sh": matrix("20")}.items():
+                       "scripted.yaml": NET.replace("latency.csv", "torchrun.sh"), "torchrun.sh": matrix("20"), "graph.yaml": GRAPH,
+                       "graph.json": '{"nodes": [{"name": "a", "flops": 1e9, "parameters": 8, "output_bytes": 8}], "edges": []}'}.items():
         Path(name).write_text(text, encoding="utf-8")
     run("--estimate", "T4", "--job", "plain.yaml", "-o", "times.json", "--quiet", program=PROFILE)
     run("net.yaml", "--job", "job.yaml", "-o", "plan.json", "--quiet", "--evaluations", 1, program=PLAN)
@@ -75,7 +82,9 @@ def test_comparisons():
 
 def test_profiles():
     files()
-    refused("times.json", "job.yaml", PROFILE, "--estimate", "T4", "--job", "job.yaml", "-o", "times.json")
+    refused("graph.json", "graph.yaml", PROFILE, "--estimate", "T4", "--job", "graph.yaml", "-o", "graph.json")
+    # The profile that a job names is not read to make it.
+    run("--estimate", "T4", "--job", "job.yaml", "-o", "times.json", "--quiet", program=PROFILE)
 
 
 def test_calibrations():

@@ -37,6 +37,12 @@ sizes = [(row["kind"], row["tensor"], row["micro_batch"]) for row in profile["la
 assert sizes == [(kind, t, m) for kind in ("embedding", "block", "head") for t in (1, 2) for m in (1, 4)], sizes
 assert all(row["forward_s"] > 0 and row["backward_s"] > 0 for row in profile["layers"])
 END
+# A job may name the profile that is made for it.
+{ cat job.yaml && echo 'profile: own.json'; } >own.yaml
+for time in first again; do
+  run --estimate V100-16GB --job own.yaml -o own.json
+  expect_status 0 "--estimate of a job that names its profile, $time"
+done
 run --estimate V100-16GB --job job.yaml --micro-batch 1,4 --tensor 2,1 --format json
 cmp "$out" v100.json || fail '--format json prints something else than -o writes'
 run --estimate V100-16GB --job job.yaml --micro-batch 1,4 --tensor 2,1 -o -
