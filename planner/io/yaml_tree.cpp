@@ -94,7 +94,7 @@ class YamlTreeBuilder : public YAML::EventHandler {
       Node& parent = document_.nodes_[open_.back()];
       const bool is_key = parent.kind == YamlDocument::Kind::map && parent.children.size() % 2 == 0;
       if (is_key && kind != YamlDocument::Kind::scalar)
-        throw error(mark, "expected a key: a word followed by a colon");
+        throw error(mark, "expected a key: a word followed by a colon; or the bracket here is never closed");
       parent.children.push_back(index);
     }
     document_.nodes_.push_back({kind, tag != "!", mark.line + 1, mark.column + 1, text, {}});

@@ -131,7 +131,8 @@ TEST_CASE("keys are checked") {
   CHECK(complaint("colour: 2\n", read) == "x.yaml:1:1: unknown key `colour`; known: `latency`, `bandwidth`");
   CHECK(complaint("{latency: 1}", read) == "x.yaml:1:1: missing key `bandwidth`");
   CHECK(complaint("a: 1\nb: 2\n\na: 3\n") == "x.yaml:4:1: key `a` is given twice, first on line 1");
-  CHECK(complaint("[a]: 1\n") == "x.yaml:1:1: expected a key: a word followed by a colon");
+  CHECK(complaint("[a]: 1\n") ==
+        "x.yaml:1:1: expected a key: a word followed by a colon; or the bracket here is never closed");
 }
 
 TEST_CASE("a file begins with its version") {
