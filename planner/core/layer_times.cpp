@@ -165,13 +165,14 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
         notes.push_back(fmt::format(
             "times on GPU {} are extrapolated{}: its profile is not of micro-batch {} at tensor degree {}",
             name, which_layers(layers, kinds_.kinds.size()), job_.training.micro_batch, tensors_[degree]));
-    for (std::size_t degree = 0; degree < tensors_.size(); ++degree)
-      if (const auto& layers = times_[at(gpu)][degree].impossible; !layers.empty())
-        notes.push_back(
-            fmt::format("times on GPU {} are shorter{} than its peak allows: its profile is not of all that "
-                        "they compute, "
-                        "or of another model",
-                        name, which_layers(layers, kinds_.kinds.size())));
+    for (const Times& times : times_[at(gpu)]) {
+      if (times.impossible.empty()) continue;
+      notes.push_back(fmt::format(
+          "times on GPU {} are shorter{} than its peak allows: its profile is not of all that they compute, "
+          "or of another model",
+          name, which_layers(times.impossible, kinds_.kinds.size())));
+      break;  // other degrees have the same fault
+    }
   }
   const auto* transformer = std::get_if<Transformer>(&job_.model);
   for (const int tensor : tensors_)

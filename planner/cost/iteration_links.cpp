@@ -13,6 +13,14 @@ bool passes(const SharedPath& path, int id) {
   return std::find(path.begin(), path.end(), id) != path.end();
 }
 
+/// Its place among the ids, at the end if it is new.
+int number_of(std::vector<int>& ids, int id) {
+  const auto it = std::find(ids.begin(), ids.end(), id);
+  if (it != ids.end()) return static_cast<int>(it - ids.begin());
+  ids.push_back(id);
+  return static_cast<int>(ids.size()) - 1;
+}
+
 }  // namespace
 
 /// Every micro-batch's activations go to the next stage and their gradients come back; inside a stage the
@@ -141,12 +149,14 @@ void IterationTimer::share_links() {
   std::fill(forward_load_.begin(), forward_load_.end(), 0);
   std::fill(backward_load_.begin(), backward_load_.end(), 0);
   std::fill(at_once_.begin(), at_once_.end(), 0);
-  for (const Lane& lane : lanes_)
+  for (const Lane& lane : lanes_) {
+    const int moving = in_flight(lane);
     for (const Load& load : lane.load) {
-      at_once_[at(load.id)] += std::min(load.messages, in_flight(lane));
+      at_once_[at(load.id)] += std::min(load.messages, moving);
       forward_load_[at(load.id)] += load.forward;
       backward_load_[at(load.id)] += load.backward;
     }
+  }
   for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline) share_links_of(pipeline);
 }
 
@@ -156,19 +166,25 @@ void IterationTimer::share_links_of(int pipeline) {
   PipelineWork& work = lane.work;
   if (work.micro_batches == 0 || lane.layers.size() < 2) return;
   const bool phases = model_.schedule == PipelineSchedule::gpipe;
+  link_numbers_.clear();  // by first passage: those of pipelines that are alike are so too
   for (std::size_t i = 0; i + 1 < lane.layers.size(); ++i)
     for (const bool forward : {true, false}) {
       double shared = 0;
+      int link = -1;
       for (std::size_t path = lane.first_path[i] + (forward ? 0 : 1); path < lane.first_path[i + 1];
            path += 2)
         for (const int id : lane.paths[path]) {
           const double there = forward_load_[at(id)], back = backward_load_[at(id)];
           const double seconds = model_.network.shared_seconds_per_byte(id) / work.micro_batches;
-          shared = std::max(shared, seconds * (phases ? (forward ? there : back) : there + back));
+          const double all = seconds * (phases ? (forward ? there : back) : there + back);
+          if (all > shared) link = id;
+          shared = std::max(shared, all);
         }
       HopTime& hop = (forward ? work.forward_hops : work.backward_hops)[i];
-      if (hop.shared_s != shared) lane.is_timed = false;
+      if (link >= 0) link = number_of(link_numbers_, link);
+      if (hop.shared_s != shared || hop.shared_link != link) lane.is_timed = false;
       hop.shared_s = shared;
+      hop.shared_link = link;
     }
   if (!phases) meet_others(lane);
 }

@@ -252,7 +252,8 @@ void IterationTimer::refresh_needs(int pipeline) {
     const StageCosts& costs = costs_of(devices_of(pipeline, stage));
     for (int chunk = 0; chunk < model_.chunks; ++chunk)
       chunks[at(chunk)] = costs.needs(lane.layers[at(stage + chunk * devices)]);
-    lane.needed[at(stage)] = held(devices, stage, between).most_bytes(chunks);
+    lane.needed[at(stage)] =
+        held(devices, stage, enough_micro_batches(devices, model_.chunks, between)).most_bytes(chunks);
   }
 }
 

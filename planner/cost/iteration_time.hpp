@@ -266,6 +266,7 @@ class IterationTimer {
   unsigned turn_ = 0;
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
   std::vector<int> at_once_;                          // and messages at a time, at most
+  std::vector<int> link_numbers_;                     // of a pipeline at hand, in the order of its hops
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start
   ExchangeTime exchange_;

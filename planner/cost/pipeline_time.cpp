@@ -15,32 +15,32 @@ int stages_of(const PipelineWork& work) {
   return static_cast<int>(work.forward_s.size());
 }
 
-/// Stations one after the other, by which messages pass: the sum of their times so far, and the largest.
-/// A link that is passed several times is one station: while one message is on its way from one passage to
-/// the next, others use it. Those with the same `shared_s` are passages of the same link.
+/// Stations one after the other, by which so many messages pass: the sum of their times so far, and the
+/// largest. A link that is passed several times is one station: while one message is on its way from one
+/// passage to the next, others use it.
 class Line {
  public:
+  explicit Line(int messages) : messages_(messages) {}
   void pass(double station_s) {
     sum_ += station_s;
     most_ = std::max(most_, station_s);
+    update();
   }
   void pass(const HopTime& hop) {
     const double before = sum_;
     sum_ += hop.occupancy_s + hop.latency_s;
     most_ = std::max(most_, hop.occupancy_s);
-    if (hop.shared_s <= hop.occupancy_s) return;
-    auto link =
-        std::find_if(links_.begin(), links_.end(), [&](const Link& it) { return it.all_s == hop.shared_s; });
-    if (link == links_.end()) link = links_.insert(link, {hop.shared_s, before, before, 0});
-    link->own_s += hop.occupancy_s;
-    link->left_s = before + hop.occupancy_s;
+    if (hop.shared_s > hop.occupancy_s) {
+      auto link = std::find_if(links_.begin(), links_.end(),
+                               [&](const Link& it) { return it.number == hop.shared_link; });
+      if (link == links_.end())
+        link = links_.insert(link, {hop.shared_link, hop.shared_s, before, before, 0});
+      link->own_s += hop.occupancy_s;
+      link->left_s = before + hop.occupancy_s;
+    }
+    update();
   }
-  double done_s(int messages) const {
-    double done = sum_ + (messages - 1) * most_;
-    for (const Link& it : links_)
-      done = std::max(done, it.reached_s + it.own_s + (messages - 1) * it.all_s + sum_ - it.left_s);
-    return done;
-  }
+  double done_s() const { return done_s_; }
   double steady_s() const {
     double steady = most_;
     for (const Link& it : links_) steady = std::max(steady, it.all_s);
@@ -49,30 +49,38 @@ class Line {
 
  private:
   struct Link {
+    int number = -1;
     double all_s = 0;                  // of everything that passes it in the time of a message
     double reached_s = 0, left_s = 0;  // sums before its first passage and after its last one
     double own_s = 0;                  // of all passages of a message
   };
-  double sum_ = 0, most_ = 0;
+  void update() {
+    const double others = messages_ - 1;
+    done_s_ = std::max(done_s_, sum_ + others * most_);
+    for (const Link& it : links_)
+      done_s_ = std::max(done_s_, it.reached_s + it.own_s + others * it.all_s + sum_ - it.left_s);
+  }
+  int messages_;
+  double sum_ = 0, most_ = 0, done_s_ = 0;
   std::vector<Link> links_;
 };
 
 PipelineTime gpipe_time(const PipelineWork& work) {
-  const int stages = stages_of(work), messages = work.micro_batches;
+  const int stages = stages_of(work);
   PipelineTime time;
   time.backward_s.resize(at(stages));
   time.gradients_s.resize(at(stages));
-  Line forward, backward;
+  Line forward(work.micro_batches), backward(work.micro_batches);
   for (int stage = 0; stage < stages; ++stage) {
     forward.pass(work.forward_s[at(stage)]);
     if (stage + 1 < stages) forward.pass(work.forward_hops[at(stage)]);
   }
-  const double turn = forward.done_s(messages);
+  const double turn = forward.done_s();
   for (int stage = stages - 1; stage >= 0; --stage) {
     backward.pass(work.backward_s[at(stage)]);
-    time.end_s = time.backward_s[at(stage)] = turn + backward.done_s(messages);
+    time.end_s = time.backward_s[at(stage)] = turn + backward.done_s();
     if (stage > 0) backward.pass(work.backward_hops[at(stage - 1)]);
-    time.gradients_s[at(stage)] = turn + backward.done_s(messages);
+    time.gradients_s[at(stage)] = turn + backward.done_s();
   }
   time.steady_s = forward.steady_s() + backward.steady_s();
   return time;
@@ -228,16 +236,24 @@ PipelineTime interleaved_time(const PipelineWork& alone) {
   return played_time(PipelineSchedule::interleaved, in_company(alone, busiest_s), 2 * devices, 2 * devices);
 }
 
-/// A link that others use too cannot have carried everything earlier: from when the first message reaches it,
-/// and before what comes after the last one.
+/// The busiest link cannot have carried everything earlier, if all of that is this pipeline's: from when its
+/// first message reaches it, and before what comes after the last one. Else 0: others may begin and end when
+/// they like.
 double carried_s(const PipelineWork& work) {
   const int stages = stages_of(work);
-  double sum = 0, most = 0, reached = 0, left = 0;
+  HopTime busiest;
+  for (const auto* hops : {&work.forward_hops, &work.backward_hops})
+    for (const HopTime& hop : *hops)
+      if (hop.shared_s > busiest.shared_s) busiest = hop;
+  double sum = 0, own = 0, reached = 0, left = 0;
   const auto pass = [&](const HopTime& hop) {
-    if (hop.shared_s > most) reached = sum;
+    const bool is_on_it = busiest.shared_s > 0 && hop.shared_link == busiest.shared_link;
+    if (is_on_it && own == 0) reached = sum;
     sum += hop.occupancy_s;
-    if (hop.shared_s >= most) left = sum;
-    most = std::max(most, hop.shared_s);
+    if (is_on_it) {
+      own += hop.occupancy_s;
+      left = sum;
+    }
     sum += hop.latency_s;
   };
   for (int stage = 0; stage < stages; ++stage) {
@@ -248,7 +264,9 @@ double carried_s(const PipelineWork& work) {
     sum += work.backward_s[at(stage)];
     if (stage > 0) pass(work.backward_hops[at(stage - 1)]);
   }
-  return reached + work.micro_batches * most + sum - left;
+  constexpr double rounding = 1e-9;
+  if (own < busiest.shared_s * (1 - rounding)) return 0;
+  return reached + work.micro_batches * busiest.shared_s + sum - left;
 }
 
 PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& work) {

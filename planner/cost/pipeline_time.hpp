@@ -12,9 +12,10 @@ struct HopTime {
   double occupancy_s = 0;  // of the sender by a message: nothing follows it before
   double latency_s = 0;    // until it is there
   double shared_s = 0;     // a message, in the long run, where links that others use too are the limit
-  double others_s = 0;     // what others send over one of these links meanwhile
-  double among_s = 0;      // of the occupancy, what that link alone would ask for
-  double at_once = 1;      // at most so many messages are on that link at a time, this one among them
+  int shared_link = -1;  // which of these that is; hops of a pipeline with the same number pass the same one
+  double others_s = 0;   // what others send over one of these links meanwhile
+  double among_s = 0;    // of the occupancy, what that link alone would ask for
+  double at_once = 1;    // at most so many messages are on that link at a time, this one among them
   /// Occupancy while the sender sends, or the receiver gets, a message of the other direction; 0: the same.
   double beside_sent_s = 0, beside_received_s = 0;
   double overhead_s = 0;  // of the occupancy, before the first byte moves
@@ -62,13 +63,14 @@ PipelineSchedule pipeline_schedule(std::string_view name);
 ///
 /// - gpipe: m messages through a line of stations (stages and hops) with times t take Σ t + (m − 1) max t and
 ///   all latencies, forward and then backward; the station k is done after the sum and the maximum of those
-///   up to k.
+///   up to k. A link that is passed several times is one station, from the first passage to the last.
 /// - 1f1b: the order of each stage (Narayanan et al., arXiv 1806.03377) makes a graph of events. Its steady
 ///   state is the largest mean of its cycles: those from stage i to stage j and back, with the hops between
 ///   them, are shared by j − i + 1 micro-batches. Fill and drain are the longest paths of the first
 ///   micro-batches. Where messages of both directions compete, these are played (`played_pipeline`), and the
 ///   growth per micro-batch goes on.
 /// - interleaved (arXiv 2104.04473): the first micro-batches are played; the growth per micro-batch goes on.
+/// - 1f1b and interleaved, where a link carries messages of this pipeline alone: never less than these take.
 PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work);
 
 }  // namespace dtfm

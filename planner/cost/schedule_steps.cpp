@@ -1,6 +1,8 @@
 #include "planner/cost/schedule_steps.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "planner/core/index.hpp"
 
@@ -38,8 +40,11 @@ int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks,
   return static_cast<int>(std::min(1LL * micro_batches * chunks, ahead));
 }
 
-/// Fewer than two rounds of `devices` micro-batches through all chunks are ahead; from then on every round is
-/// like the one before.
+int enough_micro_batches(int devices, int chunks, int micro_batches) {
+  constexpr int rounds = 4;
+  return chunks == 1 ? micro_batches : std::min((micro_batches + devices - 1) / devices, rounds) * devices;
+}
+
 HeldMicroBatches::HeldMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks,
                                    int micro_batches) {
   if (micro_batches == 0) return;
@@ -47,24 +52,23 @@ HeldMicroBatches::HeldMicroBatches(PipelineSchedule schedule, int devices, int d
     moments_ = {{0, {most_in_flight(schedule, devices, device, 1, micro_batches)}}};
     return;
   }
-  const int rounds = std::min((micro_batches + devices - 1) / devices, 4);
+  const int enough = enough_micro_batches(devices, chunks, micro_batches);
   std::vector<int> held(at(chunks));
-  for (const ScheduleStep& step : steps_of(schedule, devices, device, chunks, rounds * devices)) {
+  for (const ScheduleStep& step : steps_of(schedule, devices, device, chunks, enough)) {
     const int chunk = step.stage / devices;
     if (step.forward) ++held[at(chunk)];
     moments_.push_back({chunk, held});
     if (!step.forward) --held[at(chunk)];
   }
-  std::sort(moments_.begin(), moments_.end());
-  moments_.erase(std::unique(moments_.begin(), moments_.end()), moments_.end());
-  const auto has_more = [](const Moment& a, const Moment& b) {
-    return a.computed == b.computed && a != b &&
+  // What has no less of all chunks than another moment comes before it.
+  std::sort(moments_.begin(), moments_.end(), std::greater<>());
+  const auto has_no_less = [](const Moment& a, const Moment& b) {
+    return a.computed == b.computed &&
            std::equal(a.held.begin(), a.held.end(), b.held.begin(), std::greater_equal<>());
   };
   std::vector<Moment> most;
   for (const Moment& it : moments_)
-    if (std::none_of(moments_.begin(), moments_.end(),
-                     [&](const Moment& other) { return has_more(other, it); }))
+    if (std::none_of(most.begin(), most.end(), [&](const Moment& other) { return has_no_less(other, it); }))
       most.push_back(it);
   moments_ = std::move(most);
 }

@@ -24,6 +24,11 @@ std::vector<ScheduleStep> steps_of(PipelineSchedule schedule, int devices, int d
 /// between two drains. Of interleaved: of all its chunks together.
 int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches);
 
+/// Fewer micro-batches of which a device holds as many as of `micro_batches`, where it has chunks: fewer than
+/// two rounds of `devices` micro-batches through all chunks are ahead, and from then on every round is like
+/// the one before.
+int enough_micro_batches(int devices, int chunks, int micro_batches);
+
 /// What a device holds, chunk by chunk, at all moments that can be those at which it holds most.
 class HeldMicroBatches {
  public:

@@ -83,7 +83,9 @@ void SplitStations::add_computer(int stage, const Weights& weights, const StageC
 void SplitStations::add_limit(const IterationModel& model, int stage, int micro_batches,
                               const std::vector<int>& devices) {
   const int between = model.flush > 0 ? std::min(model.flush, micro_batches) : micro_batches;
-  const HeldMicroBatches held(schedule_, stages(), stage, chunks_, between);
+  const int enough = enough_micro_batches(stages(), chunks_, between);
+  const HeldMicroBatches& held =
+      held_.try_emplace({stage, enough}, schedule_, stages(), stage, chunks_, enough).first->second;
   for (const int device : devices) {
     const int gpu = model.problem.topology.devices[at(device)].gpu;
     if (gpu < 0) continue;

@@ -43,6 +43,44 @@ TEST_CASE("what others send holds up the link that they share, not a narrower on
   }
 }
 
+// Host s has stage s of both pipelines, and an uplink of its own. That all uplinks are alike does not make
+// them one, through which messages of several stages go one after the other.
+TEST_CASE("links of the same rate and load are not one link") {
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    const auto estimated_with = [&](double unlike) {
+      Problem problem{flat_topology({8}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
+      problem.job.parallelism.schedule = schedule;
+      Plan plan{1, schedule, "ring", {{6, {}}, {6, {}}}};
+      for (int device = 0; device < 8; ++device) {
+        const int stage = device / 2;
+        problem.topology.devices[at(device)].host = stage;
+        problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6 * (1 + stage * unlike));
+        plan.pipelines[at(device % 2)].stages.push_back({{stage, stage + 1}, {device}});
+      }
+      std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+      return estimated(problem, plan);
+    };
+    CAPTURE(schedule);
+    CHECK(estimated_with(0) == Approx(estimated_with(1e-6)).epsilon(1e-4));
+  }
+}
+
+// The second pipeline has 24 times the micro-batches of the first, whose last stage is slow: it is done long
+// before the link that both share has carried everything.
+TEST_CASE("what others send over a link may come later") {
+  Problem problem{flat_topology({4}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
+  problem.job.parallelism.schedule = "1f1b";
+  for (const int device : {0, 2}) {
+    problem.topology.devices[at(device)].host = 0;
+    problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
+  }
+  std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+  problem.topology.devices[1].speed = 0.05;
+  const Plan plan{
+      1, "1f1b", "ring", {{1, {{{0, 2}, {0}}, {{2, 4}, {1}}}}, {24, {{{0, 2}, {2}}, {{2, 4}, {3}}}}}};
+  CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.02));
+}
+
 // All stages send through the same narrow capacity. What a lone micro-batch sends meets nothing; many are as
 // late as this link; of a few, the estimate of 1f1b waits for too many.
 TEST_CASE("only micro-batches that are in flight meet") {
