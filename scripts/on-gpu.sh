@@ -5,8 +5,8 @@
 # usage: scripts/on-gpu.sh [OPTION or MODEL of kernels_bench]…
 #
 # The table goes to stdout and to build/gpu/benchmark.txt, a profile of each model (GPT-3 XL and 6.7B, LLaMA-3-8B if none is named)
-# to build/gpu/profiles. --gpu NAME says what profiles call the GPU, if not as its driver does. Exit code: that of the first of
-# the three that fails; a bar missed is 1, with the profiles written.
+# to build/gpu/profiles. --gpu NAME says what profiles call the GPU, if not as its driver does. The benchmark is run even where
+# tests fail. Exit code: that of the first of build, tests and benchmark that fails; a bar missed is 1, with the profiles written.
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^$/{/^#/s/^# \{0,1\}//p}' "$0" && exit ;; esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,5 +22,7 @@ fi
 cmake -S "$root/kernels" -B "$build" -DCMAKE_BUILD_TYPE=Release -DDTFM_CUDA=ON -DDTFM_WERROR=OFF \
   -DCMAKE_CUDA_ARCHITECTURES="$architecture"
 cmake --build "$build" -j "$cores"
-ctest --test-dir "$build" --output-on-failure -j "$cores"
-"$build/kernels_bench" --profile "$build/profiles" "$@" | tee "$build/benchmark.txt"
+code=0
+ctest --test-dir "$build" --output-on-failure -j "$cores" || code=$?
+"$build/kernels_bench" --profile "$build/profiles" "$@" | tee "$build/benchmark.txt" || code=$((code > 0 ? code : $?))
+exit "$code"
