@@ -14,6 +14,16 @@ build=$root/build/gpu
 cores=$(nproc)
 PATH=$PATH:/usr/local/cuda/bin # where the toolkit lies unless someone chose
 
+# A toolkit may lack cuBLAS where Python's packages have it.
+if command -v nvcc >/dev/null && ! nvcc -E -x cu -include cublas_v2.h /dev/null >/dev/null 2>&1; then
+  while read -r folder; do
+    [ -f "$folder/include/cublas_v2.h" ] || continue
+    export CPATH=$folder/include${CPATH:+:$CPATH} LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    break
+  done < <(python3 -c 'import nvidia
+for path in nvidia.__path__: print(path + "/cu13", path + "/cublas", sep="\n")' 2>/dev/null)
+fi
+
 architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .) || architecture=
 if [ -z "$architecture" ]; then
   echo "on-gpu.sh: nvidia-smi names no GPU on this machine" >&2
