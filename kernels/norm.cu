@@ -142,10 +142,11 @@ __global__ void __launch_bounds__(max_threads) backward(NormBackward<T> in) {
   write_parts<T, packs>(in, weight_sum, bias_sum);
 }
 
-/// Enough threads in a multiprocessor that bytes are on their way while some wait at a barrier, and not more:
-/// each block writes a row of sums.
-int backward_blocks(int rows, int threads) {
-  return std::min(rows, device_limits().multiprocessors * std::clamp(768 / threads, 2, 6));
+/// As many as run at once, so that bytes are on their way while some wait at a barrier, and not more: each
+/// block writes a row of sums. With one pack a thread has 64 registers, with more it has 128.
+int backward_blocks(int rows, int packs, int threads) {
+  const int each = packs == 1 ? std::clamp(768 / threads, 2, 6) : std::clamp(512 / threads, 1, 4);
+  return std::min(rows, device_limits().multiprocessors * each);
 }
 
 /// Calls f with the packs a thread holds, as a constant, and the threads of a block.
@@ -172,14 +173,15 @@ void norm_forward(const NormForward<T>& in) {
 }
 
 std::size_t norm_workspace(int rows, int columns) {
-  return 2 * static_cast<std::size_t>(backward_blocks(rows, warp_size)) * static_cast<std::size_t>(columns);
+  return 2 * static_cast<std::size_t>(backward_blocks(rows, 1, warp_size)) *
+         static_cast<std::size_t>(columns);
 }
 
 template <class T>
 void norm_backward(const NormBackward<T>& in) {
   int blocks = 0;
   for_row_of<T>(in.columns, [&](auto packs, int threads) {
-    blocks = backward_blocks(in.rows, threads);
+    blocks = backward_blocks(in.rows, packs, threads);
     launch(backward<T, packs.value>, {static_cast<unsigned>(blocks)}, threads, 0, in);
   });
   add_parts(in.workspace, blocks, in.columns, in.weight_gradient, in.bias_gradient, in.accumulate);
