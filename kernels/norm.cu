@@ -17,22 +17,29 @@ template <class T, int packs>
 __global__ void __launch_bounds__(max_threads) forward(NormForward<T> in) {
   constexpr int n = pack_size<T>;
   const std::int64_t row = static_cast<std::int64_t>(block_index()) * in.columns;
-  Floats<T> x[packs] = {};
+  // Of x − shift, which is near the mean, the sums below are: so their difference does not cancel.
+  const float shift = in.rms ? 0.0F : to_float(in.x[row]);
+  RawPack raw[packs], residual[packs];
+#pragma unroll
+  for (int p = 0; p < packs; ++p) {  // all are on their way before the first is waited for
+    const int column = (p * thread_count() + thread_index()) * n;
+    const bool inside = column < in.columns;
+    raw[p] = inside ? load_raw(in.x + row + column) : RawPack{};
+    residual[p] = inside && in.residual != nullptr ? load_raw(in.residual + row + column) : RawPack{};
+  }
+  Floats<T> x[packs];
 #pragma unroll
   for (int p = 0; p < packs; ++p) {
+    x[p] = unpack<T>(raw[p]);
     const int column = (p * thread_count() + thread_index()) * n;
-    if (column >= in.columns) continue;
-    x[p] = load_pack(in.x + row + column);
-    if (in.residual == nullptr) continue;
-    const Floats<T> residual = load_pack(in.residual + row + column);
+    if (column >= in.columns || in.residual == nullptr) continue;
+    const Floats<T> added = unpack<T>(residual[p]);
     Floats<T> bias{};
     if (in.added_bias != nullptr) bias = load_pack(in.added_bias + column);
 #pragma unroll
     for (int i = 0; i < n; ++i)  // rounded, as the backward pass will read it
-      x[p].v[i] = to_float(from_float<T>(x[p].v[i] + residual.v[i] + bias.v[i]));
+      x[p].v[i] = to_float(from_float<T>(x[p].v[i] + added.v[i] + bias.v[i]));
   }
-  // Sums of x − shift: near the mean, so that the difference below does not cancel.
-  const float shift = in.rms ? 0.0F : to_float(in.x[row]);
   FloatPair sums{0, 0};
 #pragma unroll
   for (int p = 0; p < packs; ++p) {
