@@ -8,55 +8,53 @@ namespace dtfm::kernels {
 namespace {
 
 constexpr int threads = 256;
-constexpr int n = 8;  // numbers of a thread: one or two 16-byte accesses per array
+constexpr int groups = 2;  // of four numbers, for a thread
 
 struct Coefficients {
   float decay, rate, beta1, beta2, epsilon, first_correction, second_correction, gradient_scale;
 };
 
+/// Neighbours, loaded and stored at once. A thread's groups lie as far apart as the block is wide, so that
+/// each access of a warp, of floats and of 16-bit numbers alike, is of one piece.
 template <class T>
-__device__ inline void load_eight(const T* from, float (&to)[n]) {
-#pragma unroll
-  for (int i = 0; i < n; i += pack_size<T>) {
-    const Floats<T> part = load_pack(from + i);
-#pragma unroll
-    for (int j = 0; j < pack_size<T>; ++j) to[i + j] = part.v[j];
-  }
-}
-
-template <class T>
-__device__ inline void store_eight(T* to, const float (&from)[n]) {
-#pragma unroll
-  for (int i = 0; i < n; i += pack_size<T>) {
-    Floats<T> part;
-#pragma unroll
-    for (int j = 0; j < pack_size<T>; ++j) part.v[j] = from[i + j];
-    store_pack(to + i, part);
-  }
-}
+struct alignas(4 * sizeof(T)) Four {
+  T v[4];
+};
 
 template <class T, class G>
 __global__ void adam_kernel(std::int64_t size, Coefficients c, const G* gradient, float* master, float* first,
                             float* second, T* weight) {
-  const std::int64_t offset = (static_cast<std::int64_t>(block_index()) * threads + thread_index()) * n;
-  if (offset >= size) return;
-  float g[n], p[n], m[n], v[n];
-  load_eight(gradient + offset, g);
-  load_eight(master + offset, p);
-  load_eight(first + offset, m);
-  load_eight(second + offset, v);
+  const std::int64_t offset = static_cast<std::int64_t>(block_index()) * threads * groups + thread_index();
+  Four<G> g[groups]{};
+  Four<float> p[groups]{}, m[groups]{}, v[groups]{};
 #pragma unroll
-  for (int i = 0; i < n; ++i) {
-    const float scaled = g[i] * c.gradient_scale;
-    m[i] = c.beta1 * m[i] + (1 - c.beta1) * scaled;
-    v[i] = c.beta2 * v[i] + (1 - c.beta2) * scaled * scaled;
-    p[i] = p[i] * c.decay -
-           c.rate * (m[i] * c.first_correction) / (sqrtf(v[i] * c.second_correction) + c.epsilon);
+  for (int j = 0; j < groups; ++j) {
+    const std::int64_t at = offset + j * threads;
+    if (4 * at >= size) continue;
+    g[j] = reinterpret_cast<const Four<G>*>(gradient)[at];
+    p[j] = reinterpret_cast<const Four<float>*>(master)[at];
+    m[j] = reinterpret_cast<const Four<float>*>(first)[at];
+    v[j] = reinterpret_cast<const Four<float>*>(second)[at];
   }
-  store_eight(master + offset, p);
-  store_eight(first + offset, m);
-  store_eight(second + offset, v);
-  store_eight(weight + offset, p);
+#pragma unroll
+  for (int j = 0; j < groups; ++j) {
+    const std::int64_t at = offset + j * threads;
+    if (4 * at >= size) continue;
+    Four<T> rounded;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float scaled = to_float(g[j].v[i]) * c.gradient_scale;
+      float &pi = p[j].v[i], &mi = m[j].v[i], &vi = v[j].v[i];
+      mi = c.beta1 * mi + (1 - c.beta1) * scaled;
+      vi = c.beta2 * vi + (1 - c.beta2) * scaled * scaled;
+      pi = pi * c.decay - c.rate * (mi * c.first_correction) / (sqrtf(vi * c.second_correction) + c.epsilon);
+      rounded.v[i] = from_float<T>(pi);
+    }
+    reinterpret_cast<Four<float>*>(master)[at] = p[j];
+    reinterpret_cast<Four<float>*>(first)[at] = m[j];
+    reinterpret_cast<Four<float>*>(second)[at] = v[j];
+    reinterpret_cast<Four<T>*>(weight)[at] = rounded;
+  }
 }
 
 }  // namespace
@@ -75,7 +73,7 @@ void adam(std::int64_t size, const AdamStep& step, const G* gradient, float* mas
                        correction(step.beta1),
                        correction(step.beta2),
                        step.gradient_scale};
-  const auto blocks = static_cast<unsigned>(divided_up<std::int64_t>(size, threads * n));
+  const auto blocks = static_cast<unsigned>(divided_up<std::int64_t>(size, threads * groups * 4));
   launch(adam_kernel<T, G>, {blocks}, threads, 0, size, c, gradient, master, first_moment, second_moment,
          weight);
 }

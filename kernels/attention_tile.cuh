@@ -6,17 +6,21 @@
 namespace dtfm::kernels {
 
 /// Rows of `columns` numbers. Chunks of 16 bytes are swapped within a row, otherwise in each row, so that a
-/// column of chunks lies in all banks of the shared memory.
+/// column of chunks lies in all banks of the shared memory. Every eighth row is swapped alike, and a swap is
+/// an exclusive or, so where column and c have no bit in common
+///   offset(row + 8·i, column + c) = (offset(row, column) ^ c) + 8·i·columns
+/// which takes a lane from its own place to the next in one instruction, or in none.
 template <class T, int columns>
 struct Tile {
   static constexpr int pack = pack_size<T>, chunks = columns / pack;
   static constexpr int swapped = chunks < 8 ? chunks : 8, rows_of_128_bytes = 8 / swapped;
   T* data;
 
-  __device__ T* at(int row, int column) const {
+  __device__ static int offset(int row, int column) {
     const int chunk = (column / pack) ^ (row / rows_of_128_bytes % swapped);
-    return data + row * columns + chunk * pack + column % pack;
+    return row * columns + chunk * pack + column % pack;
   }
+  __device__ T* at(int row, int column) const { return data + offset(row, column); }
 };
 
 /// A thread's place in a fragment (platform/fragment.hpp).
@@ -68,8 +72,9 @@ __device__ inline void store_pair(T* to, Pair<T> pair) {
 template <class T, int columns>
 __device__ void store_fragment(Tile<T, columns> tile, LanePlace at, int row, int column, const float (&c)[4],
                                float upper, float lower) {
-  store_pair(tile.at(row + at.g, column + 2 * at.t), make_pair_of<T>(c[0] * upper, c[1] * upper));
-  store_pair(tile.at(row + at.g + 8, column + 2 * at.t), make_pair_of<T>(c[2] * lower, c[3] * lower));
+  T* const to = tile.data + (tile.offset(row + at.g, 2 * at.t) ^ column);
+  store_pair(to, make_pair_of<T>(c[0] * upper, c[1] * upper));
+  store_pair(to + 8 * columns, make_pair_of<T>(c[2] * lower, c[3] * lower));
 }
 
 /// Two neighbouring C fragments as one A fragment.
@@ -91,11 +96,21 @@ __device__ Pair<T> pair_below(Tile<T, columns> tile, int row, int column) {
   return {*tile.at(row, column), *tile.at(row + 1, column)};
 }
 
+/// What a lane gives to load_matrices for the 16 × 16 numbers at (row, column), multiples of 16, where its
+/// own are at (lane_row, lane_column) of them. Tiles begin at multiples of their rows' bytes: the address
+/// itself takes the exclusive or.
+template <class T, int columns>
+__device__ SharedAddress matrices_at(Tile<T, columns> tile, int lane_row, int lane_column, int row,
+                                     int column) {
+  return (shared_address(tile.at(lane_row, lane_column)) ^ static_cast<SharedAddress>(column * sizeof(T))) +
+         static_cast<SharedAddress>(row * columns * sizeof(T));
+}
+
 /// A (16 × 16) from a tile that holds it: A[i][k] at (row + i, column + k).
 template <class T, int columns>
 __device__ void load_a(Pair<T> (&a)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
   if constexpr (sizeof(T) == 2) {
-    load_matrices(a, tile.at(row + at.lane % 16, column + at.lane / 16 * 8));
+    load_matrices(a, matrices_at(tile, at.lane % 16, at.lane / 16 * 8, row, column));
   } else {
     for (int i = 0; i < 4; ++i) a[i] = pair_at(tile, row + at.g + i % 2 * 8, column + 2 * at.t + i / 2 * 8);
   }
@@ -105,7 +120,8 @@ __device__ void load_a(Pair<T> (&a)[4], Tile<T, columns> tile, LanePlace at, int
 template <class T, int columns>
 __device__ void load_a_transposed(Pair<T> (&a)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
   if constexpr (sizeof(T) == 2) {
-    load_matrices_transposed(a, tile.at(row + at.lane % 8 + at.lane / 16 * 8, column + at.lane / 8 % 2 * 8));
+    load_matrices_transposed(
+        a, matrices_at(tile, at.lane % 8 + at.lane / 16 * 8, at.lane / 8 % 2 * 8, row, column));
   } else {
     for (int i = 0; i < 4; ++i)
       a[i] = pair_below(tile, row + 2 * at.t + i / 2 * 8, column + at.g + i % 2 * 8);
@@ -117,7 +133,7 @@ __device__ void load_a_transposed(Pair<T> (&a)[4], Tile<T, columns> tile, LanePl
 template <class T, int columns>
 __device__ void load_b(Pair<T> (&b)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
   if constexpr (sizeof(T) == 2) {
-    load_matrices(b, tile.at(row + at.lane % 8 + at.lane / 16 * 8, column + at.lane / 8 % 2 * 8));
+    load_matrices(b, matrices_at(tile, at.lane % 8 + at.lane / 16 * 8, at.lane / 8 % 2 * 8, row, column));
   } else {
     for (int i = 0; i < 4; ++i) b[i] = pair_at(tile, row + at.g + i / 2 * 8, column + 2 * at.t + i % 2 * 8);
   }
@@ -127,7 +143,7 @@ __device__ void load_b(Pair<T> (&b)[4], Tile<T, columns> tile, LanePlace at, int
 template <class T, int columns>
 __device__ void load_b_transposed(Pair<T> (&b)[4], Tile<T, columns> tile, LanePlace at, int row, int column) {
   if constexpr (sizeof(T) == 2) {
-    load_matrices_transposed(b, tile.at(row + at.lane % 16, column + at.lane / 16 * 8));
+    load_matrices_transposed(b, matrices_at(tile, at.lane % 16, at.lane / 16 * 8, row, column));
   } else {
     for (int i = 0; i < 4; ++i)
       b[i] = pair_below(tile, row + 2 * at.t + i % 2 * 8, column + at.g + i / 2 * 8);

@@ -11,6 +11,7 @@ constexpr int threads = 256;
 constexpr int columns_of_block = 32;  // of packs: a warp reads 512 bytes of a row
 constexpr int row_lanes = threads / columns_of_block;
 constexpr int rows_of_thread = 32;
+constexpr int rows_at_once = 8;  // loaded before any is added: only then are all of them under way
 
 int part_count(int rows) {
   return divided_up(rows, row_lanes * rows_of_thread);
@@ -18,7 +19,8 @@ int part_count(int rows) {
 
 /// Block (x, y): packs 32·x … of the columns, the y-th share of the rows.
 template <class T>
-__global__ void sum_rows(const T* x, int rows, int columns, int row_stride, float* parts) {
+__global__ void __launch_bounds__(threads, 4)
+    sum_rows(const T* x, int rows, int columns, int row_stride, float* parts) {
   constexpr int n = pack_size<T>;
   __shared__ float shared[row_lanes][columns_of_block * n + 1];
   const int lane = thread_index() % columns_of_block, row_lane = thread_index() / columns_of_block;
@@ -26,13 +28,20 @@ __global__ void sum_rows(const T* x, int rows, int columns, int row_stride, floa
   Floats<T> sum{};
   if (column < columns) {
     const int first = static_cast<int>(blockIdx.y) * row_lanes * rows_of_thread + row_lane;
-#pragma unroll 4
-    for (int i = 0; i < rows_of_thread; ++i) {
-      const int row = first + i * row_lanes;
-      if (row >= rows) break;
-      const Floats<T> value = load_pack(x + static_cast<std::int64_t>(row) * row_stride + column);
+#pragma unroll 1
+    for (int i = 0; i < rows_of_thread; i += rows_at_once) {
+      RawPack raw[rows_at_once];
 #pragma unroll
-      for (int k = 0; k < n; ++k) sum.v[k] += value.v[k];
+      for (int j = 0; j < rows_at_once; ++j) {
+        const int row = first + (i + j) * row_lanes;
+        raw[j] = row < rows ? load_raw(x + static_cast<std::int64_t>(row) * row_stride + column) : RawPack{};
+      }
+#pragma unroll
+      for (int j = 0; j < rows_at_once; ++j) {
+        const Floats<T> value = unpack<T>(raw[j]);
+#pragma unroll
+        for (int k = 0; k < n; ++k) sum.v[k] += value.v[k];
+      }
     }
   }
 #pragma unroll

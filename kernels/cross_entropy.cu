@@ -1,5 +1,7 @@
 #include "kernels/cross_entropy.hpp"
 
+#include <algorithm>
+
 #include "kernels/platform/pack.cuh"
 #include "kernels/platform/reduce.cuh"
 
@@ -39,35 +41,39 @@ __device__ inline Floats<T> gradient(Floats<T> x, int column, int label, float l
   return x;
 }
 
-/// A block per row. Where it is `kept`, the row lies in shared memory from the sum to the gradient; a thread
-/// reads there only what it copied itself, so no barrier is needed.
-template <class T, bool kept>
+/// A block per row. Its first `kept` numbers lie in shared memory from the sum to the gradient, the others,
+/// where a row is longer than that, are read again. A thread reads in shared memory only what it copied
+/// itself, so no barrier is needed.
+template <class T>
 __global__ void __launch_bounds__(max_threads)
-    cross_entropy_kernel(int classes, int row_stride, T* logits, const int* labels, float scale,
+    cross_entropy_kernel(int classes, int row_stride, int kept, T* logits, const int* labels, float scale,
                          float* loss) {
   T* const row = logits + static_cast<std::int64_t>(block_index()) * row_stride;
+  T* const shared = shared_memory<T>();
   const int given = labels[block_index()], label = given < classes ? given : -1;
   const int step = thread_count() * pack_size<T>, first = thread_index() * pack_size<T>;
   const float target = label >= 0 ? to_float(row[label]) : 0.0F;
-  const T* source = row;
-  if constexpr (kept) {
-    T* const shared = shared_memory<T>();
-    for (int column = first; column < row_stride; column += step)
-      copy_async(shared + column, row + column, true);
-    commit_copies();
-    wait_copies<0>();
-    source = shared;
-  }
+  for (int column = first; column < kept; column += step) copy_async(shared + column, row + column, true);
+  commit_copies();
   ExponentSum total{-INFINITY, 0};
+  const auto add = [&](const T* source, int begin, int end) {
 #pragma unroll 4
-  for (int column = first; column < row_stride; column += step)
-    total = merged(total, sum_of(exponents<T>(load_raw(source + column), column, classes)));
+    for (int column = begin + first; column < end; column += step)
+      total = merged(total, sum_of(exponents<T>(load_raw(source + column), column, classes)));
+  };
+  add(row, kept, row_stride);  // while the copies are under way
+  wait_copies<0>();
+  add(shared, 0, kept);
   total = block_exponent_sum(total);  // its barrier stands between the reading of `target` and the gradient
   const float log2_total = total.maximum + log2f(total.sum);
+  const auto write = [&](const T* source, int begin, int end) {
 #pragma unroll 4
-  for (int column = first; column < row_stride; column += step)
-    store_pack(row + column, gradient<T>(exponents<T>(load_raw(source + column), column, classes), column,
-                                         label, log2_total, scale));
+    for (int column = begin + first; column < end; column += step)
+      store_pack(row + column, gradient<T>(exponents<T>(load_raw(source + column), column, classes), column,
+                                           label, log2_total, scale));
+  };
+  write(row, kept, row_stride);
+  write(shared, 0, kept);
   if (thread_index() == 0) loss[block_index()] = log2_total * ln_2 - target;
 }
 
@@ -76,15 +82,15 @@ __global__ void __launch_bounds__(max_threads)
 template <class T>
 void cross_entropy(int rows, int classes, int row_stride, T* logits, const int* labels, float scale,
                    float* loss) {
-  const Grid grid{static_cast<unsigned>(rows)};
-  const std::size_t bytes = static_cast<std::size_t>(row_stride) * sizeof(T);
   constexpr std::size_t other_shared = 1024;  // for the sums of the block
-  if (bytes + other_shared > device_limits().shared_bytes)
-    launch(cross_entropy_kernel<T, false>, grid, max_threads, 0, classes, row_stride, logits, labels, scale,
-           loss);
-  else  // half a block's threads: two rows of a large vocabulary are then under way in a multiprocessor
-    launch(cross_entropy_kernel<T, true>, grid, bytes < 8192 ? 128 : max_threads / 2, bytes, classes,
-           row_stride, logits, labels, scale, loss);
+  const std::size_t room = device_limits().shared_bytes - other_shared;
+  const int kept = std::min(row_stride, static_cast<int>(room / 16) * pack_size<T>);
+  const std::size_t bytes = static_cast<std::size_t>(kept) * sizeof(T);
+  int threads = max_threads;
+  if (kept == row_stride) threads /= 2;  // two rows are then under way in a multiprocessor, if they fit
+  if (bytes < 8192) threads = 128;
+  launch(cross_entropy_kernel<T>, {static_cast<unsigned>(rows)}, threads, bytes, classes, row_stride, kept,
+         logits, labels, scale, loss);
 }
 
 #define DTFM_INSTANTIATE(T) template void cross_entropy<T>(int, int, int, T*, const int*, float, float*);

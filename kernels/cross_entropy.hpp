@@ -8,8 +8,8 @@ namespace dtfm::kernels {
 ///   logits[r] ← (softmax(logits[r]) − onehot(label[r])) · scale, in place; zero from `classes` to
 ///   row_stride.
 /// Labels outside 0 … classes − 1 belong to another rank's share of the vocabulary: they subtract nothing. An
-/// online softmax reads the row once; it stays in shared memory for the gradient where it fits, else it is
-/// read again from cache.
+/// online softmax reads the row once; as much of it as fits stays in shared memory for the gradient, the rest
+/// is read again.
 template <class T>
 void cross_entropy(int rows, int classes, int row_stride, T* logits, const int* labels, float scale,
                    float* loss);

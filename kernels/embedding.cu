@@ -14,13 +14,14 @@ __global__ void forward(int rows, int columns, int sequence, const int* ids, con
   const int row = static_cast<int>(launch_thread() / packs_of_row);
   const int column = static_cast<int>(launch_thread() % packs_of_row) * pack_size<T>;
   if (row >= rows) return;
-  Floats<T> sum = load_pack(tokens + static_cast<std::int64_t>(ids[row]) * columns + column);
-  if (positions != nullptr) {
-    const Floats<T> position =
-        load_pack(positions + static_cast<std::int64_t>(row % sequence) * columns + column);
+  RawPack position{};  // on its way while the token's number is
+  if (positions != nullptr)
+    position = load_raw(positions + static_cast<std::int64_t>(row % sequence) * columns + column);
+  const RawPack token = load_raw(tokens + static_cast<std::int64_t>(ids[row]) * columns + column);
+  Floats<T> sum = unpack<T>(token);
+  const Floats<T> added = unpack<T>(position);
 #pragma unroll
-    for (int i = 0; i < pack_size<T>; ++i) sum.v[i] += position.v[i];
-  }
+  for (int i = 0; i < pack_size<T>; ++i) sum.v[i] += added.v[i];
   store_pack(y + static_cast<std::int64_t>(row) * columns + column, sum);
 }
 

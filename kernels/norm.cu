@@ -17,22 +17,29 @@ template <class T, int packs>
 __global__ void __launch_bounds__(max_threads) forward(NormForward<T> in) {
   constexpr int n = pack_size<T>;
   const std::int64_t row = static_cast<std::int64_t>(block_index()) * in.columns;
-  Floats<T> x[packs] = {};
+  // Of x − shift, which is near the mean, the sums below are: so their difference does not cancel.
+  const float shift = in.rms ? 0.0F : to_float(in.x[row]);
+  RawPack raw[packs], residual[packs];
+#pragma unroll
+  for (int p = 0; p < packs; ++p) {  // all are on their way before the first is waited for
+    const int column = (p * thread_count() + thread_index()) * n;
+    const bool inside = column < in.columns;
+    raw[p] = inside ? load_raw(in.x + row + column) : RawPack{};
+    residual[p] = inside && in.residual != nullptr ? load_raw(in.residual + row + column) : RawPack{};
+  }
+  Floats<T> x[packs];
 #pragma unroll
   for (int p = 0; p < packs; ++p) {
+    x[p] = unpack<T>(raw[p]);
     const int column = (p * thread_count() + thread_index()) * n;
-    if (column >= in.columns) continue;
-    x[p] = load_pack(in.x + row + column);
-    if (in.residual == nullptr) continue;
-    const Floats<T> residual = load_pack(in.residual + row + column);
+    if (column >= in.columns || in.residual == nullptr) continue;
+    const Floats<T> added = unpack<T>(residual[p]);
     Floats<T> bias{};
     if (in.added_bias != nullptr) bias = load_pack(in.added_bias + column);
 #pragma unroll
     for (int i = 0; i < n; ++i)  // rounded, as the backward pass will read it
-      x[p].v[i] = to_float(from_float<T>(x[p].v[i] + residual.v[i] + bias.v[i]));
+      x[p].v[i] = to_float(from_float<T>(x[p].v[i] + added.v[i] + bias.v[i]));
   }
-  // Sums of x − shift: near the mean, so that the difference below does not cancel.
-  const float shift = in.rms ? 0.0F : to_float(in.x[row]);
   FloatPair sums{0, 0};
 #pragma unroll
   for (int p = 0; p < packs; ++p) {
@@ -142,10 +149,11 @@ __global__ void __launch_bounds__(max_threads) backward(NormBackward<T> in) {
   write_parts<T, packs>(in, weight_sum, bias_sum);
 }
 
-/// Enough threads in a multiprocessor that bytes are on their way while some wait at a barrier, and not more:
-/// each block writes a row of sums.
-int backward_blocks(int rows, int threads) {
-  return std::min(rows, device_limits().multiprocessors * std::clamp(768 / threads, 2, 6));
+/// As many as run at once, so that bytes are on their way while some wait at a barrier, and not more: each
+/// block writes a row of sums. With one pack a thread has 64 registers, with more it has 128.
+int backward_blocks(int rows, int packs, int threads) {
+  const int each = packs == 1 ? std::clamp(768 / threads, 2, 6) : std::clamp(512 / threads, 1, 4);
+  return std::min(rows, device_limits().multiprocessors * each);
 }
 
 /// Calls f with the packs a thread holds, as a constant, and the threads of a block.
@@ -172,14 +180,15 @@ void norm_forward(const NormForward<T>& in) {
 }
 
 std::size_t norm_workspace(int rows, int columns) {
-  return 2 * static_cast<std::size_t>(backward_blocks(rows, warp_size)) * static_cast<std::size_t>(columns);
+  return 2 * static_cast<std::size_t>(backward_blocks(rows, 1, warp_size)) *
+         static_cast<std::size_t>(columns);
 }
 
 template <class T>
 void norm_backward(const NormBackward<T>& in) {
   int blocks = 0;
   for_row_of<T>(in.columns, [&](auto packs, int threads) {
-    blocks = backward_blocks(in.rows, threads);
+    blocks = backward_blocks(in.rows, packs, threads);
     launch(backward<T, packs.value>, {static_cast<unsigned>(blocks)}, threads, 0, in);
   });
   add_parts(in.workspace, blocks, in.columns, in.weight_gradient, in.bias_gradient, in.accumulate);

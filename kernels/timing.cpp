@@ -1,6 +1,7 @@
 #include "kernels/timing.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <deque>
 
@@ -24,18 +25,18 @@ void run_once(int run, const std::vector<std::function<void(int)>>& steps,
   if (after) after(run);
 }
 
-/// Clocks rise with load; the first calls load code.
-int warm_up(int at_most, const std::vector<std::function<void(int)>>& steps,
-            const std::function<void(int)>& after) {
-  constexpr double enough_seconds = 0.2;
-  constexpr int at_least = 2;
-  double seconds = 0;
+/// Clocks rise with load. The first run loads code, and does not count.
+int warm_up(const std::vector<std::function<void(int)>>& steps, const std::function<void(int)>& after) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto enough = std::chrono::milliseconds(200);
+  Clock::time_point start;
   int run = 0;
-  while (run < at_least || (seconds < enough_seconds && run < at_most)) {
+  do {
     Marks marks;
-    run_once(run++, steps, after, marks);
-    seconds += marks.back().seconds_since(marks.front());
-  }
+    run_once(run, steps, after, marks);
+    device_synchronize();
+    if (run++ == 0) start = Clock::now();
+  } while (run < 2 || Clock::now() - start < enough);
   return run;
 }
 
@@ -56,7 +57,7 @@ Times summary(std::vector<double> seconds) {
 std::vector<Times> time_steps(int runs, const std::vector<std::function<void(int)>>& steps,
                               const std::function<void(int)>& after, const std::function<void()>& meanwhile) {
   if (runs < 1) throw DeviceError("timing: at least one run is needed");
-  const int first = warm_up(10 * runs, steps, after);
+  const int first = warm_up(steps, after);
   // Nothing is waited for between runs: the host stays ahead, as that of a trainer does.
   std::deque<Marks> marks(static_cast<std::size_t>(runs));
   for (int run = 0; run < runs; ++run)

@@ -1,6 +1,7 @@
 // kernels_bench: every kernel and layer of a model timed on this GPU, beside what cuBLAS and a copy reach.
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,9 @@ constexpr const char* usage =
     "                     (default: gpt3-xl gpt3-6.7b llama-3-8b, 30 runs)\n"
     "Times the kernels and layers of transformers on this GPU. Exit codes: 0 all bars reached · 1 a bar "
     "missed · 2 bad\n"
-    "usage, or no GPU. --no-bars: times alone. --profile: writes DIR/GPU-MODEL.json (dtfm-profile/1) for "
-    "each "
-    "model.\n"
+    "usage, no GPU, or something could not be measured. --no-bars: times alone. --profile: writes "
+    "DIR/GPU-MODEL.json\n"
+    "(dtfm-profile/1) for each model.\n"
     "--gpu: the GPU's name in them, if not the driver's. Models:";
 
 struct Options {
@@ -76,6 +77,19 @@ void benchmark(Report& report, const TransformerShape& shape, int runs, double c
   benchmark_layers(report, shape, runs);
 }
 
+/// Whether it came to its end. What ends one table early, memory that is out say, is said, and the others go
+/// on.
+bool finished(const std::string& what, const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "kernels_bench: %s: %s\n", what.c_str(), error.what());
+    return false;
+  }
+}
+
 int run(const Options& options) {
   const DeviceIdentity device = device_identity();
   std::printf("%s, %.1f GB, driver %s, CUDA %d.%d\n", device.name.c_str(),
@@ -83,19 +97,25 @@ int run(const Options& options) {
               device.cuda_runtime_version / 1000, device.cuda_runtime_version % 1000 / 10);
   Report report(options.bars);
   report.title("bandwidth");
-  const double copy = copy_bandwidth(report, options.runs);
+  double copy = 0;
+  bool all = finished("bandwidth", [&] { copy = copy_bandwidth(report, options.runs); });
   for (const NamedShape& model : options.shapes) {
-    const auto& [name, shape] = model;
-    std::printf("\n== %s: %d × %d tokens, hidden %d, %d/%d heads, %s\n", std::string(name).c_str(),
-                shape.batch, shape.sequence, shape.hidden, shape.heads, shape.kv_heads,
+    const std::string name(model.name);
+    const TransformerShape& shape = model.shape;
+    std::printf("\n== %s: %d × %d tokens, hidden %d, %d/%d heads, %s\n", name.c_str(), shape.batch,
+                shape.sequence, shape.hidden, shape.heads, shape.kv_heads,
                 shape.dtype == DType::bf16 ? "bf16" : "fp16");
-    if (shape.dtype == DType::bf16)
-      benchmark<Bfloat16>(report, shape, options.runs, copy);
-    else
-      benchmark<Half>(report, shape, options.runs, copy);
-    if (!options.profile.folder.empty()) write_profile(options.profile, model, options.runs);
+    all &= finished(name, [&] {
+      if (shape.dtype == DType::bf16)
+        benchmark<Bfloat16>(report, shape, options.runs, copy);
+      else
+        benchmark<Half>(report, shape, options.runs, copy);
+    });
+    if (options.profile.folder.empty()) continue;
+    all &= finished("profile of " + name, [&] { write_profile(options.profile, model, options.runs); });
   }
-  return report.exit_code();
+  const int code = report.exit_code();
+  return all ? code : 2;
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ void benchmark_norms(const Bench<T>& b) {
   const Rotating<T> x(size, sets), y(size, sets), residual(size, sets), dy(size, sets);
   const Rotating<T> weight(columns, 1, 1, 0.02F), bias(columns, 1), dweight(columns, 1), dbias(columns, 1);
   const Rotating<float> mean(b.w.rows, 1, 0, 0.1F), rstd(b.w.rows, 1, 1, 0.1F);
-  const DeviceArray<float> workspace(norm_workspace(b.w.rows, columns)),
-      sums(column_sum_workspace(b.w.rows, columns));
+  const DeviceArray<float> workspace(norm_workspace(b.w.rows, columns));
   NormForward<T> in{b.w.rows, columns, b.shape.rms};
   in.weight = weight[0];
   in.bias = b.shape.rms ? nullptr : bias[0];
@@ -73,8 +72,15 @@ void benchmark_norms(const Bench<T>& b) {
   });
   b.run("bias + residual", columns, 3,
         [&](int run) { add_residual<T>(b.w.rows, columns, x[run], residual[run], bias[0], y[run]); });
+}
+
+template <class T>
+void benchmark_column_sum(const Bench<T>& b) {
+  const int columns = b.shape.hidden;
+  const Rotating<T> x(b.size(columns), b.sets(columns, 1)), sums(columns, 1);
+  const DeviceArray<float> workspace(column_sum_workspace(b.w.rows, columns));
   b.run("sum of rows (bias gradient)", columns, 1,
-        [&](int run) { column_sum<T>(dy[run], b.w.rows, columns, columns, dbias[0], true, sums.data()); });
+        [&](int run) { column_sum<T>(x[run], b.w.rows, columns, columns, sums[0], true, workspace.data()); });
 }
 
 template <class T>
@@ -167,6 +173,7 @@ template <class T>
 void benchmark_pointwise(Report& report, const TransformerShape& shape, int runs, double copy) {
   const Bench<T> bench{report, shape, rank_widths(shape), runs, copy};
   benchmark_norms(bench);
+  benchmark_column_sum(bench);
   benchmark_activations(bench);
   benchmark_qkv(bench);
   benchmark_embedding(bench);

@@ -22,6 +22,7 @@
 namespace dtfm::kernels::emulation {
 namespace {
 
+constexpr std::size_t shared_alignment = 256;
 constexpr std::size_t stack_bytes = 128 * 1024;
 constexpr std::size_t lanes = 32;
 
@@ -188,7 +189,7 @@ void make_fiber() {
 }
 
 void run_block(std::size_t shared_bytes) {
-  block.shared.assign(shared_bytes + 16, std::byte{0xff});  // NaN in every format
+  block.shared.assign(shared_bytes + shared_alignment, std::byte{0xff});  // NaN in every format
   block.warps.assign((block.threads + lanes - 1) / lanes, Warp{});
   block.barrier = {static_cast<int>(block.threads), 0, 0};
   for (std::size_t i = 0; i < block.threads; ++i) {
@@ -235,7 +236,7 @@ void run_grid(Grid grid, unsigned threads, std::size_t shared_bytes, const std::
 void* shared_bytes() {
   void* memory = block.shared.data();
   std::size_t space = block.shared.size();
-  return std::align(16, space - 15, memory, space);
+  return std::align(shared_alignment, space - shared_alignment, memory, space);
 }
 
 void block_barrier() {

@@ -161,7 +161,13 @@ void wait_copies() {
   emulation::wait_copies(N);
 }
 
-inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
+using SharedAddress = std::uintptr_t;
+inline SharedAddress shared_address(const void* pointer) {
+  return reinterpret_cast<SharedAddress>(pointer);
+}
+
+inline void load_matrices(std::uint32_t (&r)[4], SharedAddress address) {
+  const void* const row = reinterpret_cast<const void*>(address);
   check_16_bytes(row);
   const std::byte* warp = emulation::exchange(&row, sizeof row);
   const int lane = lane_of_thread();
@@ -169,7 +175,8 @@ inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
     std::memcpy(&r[m], emulation::of_lane<const std::byte*>(warp, 8 * m + lane / 4) + 4 * (lane % 4), 4);
 }
 
-inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row) {
+inline void load_matrices_transposed(std::uint32_t (&r)[4], SharedAddress address) {
+  const void* const row = reinterpret_cast<const void*>(address);
   check_16_bytes(row);
   const std::byte* warp = emulation::exchange(&row, sizeof row);
   const int lane = lane_of_thread();

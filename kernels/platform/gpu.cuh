@@ -27,7 +27,7 @@ void launch(void (*kernel)(Parameters...), Grid grid, int threads, std::size_t s
 
 template <class T>
 __device__ T* shared_memory() {
-  extern __shared__ __align__(16) unsigned char dtfm_shared_memory[];
+  extern __shared__ __align__(256) unsigned char dtfm_shared_memory[];
   return reinterpret_cast<T*>(dtfm_shared_memory);
 }
 
@@ -69,8 +69,9 @@ __device__ inline void atomic_add_pair(float* to, float x, float y) {
 #endif
 }
 
-__device__ inline std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+using SharedAddress = std::uint32_t;
+__device__ inline SharedAddress shared_address(const void* pointer) {
+  return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));
 }
 
 /// Copies 16 bytes, or zeroes them where not `valid` (`global` is then not read).
@@ -100,16 +101,16 @@ __device__ void wait_copies() {
 }
 
 /// Four 8 × 8 matrices of 16-bit numbers; lane i gives the address of row i % 8 of matrix i / 8.
-__device__ inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
+__device__ inline void load_matrices(std::uint32_t (&r)[4], SharedAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(row)));
+               : "r"(row));
 }
 
-__device__ inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row) {
+__device__ inline void load_matrices_transposed(std::uint32_t (&r)[4], SharedAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(row)));
+               : "r"(row));
 }
 
 template <class T>

@@ -4,9 +4,11 @@
 //
 // Both offer CUDA's own words (threadIdx, __shared__, __syncthreads, __shfl_xor_sync, atomicAdd) and:
 //   launch(kernel, grid, threads, shared_bytes, arguments…)   throws DeviceError where the launch is refused
-//   shared_memory<T>()                                        the block's dynamic shared memory, 16-byte
-//   aligned copy_async, commit_copies, wait_copies<N>                 cp.async: 16 bytes from global to
-//   shared memory load_matrices, load_matrices_transposed                   ldmatrix .x4, .trans
+//   shared_memory<T>()                                        the block's dynamic shared memory, at a
+//                                                             multiple of 256 bytes
+//   shared_address(pointer)                                   a place in it, for load_matrices
+//   copy_async, commit_copies, wait_copies<N>                 cp.async: 16 bytes from global to shared
+//   load_matrices, load_matrices_transposed                   ldmatrix .x4, .trans
 //   multiply_fragments                                        mma.sync m16n8k16, or its like for float
 //   fast_exp2, fast_reciprocal                                one instruction each on a GPU
 //   opaque(x)                                                 x, but the compiler does not know it

@@ -77,7 +77,9 @@ int main() {
       check_loss<T>(checks, 3, 101, 104);    // a small block
       check_loss<T>(checks, 2, 5003, 5120);  // the row stays in shared memory
       check_loss<T>(checks, 2, 20011, 20096);
-      check_loss<T>(checks, 2, 66001, 66048);  // as floats too long for that: read again
+      check_loss<T>(checks, 2, 66001, 66048);  // as floats too long for that: a part is read again
+      check_loss<T>(checks, 2, 90001, 90112);
+      check_loss<T>(checks, 2, 82001, 90112);  // as 16-bit numbers all classes lie in the part that stays
       if (!emulated) check_loss<T>(checks, 512, 50257, 50304);
       check_adam<T, T>(checks, 2056);
       check_adam<T, float>(checks, emulated ? 1024 : 5'000'000);
