@@ -102,8 +102,10 @@ __device__ Pair<T> pair_below(Tile<T, columns> tile, int row, int column) {
 template <class T, int columns>
 __device__ SharedAddress matrices_at(Tile<T, columns> tile, int lane_row, int lane_column, int row,
                                      int column) {
-  return (shared_address(tile.at(lane_row, lane_column)) ^ static_cast<SharedAddress>(column * sizeof(T))) +
-         static_cast<SharedAddress>(row * columns * sizeof(T));
+  const auto bytes = [](int numbers) {
+    return static_cast<SharedAddress>(numbers * static_cast<int>(sizeof(T)));
+  };
+  return (shared_address(tile.at(lane_row, lane_column)) ^ bytes(column)) + bytes(row * columns);
 }
 
 /// A (16 × 16) from a tile that holds it: A[i][k] at (row + i, column + k).
