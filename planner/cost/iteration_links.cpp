@@ -85,9 +85,9 @@ void IterationTimer::refresh_load(int pipeline) {
     }
   }
   lane.first_path.push_back(lane.paths.size());
-  if (model_.schedule == PipelineSchedule::gpipe) return;
-  refresh_company(pipeline);
+  if (model_.schedule != PipelineSchedule::gpipe) refresh_company(pipeline);
   refresh_meetings(lane);
+  refresh_departures(lane);
 }
 
 /// Messages of both directions meet where they leave or enter a device (never under gpipe, where one
@@ -157,6 +157,7 @@ void IterationTimer::share_links() {
       backward_load_[at(load.id)] += load.backward;
     }
   }
+  meet_in_step();
   for (int pipeline = 0; pipeline < static_cast<int>(lanes_.size()); ++pipeline) share_links_of(pipeline);
 }
 
@@ -200,13 +201,13 @@ void IterationTimer::meet_others(Lane& lane) const {
       double longest = 0, others = 0, among = 0, at_once = 1;
       for (const Meeting& it : lane.meetings[2 * i + (forward ? 0 : 1)]) {
         const double all = forward_load_[at(it.id)] + backward_load_[at(it.id)];
-        const double rest = all - it.company;
+        const double rest = all - it.company - it.in_step_company;
         if (rest <= 1e-9 * all) continue;  // what rounding leaves
         const double seconds = model_.network.shared_seconds_per_byte(it.id) / work.micro_batches;
         HopTime met;
         met.others_s = seconds * rest;
-        met.among_s = hop.overhead_s + seconds * it.own;
-        met.at_once = at_once_[at(it.id)];
+        met.among_s = hop.overhead_s + seconds * (it.own + it.in_step);
+        met.at_once = std::max(1.0, at_once_[at(it.id)] * it.own / (it.own + it.in_step));
         const double takes = among_others_s(met, least_s);
         if (takes <= longest) continue;
         longest = takes;
@@ -255,10 +256,14 @@ void IterationTimer::refresh_meetings(Lane& lane) const {
         const double own = own_of(i, forward, load.id);
         if (own == 0) continue;
         ++load.messages;
+        if (model_.schedule == PipelineSchedule::gpipe) {  // by the steady state alone
+          meetings.push_back({load.id, own});
+          continue;
+        }
         const double all = load.forward + load.backward;
         double company = channel_of(i, forward, load.id) + channel_of(i + devices - 1, !forward, load.id);
         if (devices > 2) company += channel_of(i + 1, !forward, load.id);
-        meetings.push_back({load.id, company + (all - company) / moving, own});
+        meetings.push_back({load.id, own, company + (all - company) / moving});
       }
     }
 }

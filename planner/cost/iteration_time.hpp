@@ -132,8 +132,18 @@ class IterationTimer {
   };
   struct Meeting {  // of the messages over a boundary, one way, on a shared capacity; bytes of an iteration
     int id = 0;
-    double company = 0;  // of the pipeline's messages, theirs included, those that do not meet them by chance
     double own = 0;
+    double company = 0;  // of the pipeline's messages, theirs included, those that do not meet them by chance
+    double in_step = 0;  // of other pipelines, those that always meet them
+    double in_step_company = 0;  // and the company of these
+  };
+  struct Departure {  // of the first message over a boundary, on a shared capacity
+    int id = 0;
+    double sent_s = 0, takes_s = 0;  // alone
+    double pace_s = 0;               // Lane::pace_s
+    int messages = 0;
+    std::size_t lane = 0, meeting = 0;
+    friend auto operator<=>(const Departure&, const Departure&) = default;
   };
   struct Recoder {                       // the busiest device of a stage
     double busy_s = 0;                   // until when it has compressed
@@ -153,8 +163,10 @@ class IterationTimer {
     std::vector<Load> load;                      // of an iteration
     std::vector<SharedPath> paths;               // of messages there, back: by boundary, then part
     std::vector<double> path_bytes;              // of each, in an iteration
-    std::vector<std::vector<Meeting>> meetings;  // by boundary, there and back; empty under gpipe
-    std::vector<std::size_t> first_path;         // by boundary; and all of them
+    std::vector<std::vector<Meeting>> meetings;  // by boundary, there and back
+    std::vector<double> first_sent_s;            // alone, by boundary, there and back
+    double pace_s = 0;                    // of all micro-batches between two drains, by the busiest device
+    std::vector<std::size_t> first_path;  // by boundary; and all of them
     std::vector<double> late_s;  // by computed stage: what exchanges add to the end of its last backward
     std::vector<double> compressing_sent_s;  // by computed stage: in its backward, of what it sends
     std::vector<Recoder> recoders;           // by stage
@@ -213,6 +225,9 @@ class IterationTimer {
                   int other_to, int pipeline) const;
   void share_links();
   void share_links_of(int pipeline);
+  void refresh_departures(Lane& lane) const;
+  void meet_in_step();
+  void meet_in_step(std::size_t boundary, bool forward);
   void meet_others(Lane& lane) const;
   int in_flight(const Lane& lane) const;
   void refresh_meetings(Lane& lane) const;
@@ -266,6 +281,7 @@ class IterationTimer {
   unsigned turn_ = 0;
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
   std::vector<int> at_once_;                          // and messages at a time, at most
+  std::vector<Departure> departures_;                 // of a boundary at hand
   std::vector<int> link_numbers_;                     // of a pipeline at hand, in the order of its hops
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start

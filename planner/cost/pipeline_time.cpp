@@ -163,12 +163,15 @@ void go_on(PipelineTime& time, double seconds) {
   time.end_s += seconds;
 }
 
+void slow_down(HopTime& hop, double slower) {
+  hop.occupancy_s *= slower;
+  hop.beside_sent_s *= slower;
+  hop.beside_received_s *= slower;
+}
+
 HopTime in_company(const HopTime& hop, double steady_s) {
-  const double slower = std::max(1.0, among_others_s(hop, steady_s) / hop.occupancy_s);
   HopTime met = hop;
-  met.occupancy_s *= slower;
-  met.beside_sent_s *= slower;
-  met.beside_received_s *= slower;
+  slow_down(met, std::max(1.0, among_others_s(hop, steady_s) / hop.occupancy_s));
   return met;
 }
 
@@ -269,9 +272,18 @@ double carried_s(const PipelineWork& work) {
   return reached + work.micro_batches * busiest.shared_s + sum - left;
 }
 
-PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& work) {
-  if (work.micro_batches == 0)
-    return {std::vector<double>(work.forward_s.size()), std::vector<double>(work.forward_s.size()), 0, 0};
+/// What the messages of other pipelines cost that send at the same time is no matter of chance.
+PipelineWork in_step(PipelineWork work) {
+  for (auto* hops : {&work.forward_hops, &work.backward_hops})
+    for (HopTime& hop : *hops)
+      if (hop.in_step_s > hop.occupancy_s) slow_down(hop, hop.in_step_s / hop.occupancy_s);
+  return work;
+}
+
+PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& alone) {
+  if (alone.micro_batches == 0)
+    return {std::vector<double>(alone.forward_s.size()), std::vector<double>(alone.forward_s.size()), 0, 0};
+  const PipelineWork work = in_step(alone);
   if (schedule == PipelineSchedule::gpipe) return gpipe_time(work);
   PipelineTime time =
       schedule == PipelineSchedule::one_f_one_b ? one_f_one_b_time(work) : interleaved_time(work);

@@ -16,6 +16,7 @@ struct HopTime {
   double others_s = 0;   // what others send over one of these links meanwhile
   double among_s = 0;    // of the occupancy, what that link alone would ask for
   double at_once = 1;    // at most so many messages are on that link at a time, this one among them
+  double in_step_s = 0;  // occupancy among the messages of pipelines that send at the same time; 0: the same
   /// Occupancy while the sender sends, or the receiver gets, a message of the other direction; 0: the same.
   double beside_sent_s = 0, beside_received_s = 0;
   double overhead_s = 0;  // of the occupancy, before the first byte moves

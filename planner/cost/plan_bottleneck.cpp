@@ -24,8 +24,8 @@ void slow_down(double& seconds) {
 }
 
 void slow_down(HopTime& hop) {
-  for (double* seconds : {&hop.occupancy_s, &hop.latency_s, &hop.shared_s, &hop.others_s, &hop.among_s,
-                          &hop.beside_sent_s, &hop.beside_received_s, &hop.overhead_s})
+  for (double* seconds : {&hop.occupancy_s, &hop.latency_s, &hop.shared_s, &hop.in_step_s, &hop.others_s,
+                          &hop.among_s, &hop.beside_sent_s, &hop.beside_received_s, &hop.overhead_s})
     slow_down(*seconds);
 }
 

@@ -18,7 +18,8 @@ TEST_CASE("pipelines share links") {
     problem.topology.devices[at(device)].host = 0;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6);
   }
-  CHECK(estimated(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1.8 + 2 + 0.9 + 2 + 3 * 2));
+  CHECK(estimated(problem, plan) == Approx(1 + 1.8 + 1 + 3 * 1.8 + 2 + 0.9 + 2 + 3 * 2));
+  CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)));
 }
 
 // Two pipelines from host to host. Every device sends at 0.6 MB/s, both of a host at 0.9 MB/s: alone a
@@ -41,6 +42,35 @@ TEST_CASE("what others send holds up the link that they share, not a narrower on
     CAPTURE(schedule);
     CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.05));
   }
+}
+
+// Host s has stage s of all pipelines, which send at the same moments: each of their messages takes as long
+// as all of them together. The longest pipelines of 1f1b go on with the growth of the first micro-batches.
+TEST_CASE("pipelines that are alike are in step") {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const int pipelines : {2, 4})
+      for (const int micro_batches : {4, 8, 16, 64}) {
+        constexpr int stages = 4;
+        const int chunks = schedule == "interleaved" ? 2 : 1;
+        Problem problem{flat_topology({stages * pipelines}, link_of(0.01, 1e7), link_of(0.01, 1e7)),
+                        chain_job(stages * chunks, 0, 1e6),
+                        {}};
+        problem.job.parallelism.schedule = schedule;
+        problem.job.parallelism.chunks = chunks;
+        Plan plan{1, schedule, "ring", {}};
+        for (int i = 0; i < pipelines; ++i) plan.pipelines.push_back({micro_batches, {}});
+        for (int device = 0; device < stages * pipelines; ++device) {
+          const int stage = device / pipelines;
+          problem.topology.devices[at(device)].host = stage;
+          problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6);
+          plan.pipelines[at(device % pipelines)].stages.push_back(
+              {{stage * chunks, (stage + 1) * chunks}, {device}});
+        }
+        std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+        CAPTURE(schedule, pipelines, micro_batches);
+        CHECK(estimated(problem, plan) ==
+              Approx(simulated(problem, plan)).epsilon(micro_batches == 64 ? 0.02 : 0.002));
+      }
 }
 
 // Host s has stage s of both pipelines, and an uplink of its own. That all uplinks are alike does not make
