@@ -10,7 +10,7 @@ namespace dtfm {
 /// Under gpipe the first backward comes after all forwards.
 void IterationTimer::refresh_departures(Lane& lane) const {
   const PipelineWork& work = lane.work;
-  const std::size_t stages = lane.layers.size(), devices = stages / at(work.chunks);
+  const std::size_t stages = lane.layers.size();
   lane.first_sent_s.assign(2 * (stages - 1), 0);
   double now = 0, most = 0;
   for (std::size_t i = 0; i < stages; ++i) {
@@ -22,7 +22,7 @@ void IterationTimer::refresh_departures(Lane& lane) const {
     now += hop.occupancy_s + hop.latency_s;
     most = std::max(most, hop.occupancy_s);
   }
-  const int drained = work.flush > 0 ? std::min(work.flush, work.micro_batches) : work.micro_batches;
+  const int drained = drained_at_once(work.flush, work.micro_batches);
   if (model_.schedule == PipelineSchedule::gpipe) now += (drained - 1) * most;
   for (std::size_t i = stages - 1; i > 0; --i) {
     const HopTime& hop = work.backward_hops[i - 1];
@@ -30,14 +30,7 @@ void IterationTimer::refresh_departures(Lane& lane) const {
     lane.first_sent_s[2 * i - 1] = now;
     now += hop.occupancy_s + hop.latency_s;
   }
-  double busiest = 0;
-  for (std::size_t device = 0; device < devices; ++device) {
-    double computing = 0;
-    for (std::size_t i = device; i < stages; i += devices)
-      computing += work.forward_s[i] + work.backward_s[i];
-    busiest = std::max(busiest, computing);
-  }
-  lane.pace_s = busiest * drained;
+  lane.pace_s = busiest_s(work) * drained;  // links are not shared yet
 }
 
 void IterationTimer::meet_in_step() {

@@ -224,8 +224,8 @@ void IterationTimer::meet_others(Lane& lane) const {
 /// Micro-batches between a pipeline's ends, or with chunks between those of its stages.
 int IterationTimer::in_flight(const Lane& lane) const {
   const PipelineWork& work = lane.work;
-  const int drained = work.flush > 0 ? std::min(work.flush, work.micro_batches) : work.micro_batches;
-  return most_in_flight(model_.schedule, static_cast<int>(work.forward_s.size()), 0, work.chunks, drained);
+  return most_in_flight(model_.schedule, static_cast<int>(work.forward_s.size()), 0, work.chunks,
+                        drained_at_once(work.flush, work.micro_batches));
 }
 
 /// What each message meets of its own pipeline not by chance: those before and after it on its channel, with

@@ -81,6 +81,7 @@ IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
       plan_(std::move(plan)),
       flush_(model.flush),
       lanes_(plan_.pipelines.size()),
+      held_(model.schedule, model.chunks),
       channels_(plan_.pipelines.size()),
       forward_load_(at(model.network.shared_count())),
       backward_load_(forward_load_.size()),
@@ -244,24 +245,15 @@ void IterationTimer::refresh_layers(int pipeline) {
 void IterationTimer::refresh_needs(int pipeline) {
   Lane& lane = lanes_[at(pipeline)];
   const int devices = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
-  const int micro_batches = plan_.pipelines[at(pipeline)].micro_batches;
-  const int between = flush_ > 0 ? std::min(flush_, micro_batches) : micro_batches;
+  const int between = drained_at_once(flush_, plan_.pipelines[at(pipeline)].micro_batches);
   lane.needed.resize(at(devices));
   std::vector<StageNeeds> chunks(at(model_.chunks));
   for (int stage = 0; stage < devices; ++stage) {
     const StageCosts& costs = costs_of(devices_of(pipeline, stage));
     for (int chunk = 0; chunk < model_.chunks; ++chunk)
       chunks[at(chunk)] = costs.needs(lane.layers[at(stage + chunk * devices)]);
-    lane.needed[at(stage)] =
-        held(devices, stage, enough_micro_batches(devices, model_.chunks, between)).most_bytes(chunks);
+    lane.needed[at(stage)] = held_.of(devices, stage, between).most_bytes(chunks);
   }
-}
-
-/// By a device of one of the pipelines; those with as many stages and micro-batches have the same.
-const HeldMicroBatches& IterationTimer::held(int devices, int device, int micro_batches) {
-  const auto [it, is_new] = held_.try_emplace({devices, device, micro_batches}, model_.schedule, devices,
-                                              device, model_.chunks, micro_batches);
-  return it->second;
 }
 
 /// Of the parts of a message over the boundary before `layer`.

@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -210,7 +209,6 @@ class IterationTimer {
   static double computed_s(const Lane& lane);
   void refresh_layers(int pipeline);
   void refresh_needs(int pipeline);
-  const HeldMicroBatches& held(int devices, int device, int micro_batches);
   void refresh_work(int pipeline);
   void refresh_updates(int pipeline);
   void refresh_memory(int pipeline);
@@ -271,8 +269,8 @@ class IterationTimer {
   int flush_;
   bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
   std::vector<Lane> lanes_;
-  std::map<std::tuple<int, int, int>, HeldMicroBatches> held_;
   std::vector<Segment> segments_;  // in the order of the layers
+  HeldByDevices held_;
   /// By pipeline, empty where not used; by stage, then other pipeline, then its kept stages, then channel.
   /// Without chunks segments go from the last stages to the first, and what went to a later one counts no
   /// more; with chunks they do so again and again, and all stages are kept.

@@ -36,6 +36,11 @@ struct PipelineWork {
   friend auto operator<=>(const PipelineWork&, const PipelineWork&) = default;
 };
 
+/// Micro-batches between two drains; the last ones may be fewer. `flush` 0: all.
+inline int drained_at_once(int flush, int micro_batches) {
+  return flush > 0 && flush < micro_batches ? flush : micro_batches;
+}
+
 /// Of one device or hop: no micro-batch takes less in the long run.
 double busiest_s(const PipelineWork& work);
 

@@ -40,11 +40,6 @@ int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks,
   return static_cast<int>(std::min(1LL * micro_batches * chunks, ahead));
 }
 
-int enough_micro_batches(int devices, int chunks, int micro_batches) {
-  constexpr int rounds = 4;
-  return chunks == 1 ? micro_batches : std::min((micro_batches + devices - 1) / devices, rounds) * devices;
-}
-
 HeldMicroBatches::HeldMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks,
                                    int micro_batches) {
   if (micro_batches == 0) return;
@@ -52,9 +47,8 @@ HeldMicroBatches::HeldMicroBatches(PipelineSchedule schedule, int devices, int d
     moments_ = {{0, {most_in_flight(schedule, devices, device, 1, micro_batches)}}};
     return;
   }
-  const int enough = enough_micro_batches(devices, chunks, micro_batches);
   std::vector<int> held(at(chunks));
-  for (const ScheduleStep& step : steps_of(schedule, devices, device, chunks, enough)) {
+  for (const ScheduleStep& step : steps_of(schedule, devices, device, chunks, micro_batches)) {
     const int chunk = step.stage / devices;
     if (step.forward) ++held[at(chunk)];
     moments_.push_back({chunk, held});
@@ -82,6 +76,23 @@ double HeldMicroBatches::most_bytes(std::span<const StageNeeds> chunks) const {
     most = std::max(most, bytes);
   }
   return state + most;
+}
+
+namespace {
+
+/// Fewer than two rounds of `devices` micro-batches through all chunks are ahead, and from then on every
+/// round is like the one before: as many are held of all micro-batches as of these.
+int enough_micro_batches(int devices, int chunks, int micro_batches) {
+  constexpr int rounds = 4;
+  return chunks == 1 ? micro_batches : std::min((micro_batches + devices - 1) / devices, rounds) * devices;
+}
+
+}  // namespace
+
+const HeldMicroBatches& HeldByDevices::of(int devices, int device, int micro_batches) {
+  const int enough = enough_micro_batches(devices, chunks_, micro_batches);
+  return known_.try_emplace({devices, device, enough}, schedule_, devices, device, chunks_, enough)
+      .first->second;
 }
 
 }  // namespace dtfm

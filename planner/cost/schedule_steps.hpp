@@ -1,7 +1,9 @@
 // In which order a device computes its micro-batches, and what it holds of them meanwhile.
 #pragma once
 
+#include <map>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "planner/cost/pipeline_time.hpp"
@@ -24,14 +26,10 @@ std::vector<ScheduleStep> steps_of(PipelineSchedule schedule, int devices, int d
 /// between two drains. Of interleaved: of all its chunks together.
 int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches);
 
-/// Fewer micro-batches of which a device holds as many as of `micro_batches`, where it has chunks: fewer than
-/// two rounds of `devices` micro-batches through all chunks are ahead, and from then on every round is like
-/// the one before.
-int enough_micro_batches(int devices, int chunks, int micro_batches);
-
 /// What a device holds, chunk by chunk, at all moments that can be those at which it holds most.
 class HeldMicroBatches {
  public:
+  /// With chunks, micro-batches are a multiple of the devices.
   HeldMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks, int micro_batches);
   /// The most bytes at a time of a device with these chunks.
   double most_bytes(std::span<const StageNeeds> chunks) const;
@@ -44,6 +42,18 @@ class HeldMicroBatches {
     friend auto operator<=>(const Moment&, const Moment&) = default;
   };
   std::vector<Moment> moments_;
+};
+
+/// The same for all devices of pipelines with one schedule, worked out once each.
+class HeldByDevices {
+ public:
+  HeldByDevices(PipelineSchedule schedule, int chunks) : schedule_(schedule), chunks_(chunks) {}
+  const HeldMicroBatches& of(int devices, int device, int micro_batches);
+
+ private:
+  PipelineSchedule schedule_;
+  int chunks_;
+  std::map<std::tuple<int, int, int>, HeldMicroBatches> known_;
 };
 
 }  // namespace dtfm

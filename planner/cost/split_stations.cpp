@@ -28,6 +28,7 @@ SplitStations::SplitStations(const IterationModel& model, const std::vector<Stag
       chunks_(model.chunks),
       computers_(pipelines.front().devices.size()),
       limits_(computers_.size()),
+      held_(model.schedule, model.chunks),
       hops_(computers_.size() * at(model.stages.layers() + 1)),
       needs_(model.by_degree.size(), std::vector<std::vector<StageNeeds>>(at(model.stages.layers() + 1))) {
   Weights most;
@@ -82,10 +83,7 @@ void SplitStations::add_computer(int stage, const Weights& weights, const StageC
 
 void SplitStations::add_limit(const IterationModel& model, int stage, int micro_batches,
                               const std::vector<int>& devices) {
-  const int between = model.flush > 0 ? std::min(model.flush, micro_batches) : micro_batches;
-  const int enough = enough_micro_batches(stages(), chunks_, between);
-  const HeldMicroBatches& held =
-      held_.try_emplace({stage, enough}, schedule_, stages(), stage, chunks_, enough).first->second;
+  const HeldMicroBatches& held = held_.of(stages(), stage, drained_at_once(model.flush, micro_batches));
   for (const int device : devices) {
     const int gpu = model.problem.topology.devices[at(device)].gpu;
     if (gpu < 0) continue;

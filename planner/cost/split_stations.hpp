@@ -2,7 +2,6 @@
 // best_layer_split.
 #pragma once
 
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -84,10 +83,10 @@ class SplitStations {
   const PipelineSchedule schedule_;
   const int chunks_;
   double mean_weight_ = 0, recode_slack_ = 0;
-  std::vector<std::vector<Computer>> computers_;          // by stage
-  std::vector<std::vector<Limit>> limits_;                // by stage
-  std::map<std::pair<int, int>, HeldMicroBatches> held_;  // by stage and micro-batches
-  std::vector<StationTime> hops_;                         // [stage][end]
+  std::vector<std::vector<Computer>> computers_;  // by stage
+  std::vector<std::vector<Limit>> limits_;        // by stage
+  HeldByDevices held_;
+  std::vector<StationTime> hops_;  // [stage][end]
   // Of the chunks of stages that begin with layer `row_`, by tensor degree and end: asked for again and
   // again.
   int row_ = -1;

@@ -3,6 +3,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/estimated.hpp"
+#include "tests/support/regular_layout.hpp"
 
 using namespace dtfm;
 
@@ -50,48 +51,23 @@ TEST_CASE("pipelines that are alike are in step") {
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
     for (const int pipelines : {2, 4})
       for (const int micro_batches : {4, 8, 16, 64}) {
-        constexpr int stages = 4;
-        const int chunks = schedule == "interleaved" ? 2 : 1;
-        Problem problem{flat_topology({stages * pipelines}, link_of(0.01, 1e7), link_of(0.01, 1e7)),
-                        chain_job(stages * chunks, 0, 1e6),
-                        {}};
-        problem.job.parallelism.schedule = schedule;
-        problem.job.parallelism.chunks = chunks;
-        Plan plan{1, schedule, "ring", {}};
-        for (int i = 0; i < pipelines; ++i) plan.pipelines.push_back({micro_batches, {}});
-        for (int device = 0; device < stages * pipelines; ++device) {
-          const int stage = device / pipelines;
-          problem.topology.devices[at(device)].host = stage;
-          problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6);
-          plan.pipelines[at(device % pipelines)].stages.push_back(
-              {{stage * chunks, (stage + 1) * chunks}, {device}});
-        }
-        std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+        const auto [problem, plan] = regular_layout(schedule, 4, pipelines, micro_batches);
         CAPTURE(schedule, pipelines, micro_batches);
         CHECK(estimated(problem, plan) ==
               Approx(simulated(problem, plan)).epsilon(micro_batches == 64 ? 0.02 : 0.002));
       }
 }
 
-// Host s has stage s of both pipelines, and an uplink of its own. That all uplinks are alike does not make
-// them one, through which messages of several stages go one after the other.
+// That the uplinks of all hosts are alike does not make them one, through which messages of several stages go
+// one after the other.
 TEST_CASE("links of the same rate and load are not one link") {
   for (const std::string schedule : {"gpipe", "1f1b"}) {
-    const auto estimated_with = [&](double unlike) {
-      Problem problem{flat_topology({8}, link_of(0.01, 1e7), link_of(0.01, 1e7)), chain_job(4, 0, 1e6), {}};
-      problem.job.parallelism.schedule = schedule;
-      Plan plan{1, schedule, "ring", {{6, {}}, {6, {}}}};
-      for (int device = 0; device < 8; ++device) {
-        const int stage = device / 2;
-        problem.topology.devices[at(device)].host = stage;
-        problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6 * (1 + stage * unlike));
-        plan.pipelines[at(device % 2)].stages.push_back({{stage, stage + 1}, {device}});
-      }
-      std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
-      return estimated(problem, plan);
-    };
+    auto [problem, plan] = regular_layout(schedule, 4, 2, 6);
+    const double alike = estimated(problem, plan);
+    for (Device& device : problem.topology.devices)
+      device.host_uplink = BitsPerSecond(8e6 * (1 + device.host * 1e-6));
     CAPTURE(schedule);
-    CHECK(estimated_with(0) == Approx(estimated_with(1e-6)).epsilon(1e-4));
+    CHECK(alike == Approx(estimated(problem, plan)).epsilon(1e-4));
   }
 }
 

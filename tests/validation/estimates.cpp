@@ -11,6 +11,7 @@
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/lowering/iteration_graph.hpp"
 #include "tests/support/any_plan.hpp"
+#include "tests/support/regular_layout.hpp"
 
 namespace dtfm {
 namespace {
@@ -99,6 +100,18 @@ EstimateError random_job_error(const std::string& schedule, int jobs, bool share
     const Plan plan = any_plan(rng, problem, 1);
     return times_of(IterationModel(problem), plan);
   }));
+}
+
+EstimateError regular_layout_error(const std::string& schedule, double unlike) {
+  std::vector<Times> times;
+  for (const int stages : {4, 8})
+    for (const int pipelines : {2, 4})
+      for (const int micro_batches : {1, 2, 4, 8, 16, 64}) {
+        if (schedule == "interleaved" && micro_batches % stages != 0) continue;
+        const auto [problem, plan] = regular_layout(schedule, stages, pipelines, micro_batches, unlike);
+        times.push_back(times_of(IterationModel(problem), plan));
+      }
+  return error_of(times);
 }
 
 }  // namespace dtfm

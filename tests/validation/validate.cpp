@@ -202,6 +202,19 @@ void validate_random_jobs() {
     }
 }
 
+/// Where everything is as regular as it can be, and almost.
+void validate_regular_layouts() {
+  fmt::print(
+      "\npipelines from host to host, each of which has one uplink\n"
+      "| schedule | speeds differ by | mean error | worst | beyond 5 % |\n|---|---|---|---|---|\n");
+  for (const double unlike : {0.0, 0.1, 0.4})
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
+      const EstimateError error = regular_layout_error(schedule, unlike);
+      fmt::print("| {} | {:.0f} % | {:.2f} % | {:+.1f} % | {:.1f} % |\n", schedule, 100 * unlike,
+                 100 * error.mean, 100 * error.worst, 100 * error.far);
+    }
+}
+
 }  // namespace
 }  // namespace dtfm
 
@@ -215,6 +228,7 @@ int main(int count, char** arguments) {
     dtfm::validate_roofline(arguments[2], arguments[3]);
     dtfm::validate_estimates(arguments[4]);
     dtfm::validate_random_jobs();
+    dtfm::validate_regular_layouts();
   } catch (const dtfm::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

@@ -1,0 +1,39 @@
+// The layout that hosts with several GPUs suggest: every pipeline goes from host to host.
+#pragma once
+
+#include <string>
+
+#include "tests/support/simulated.hpp"
+
+namespace dtfm {
+
+struct RegularLayout {
+  Problem problem;
+  Plan plan;
+};
+
+/// Host s has stage s of all pipelines, a layer or two chunks of one, and one uplink for all, on which a
+/// message takes 1 s, as long as the forward of a layer. Speeds lie between 1 and 1 − `unlike`.
+inline RegularLayout regular_layout(const std::string& schedule, int stages, int pipelines, int micro_batches,
+                                    double unlike = 0) {
+  const int chunks = schedule == "interleaved" ? 2 : 1;
+  RegularLayout it{{flat_topology({stages * pipelines}, link_of(0.01, 1e7), link_of(0.01, 1e7)),
+                    chain_job(stages * chunks, 0, 1e6),
+                    {}},
+                   {1, schedule, "ring", {}}};
+  it.problem.job.parallelism.schedule = schedule;
+  it.problem.job.parallelism.chunks = chunks;
+  for (int i = 0; i < pipelines; ++i) it.plan.pipelines.push_back({micro_batches, {}});
+  for (int number = 0; number < stages * pipelines; ++number) {
+    Device& device = it.problem.topology.devices[at(number)];
+    const int stage = device.host = number / pipelines;
+    device.host_uplink = BitsPerSecond(8e6);
+    device.speed = 1 - unlike * (7 * number % 11) / 10;
+    it.plan.pipelines[at(number % pipelines)].stages.push_back(
+        {{stage * chunks, (stage + 1) * chunks}, {number}});
+  }
+  std::get<RuleLinks>(it.problem.topology.links).same_host.own()(0, 0) = 0;
+  return it;
+}
+
+}  // namespace dtfm
