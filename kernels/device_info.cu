@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-namespace dtfm {
+namespace dtfm::kernels {
 
 int cuda_device_count() {
   int count = 0;
@@ -25,4 +25,4 @@ int cuda_device_info(std::span<char> names, std::span<std::uint64_t> memory) {
   return count;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::kernels

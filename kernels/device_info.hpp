@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace dtfm {
+namespace dtfm::kernels {
 
 inline constexpr std::size_t cuda_name_size = 256;  // of one name, its closing NUL counted in
 
@@ -15,4 +15,4 @@ int cuda_device_count();
 /// device i, as far as both spans reach. The number of devices filled.
 int cuda_device_info(std::span<char> names, std::span<std::uint64_t> memory);
 
-}  // namespace dtfm
+}  // namespace dtfm::kernels

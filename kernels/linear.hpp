@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "kernels/matrix_product.hpp"
+#include "kernels/platform/matrix_product.hpp"
 
 namespace dtfm::kernels {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device_state.hpp"
+#include "kernels/platform/device_state.hpp"
 #include "kernels/transformer.hpp"
 
 namespace dtfm::kernels {

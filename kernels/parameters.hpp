@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/adam.hpp"
-#include "kernels/device.hpp"
+#include "kernels/platform/device.hpp"
 #include "kernels/fill.hpp"
 
 namespace dtfm::kernels {

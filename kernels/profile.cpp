@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "kernels/device.hpp"
+#include "kernels/platform/device.hpp"
 
 namespace dtfm::kernels {
 namespace {

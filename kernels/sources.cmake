@@ -12,7 +12,7 @@ set(DTFM_KERNEL_SOURCES
 # Host code, the same for both.
 set(DTFM_LAYER_SOURCES
   block_layer.cpp
-  device_state.cpp
+  platform/device_state.cpp
   end_layers.cpp
   measure.cpp
   profile.cpp

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <deque>
 
-#include "kernels/device.hpp"
+#include "kernels/platform/device.hpp"
 
 namespace dtfm::kernels {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/attention.hpp"
-#include "kernels/device.hpp"
+#include "kernels/platform/device.hpp"
 #include "kernels/norm.hpp"
 
 namespace dtfm::kernels {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/types.hpp"
+#include "kernels/platform/types.hpp"
 
 namespace dtfm::kernels {
 

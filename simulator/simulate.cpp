@@ -5,7 +5,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/rng.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "simulator/report/run_totals.hpp"
@@ -14,7 +14,7 @@
 #include "simulator/run/training_run.hpp"
 #include "simulator/sync/sync.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 int device_count(const Plan& plan) {
@@ -112,4 +112,4 @@ std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan
   });
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

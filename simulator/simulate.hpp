@@ -9,11 +9,11 @@
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/run/departure_policy.hpp"
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 #include "simulator/scenario/scenario.hpp"
-#include "simulator/schedule/path_schedule.hpp"
+#include "planner/core/schedule/path_schedule.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 struct SimOptions {
   int iterations = 3;                   // the first is reported apart; a scenario's horizon takes their place
@@ -57,4 +57,4 @@ std::optional<FairnessComparison> compare_fairness(const Problem& problem, const
 std::vector<SimReport> simulate_samples(const Problem& problem, const Plan& plan, const Scenario& scenario,
                                         const SimOptions& options, int samples, int threads);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

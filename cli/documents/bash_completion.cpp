@@ -5,7 +5,7 @@
 
 #include "cli/documents/completion.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 using Files = OptionWords::Files;
@@ -106,4 +106,4 @@ std::string bash_completion(const CommandWords& program) {
       program.name, as_identifier(program.name), path_loop(cases.commands), cases.values, cases.words);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -6,9 +6,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/command_line.hpp"
+#include "cli/common/command_line.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 using Files = OptionWords::Files;
@@ -65,4 +65,4 @@ CommandWords words_of(CLI::App& app) {
   return words;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

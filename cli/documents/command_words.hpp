@@ -8,7 +8,7 @@ namespace CLI {
 class App;
 }
 
-namespace dtfm {
+namespace dtfm::cli {
 
 struct OptionWords {
   enum class Files { none, files, folders };
@@ -33,4 +33,4 @@ struct CommandWords {
 /// Throws std::logic_error for a choice that a shell could take for something else.
 CommandWords words_of(CLI::App& app);
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -5,7 +5,7 @@
 
 #include "cli/documents/command_words.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
 std::string bash_completion(const CommandWords& program);
 std::string zsh_completion(const CommandWords& program);
@@ -14,4 +14,4 @@ std::string fish_completion(const CommandWords& program);
 /// "dtfm-plan" → "dtfm_plan", as names of functions are written.
 std::string as_identifier(const std::string& name);
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -5,7 +5,7 @@
 
 #include "cli/documents/completion.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 using Files = OptionWords::Files;
@@ -71,4 +71,4 @@ std::string fish_completion(const CommandWords& program) {
                      lines(program.name, "", program));
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

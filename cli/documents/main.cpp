@@ -1,12 +1,12 @@
 // dtfm-documents FOLDER: writes manual pages and completions of all programs, for `cmake --install`.
 #include "cli/documents/programs.hpp"
 #include "cli/documents/write_documents.hpp"
-#include "cli/main_guard.hpp"
+#include "cli/common/main_guard.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::guarded("dtfm-documents", [&] {
+  return dtfm::cli::guarded("dtfm-documents", [&] {
     if (argc != 2) throw dtfm::Error("", "usage: dtfm-documents FOLDER");
-    dtfm::write_documents(dtfm::programs(), argv[1]);
-    return dtfm::exit_code::done;
+    dtfm::cli::write_documents(dtfm::cli::programs(), argv[1]);
+    return dtfm::cli::exit_code::done;
   });
 }

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 /// The character of several bytes, valid UTF-8, that `text` begins with; takes it away.
@@ -199,4 +199,4 @@ std::string manual_page(const CommandWords& program, std::span<const CommandWord
          section("EXAMPLES", footer.examples) + section("SEE ALSO", references(program, programs));
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -6,9 +6,9 @@
 
 #include "cli/documents/command_words.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
 /// The page of `program`, which refers to all of `programs`.
 std::string manual_page(const CommandWords& program, std::span<const CommandWords> programs);
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -2,15 +2,15 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/calibrate_app.hpp"
-#include "cli/compare_app.hpp"
-#include "cli/export_app.hpp"
-#include "cli/plan_app.hpp"
-#include "cli/profile_app.hpp"
-#include "cli/sim_app.hpp"
-#include "cli/topology_app.hpp"
+#include "cli/calibrate/calibrate_app.hpp"
+#include "cli/compare/compare_app.hpp"
+#include "cli/export/export_app.hpp"
+#include "cli/plan/plan_app.hpp"
+#include "cli/profile/profile_app.hpp"
+#include "cli/simulate/sim_app.hpp"
+#include "cli/topology/topology_app.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 /// Of the program whose table of options `add` makes.
@@ -36,4 +36,4 @@ std::vector<CommandWords> programs() {
   };
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

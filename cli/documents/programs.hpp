@@ -5,8 +5,8 @@
 
 #include "cli/documents/command_words.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
 std::vector<CommandWords> programs();
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

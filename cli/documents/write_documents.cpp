@@ -5,9 +5,9 @@
 
 #include "cli/documents/completion.hpp"
 #include "cli/documents/manual.hpp"
-#include "planner/io/atomic_file.hpp"
+#include "planner/io/text/atomic_file.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
 void write_documents(std::span<const CommandWords> programs, const std::filesystem::path& folder) {
   for (const CommandWords& program : programs) {
@@ -18,9 +18,9 @@ void write_documents(std::span<const CommandWords> programs, const std::filesyst
         {folder / "fish" / (program.name + ".fish"), fish_completion(program)}};
     for (const auto& [file, text] : files) {
       std::filesystem::create_directories(file.parent_path());
-      write_whole_file(file, text);
+      io::write_whole_file(file, text);
     }
   }
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -6,9 +6,9 @@
 
 #include "cli/documents/command_words.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
 /// In `folder`, which is made: man/NAME.1, bash/NAME, zsh/_NAME and fish/NAME.fish of each. Throws Error.
 void write_documents(std::span<const CommandWords> programs, const std::filesystem::path& folder);
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

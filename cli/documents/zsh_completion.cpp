@@ -5,7 +5,7 @@
 
 #include "cli/documents/completion.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 using Files = OptionWords::Files;
@@ -97,4 +97,4 @@ std::string zsh_completion(const CommandWords& program) {
                      program.name, functions(function, program), function);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "cli/put_out.hpp"
+#include "cli/common/put_out.hpp"
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
 #include "simulator/simulate.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 using nlohmann::ordered_json;
@@ -23,14 +23,14 @@ void put(const std::string& file, const std::string& job, ReportContent content)
 std::string simulate_into(ReportContent& content, const Problem& problem, const Plan& plan,
                           const std::function<bool()>& stop) {
   TimelineRecorder recorder(problem.topology.size());
-  SimOptions options;
+  sim::SimOptions options;
   options.iterations = 1;
   options.stop = stop;
   options.observers = {&recorder};
   try {
-    SimReport report = simulate(problem, plan, {}, options);
+    sim::SimReport report = sim::simulate(problem, plan, {}, options);
     if (report.iterations.empty()) return "the plan was not simulated for this page: " + report.stopped;
-    SimRecord record;
+    io::SimRecord record;
     record.job = problem.job.name;
     record.version = DTFM_VERSION;
     content.simulation = {std::move(report), std::move(record)};
@@ -41,30 +41,22 @@ std::string simulate_into(ReportContent& content, const Problem& problem, const 
   return "";
 }
 
+}  // namespace
+
 void put_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
-                     const PlanRecord& record, const std::function<bool()>& stop) {
+                     const io::PlanRecord& record, const std::function<bool()>& stop) {
   ReportContent content{problem.topology, "dtfm-plan " DTFM_VERSION, {}, {}, {}};
   const std::string why_not = simulate_into(content, problem, plan, stop);
-  PlanRecord noted = record;
+  io::PlanRecord noted = record;
   if (!why_not.empty()) noted.warnings.push_back(why_not);
-  content.plan = plan_document(problem.topology, problem.job, plan, noted);
+  content.plan = io::plan_document(problem.topology, problem.job, plan, noted);
   put(file, problem.job.name, std::move(content));
 }
 
-}  // namespace
-
-void put_plan(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record,
-              const std::string& text, const std::function<bool()>& stop) {
-  const std::string json = plan_json(problem.topology, problem.job, plan, record);
-  put_out(options.output, options.format, json, text, options.color, [&] {
-    if (options.report) put_plan_report(*options.report, problem, plan, record, stop);
-  });
-}
-
 void put_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
-                    const SimReport& report, const SimRecord& record, std::optional<Timeline> timeline) {
+                    const sim::SimReport& report, const io::SimRecord& record, std::optional<Timeline> timeline) {
   ReportContent content{problem.topology, "dtfm-sim " DTFM_VERSION, {}, {}, std::move(timeline)};
-  content.plan = plan_document(problem.topology, problem.job, plan, {});
+  content.plan = io::plan_document(problem.topology, problem.job, plan, {});
   for (const char* unknown : {"objective", "estimate", "finalists"}) content.plan.erase(unknown);
   content.simulation = {report, record};
   put(file, problem.job.name, std::move(content));
@@ -76,4 +68,4 @@ void put_comparison_report(const std::string& file, const Problem& problem, orde
   put(file, problem.job.name, std::move(content));
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

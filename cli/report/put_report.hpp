@@ -7,28 +7,25 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/plan_options.hpp"
 #include "cli/report/timeline_recorder.hpp"
 #include "planner/core/problem.hpp"
-#include "planner/io/plan_json.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "simulator/io/report_json.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
-/// The result of dtfm-plan to where the options say: its file first, for a search may have been long and the
-/// report may fail or be killed; then the report, then `text` or the plan to stdout. The report is of the
-/// plan as its file says it, and of one iteration of it simulated, in which nothing happens. What cannot be
-/// simulated, or is not because `stop` says so, the page says, and shows the rest.
-void put_plan(const PlanOptions& options, const Problem& problem, const Plan& plan, const PlanRecord& record,
-              const std::string& text, const std::function<bool()>& stop);
+/// Of dtfm-plan: the plan as its file says it, and one iteration of it simulated, in which nothing happens. What
+/// cannot be simulated, or is not because `stop` says so, the page says, and shows the rest.
+void put_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
+                     const io::PlanRecord& record, const std::function<bool()>& stop);
 
 /// Of dtfm-sim: the result as its file says it, who computes what, and the timeline of one iteration if there
 /// is one.
 void put_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
-                    const SimReport& report, const SimRecord& record, std::optional<Timeline> timeline);
+                    const sim::SimReport& report, const io::SimRecord& record, std::optional<Timeline> timeline);
 
 /// Of dtfm-compare: the comparison as its file says it (schema dtfm-compare/1).
 void put_comparison_report(const std::string& file, const Problem& problem,
                            nlohmann::ordered_json comparison);
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

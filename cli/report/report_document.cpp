@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "cli/link_range.hpp"
+#include "cli/common/link_range.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "simulator/report/critical_path.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 using nlohmann::ordered_json;
@@ -194,10 +194,10 @@ ordered_json shortened(ordered_json simulation) {
 
 /// The whole critical path by what its steps do, as the text summary has it: shares are of the time from its
 /// first step to its last, of which a cut list of steps says only a part.
-ordered_json critical_path_json(const std::vector<CriticalStep>& steps) {
+ordered_json critical_path_json(const std::vector<sim::CriticalStep>& steps) {
   const double whole = steps.back().end_s - steps.front().start_s;
   ordered_json kinds = ordered_json::array();
-  for (const auto& [text, tasks, seconds] : summed(steps))
+  for (const auto& [text, tasks, seconds] : sim::summed(steps))
     kinds.push_back(
         {{"text", text}, {"tasks", tasks}, {"seconds", seconds}, {"share", whole > 0 ? seconds / whole : 0}});
   ordered_json json = {{"steps", steps.size()}, {"seconds", whole}, {"kinds", std::move(kinds)}};
@@ -243,7 +243,7 @@ ordered_json report_document(ReportContent content) {
   if (content.simulation) {
     const auto& [report, record] = *content.simulation;
     if (!report.critical_path.empty()) json["critical_path"] = critical_path_json(report.critical_path);
-    json["simulation"] = shortened(sim_document(content.topology, report, record));
+    json["simulation"] = shortened(io::sim_document(content.topology, report, record));
   }
   json["topology"] = topology_json(content.topology);
   if (content.timeline && !content.timeline->rows.empty())
@@ -251,4 +251,4 @@ ordered_json report_document(ReportContent content) {
   return json;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -10,12 +10,12 @@
 #include "planner/core/topology.hpp"
 #include "simulator/io/report_json.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
 /// As the result file says it.
 struct ReportedRun {
-  SimReport report;
-  SimRecord record;
+  sim::SimReport report;
+  io::SimRecord record;
 };
 
 /// What there is to tell; the page leaves out what there is not.
@@ -37,4 +37,4 @@ inline constexpr long long most_spans = 120'000;
 /// times. Ranks and groups, which say again what the pipelines say, are not in it.
 nlohmann::ordered_json report_document(ReportContent content);
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -7,11 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/output_check.hpp"
+#include "cli/common/output_check.hpp"
 #include "planner/core/error.hpp"
-#include "planner/io/atomic_file.hpp"
+#include "planner/io/text/atomic_file.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
 extern const std::string_view report_page;  // by report_page.cmake; empty where there was no npm
 
@@ -55,7 +55,7 @@ void check_report(const std::optional<std::string>& file) {
                 "this program was built without the page, which takes npm: install it (on Debian "
                 "and Ubuntu the package npm), configure and build again");
   if (file->empty()) throw Error("--report", "name of the output file is empty");
-  if (is_stdout(*file)) throw Error("--report", "needs a file; stdout has the result or its summary");
+  if (io::is_stdout(*file)) throw Error("--report", "needs a file; stdout has the result or its summary");
   check_kind(*file, begins_as_page, "report");
 }
 
@@ -81,4 +81,4 @@ std::string report_html(std::string_view title, const nlohmann::ordered_json& do
   return page;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

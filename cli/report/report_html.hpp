@@ -7,7 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace dtfm {
+namespace dtfm::cli {
 
 /// Throws Error for option --report where this program was built without the page (no npm), and for a `file`
 /// that is stdout, or exists and is no page: at once, before any work is done.
@@ -23,4 +23,4 @@ std::string script_json(const nlohmann::ordered_json& value);
 /// As text between tags or in a quoted attribute.
 std::string html_text(std::string_view text);
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

@@ -1,5 +1,5 @@
 # Makes the page of reports, whole but for its data: our files, d3 from npm and the hashes of its
-# Content-Security-Policy. dtfm_report_page(TARGET) compiles it into TARGET as `dtfm::report_page`, which is empty
+# Content-Security-Policy. dtfm_report_page(TARGET) compiles it into TARGET as `dtfm::cli::report_page`, which is empty
 # where npm is absent or fails; then --report is refused when it is asked for.
 
 set(report_folder ${CMAKE_CURRENT_LIST_DIR}/page)
@@ -84,5 +84,5 @@ function(dtfm_report_page target)
   file(COPY_FILE ${page}.new ${page} ONLY_IF_DIFFERENT)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
     ${report_folder}/report.html ${report_folder}/report.css ${report_folder}/package-lock.json)
-  dtfm_embed_text(${target} report_page ${page})
+  dtfm_embed_text(${target} dtfm::cli report_page ${page})
 endfunction()

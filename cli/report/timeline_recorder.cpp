@@ -7,53 +7,53 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "simulator/report/stretch_times.hpp"
+#include "simulator/observation/stretch_times.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 namespace {
 
 constexpr int lanes = 3;
 
-SpanKind kind_of(Activity activity) {
+SpanKind kind_of(sim::Activity activity) {
   switch (activity) {
-    case Activity::forward:
+    case sim::Activity::forward:
       return SpanKind::forward;
-    case Activity::backward:
+    case sim::Activity::backward:
       return SpanKind::backward;
-    case Activity::update:
+    case sim::Activity::update:
       return SpanKind::update;
-    case Activity::compress:
+    case sim::Activity::compress:
       return SpanKind::compress;
-    case Activity::send_activations:
+    case sim::Activity::send_activations:
       return SpanKind::activations;
-    case Activity::send_gradients:
+    case sim::Activity::send_gradients:
       return SpanKind::gradients;
-    case Activity::all_reduce:
+    case sim::Activity::all_reduce:
       return SpanKind::all_reduce;
-    case Activity::exchange:
-    case Activity::gather:
+    case sim::Activity::exchange:
+    case sim::Activity::gather:
       return SpanKind::exchange;
-    case Activity::fetch:
-    case Activity::save:
+    case sim::Activity::fetch:
+    case sim::Activity::save:
       return SpanKind::fetch;
-    case Activity::wait:
-    case Activity::step:
+    case sim::Activity::wait:
+    case sim::Activity::step:
       break;
   }
   return SpanKind::overhead;
 }
 
-std::string title_of(const Stretch& stretch) {
+std::string title_of(const sim::Stretch& stretch) {
   switch (stretch.kind) {
-    case Stretch::Kind::iteration:
+    case sim::Stretch::Kind::iteration:
       break;
-    case Stretch::Kind::lost_iteration:
+    case sim::Stretch::Kind::lost_iteration:
       return fmt::format("iteration {}, which was lost", stretch.iteration);
-    case Stretch::Kind::recovery:
+    case sim::Stretch::Kind::recovery:
       return fmt::format("recovery before iteration {}", stretch.iteration);
-    case Stretch::Kind::checkpoint:
+    case sim::Stretch::Kind::checkpoint:
       return fmt::format("checkpoint before iteration {}", stretch.iteration);
-    case Stretch::Kind::part:
+    case sim::Stretch::Kind::part:
       return fmt::format("iteration {} up to a departure", stretch.iteration);
   }
   return fmt::format("iteration {}", stretch.iteration);
@@ -100,8 +100,8 @@ long long count(const Timeline& timeline, double nearer_than, bool unlike) {
 
 }  // namespace
 
-void TimelineRecorder::see(const Stretch& stretch) {
-  const bool is_iteration = stretch.kind == Stretch::Kind::iteration;
+void TimelineRecorder::see(const sim::Stretch& stretch) {
+  const bool is_iteration = stretch.kind == sim::Stretch::Kind::iteration;
   if (has_iteration_ && !is_iteration) return;
   has_iteration_ = is_iteration;
   title_ = title_of(stretch);
@@ -109,13 +109,13 @@ void TimelineRecorder::see(const Stretch& stretch) {
   end_s_ = stretch.end;
   noted_.clear();
   for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
-    const Task& task = stretch.graph.graph.tasks[i];
-    const TaskRecord& record = stretch.replay.tasks[i];
-    const bool is_sent = is_message(task);
-    if (!has_started(record) || (task.kind != TaskKind::compute && !is_sent)) continue;
-    const Interval time = busy(record, stretch);
+    const sim::Task& task = stretch.graph.graph.tasks[i];
+    const sim::TaskRecord& record = stretch.replay.tasks[i];
+    const bool is_sent = sim::is_message(task);
+    if (!sim::has_started(record) || (task.kind != sim::TaskKind::compute && !is_sent)) continue;
+    const Interval time = sim::busy(record, stretch);
     if (time.end <= time.begin) continue;
-    const TaskLabel& label = stretch.graph.labels[i];
+    const sim::TaskLabel& label = stretch.graph.labels[i];
     const int peer = is_sent ? task.destination : no_index;
     noted_.push_back(
         {task.host, is_sent, {time.begin, time.end, kind_of(label.activity), 1, label.micro_batch, peer}});
@@ -170,4 +170,4 @@ Timeline merged(Timeline timeline, long long most) {
   return timeline;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

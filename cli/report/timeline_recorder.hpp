@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 
-namespace dtfm {
+namespace dtfm::cli {
 
 /// What fills a span, as a letter.
 enum class SpanKind : char {
@@ -51,10 +51,10 @@ struct Timeline {
 
 /// Keeps the last whole iteration of a run; where there is none, the last stretch of it. Of each stretch,
 /// only the dates of its tasks are noted, over those of the one before: rows are made of the last one alone.
-class TimelineRecorder : public RunObserver {
+class TimelineRecorder : public sim::RunObserver {
  public:
   explicit TimelineRecorder(int devices) : devices_(devices) {}
-  void see(const Stretch& stretch) override;
+  void see(const sim::Stretch& stretch) override;
   /// Without rows if there was no stretch.
   Timeline timeline() const;
 
@@ -78,4 +78,4 @@ class TimelineRecorder : public RunObserver {
 /// kind; where that is not enough, any.
 Timeline merged(Timeline timeline, long long most);
 
-}  // namespace dtfm
+}  // namespace dtfm::cli

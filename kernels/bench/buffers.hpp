@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/device.hpp"
+#include "kernels/platform/device.hpp"
 #include "kernels/fill.hpp"
 #include "kernels/timing.hpp"
 

@@ -8,8 +8,8 @@
 #include "kernels/bench/cases.hpp"
 #include "kernels/bench/profile_file.hpp"
 #include "kernels/bench/shapes.hpp"
-#include "kernels/device.hpp"
-#include "kernels/device_state.hpp"
+#include "kernels/platform/device.hpp"
+#include "kernels/platform/device_state.hpp"
 
 namespace dtfm::kernels {
 namespace {

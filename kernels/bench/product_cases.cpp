@@ -2,7 +2,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/bench/buffers.hpp"
 #include "kernels/bench/cases.hpp"
-#include "kernels/matrix_product.hpp"
+#include "kernels/platform/matrix_product.hpp"
 #include "kernels/measure.hpp"
 
 namespace dtfm::kernels {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/device.hpp"
+#include "kernels/platform/device.hpp"
 #include "kernels/profile.hpp"
 
 namespace dtfm::kernels {

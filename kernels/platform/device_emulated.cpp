@@ -3,8 +3,8 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/device.hpp"
-#include "kernels/device_state.hpp"
+#include "kernels/platform/device.hpp"
+#include "kernels/platform/device_state.hpp"
 #include "kernels/platform/emulation.hpp"
 
 namespace dtfm::kernels {

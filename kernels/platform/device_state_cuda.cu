@@ -1,5 +1,5 @@
 // NVML is opened by name: programs start without it. Its few functions are declared here as nvml.h has them.
-#include "kernels/device_state.hpp"
+#include "kernels/platform/device_state.hpp"
 
 #include <dlfcn.h>
 

@@ -11,9 +11,9 @@
 #include <cstring>
 #include <functional>
 
-#include "kernels/device.hpp"
+#include "kernels/platform/device.hpp"
 #include "kernels/platform/fragment.hpp"
-#include "kernels/types.hpp"
+#include "kernels/platform/types.hpp"
 
 #define __global__
 #define __device__

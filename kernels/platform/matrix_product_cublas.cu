@@ -1,5 +1,5 @@
 // cuBLAS is opened when the first product is asked for: a program that links these kernels starts without it.
-#include "kernels/matrix_product.hpp"
+#include "kernels/platform/matrix_product.hpp"
 
 #include <string>
 

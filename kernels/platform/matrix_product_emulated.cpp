@@ -1,8 +1,8 @@
-#include "kernels/matrix_product.hpp"
+#include "kernels/platform/matrix_product.hpp"
 
 #include <cstddef>
 
-#include "kernels/types.hpp"
+#include "kernels/platform/types.hpp"
 
 namespace dtfm::kernels {
 

@@ -14,8 +14,8 @@
 //   opaque(x)                                                 x, but the compiler does not know it
 #pragma once
 
-#include "kernels/device.hpp"
-#include "kernels/types.hpp"
+#include "kernels/platform/device.hpp"
+#include "kernels/platform/types.hpp"
 
 #ifdef __CUDACC__
 #include "kernels/platform/gpu.cuh"

@@ -10,4 +10,7 @@ constexpr std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
+/// The index of nothing: no device, no task.
+inline constexpr int no_index = -1;
+
 }  // namespace dtfm

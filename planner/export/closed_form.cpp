@@ -3,7 +3,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 std::vector<RankRow> table_rows(const ExportFiles& files) {
   return parse_rank_table(text_of(files, rank_table_file), rank_table_file);
@@ -27,4 +27,4 @@ std::vector<RankRow> rows_by_rule(const ExportFiles& files, const TrainerShape& 
   return rows;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -6,7 +6,7 @@
 
 #include "planner/export/exporter.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 /// What a trainer's own files say of all ranks together.
 struct TrainerShape {
@@ -22,4 +22,4 @@ std::vector<RankRow> rows_by_rule(const ExportFiles& files, const TrainerShape& 
 /// Of rank_table.json as it is.
 std::vector<RankRow> table_rows(const ExportFiles& files);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

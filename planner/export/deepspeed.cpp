@@ -10,7 +10,7 @@
 #include "planner/export/expressible.hpp"
 #include "planner/export/template_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 constexpr const char* json_file = "ds_config.json";
@@ -168,4 +168,4 @@ Exporter deepspeed_python_exporter() {
       notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

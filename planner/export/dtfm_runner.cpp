@@ -8,7 +8,7 @@
 #include "planner/export/expressible.hpp"
 #include "planner/export/template_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 extern const std::string_view export_dtfm_sh;  // templates/dtfm.sh
 
@@ -139,4 +139,4 @@ Exporter dtfm_exporter() {
           notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

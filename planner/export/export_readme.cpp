@@ -6,9 +6,9 @@
 #include <fmt/ranges.h>
 
 #include "planner/export/expressible.hpp"
-#include "planner/io/suggest.hpp"
+#include "planner/io/text/suggest.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 std::string shape_text(const Handover& handover) {
@@ -35,7 +35,7 @@ std::string export_readme(const Handover& handover, std::span<const Exporter* co
   const bool is_stage_major = handover.order == RankOrder::stage_major;
   std::string text = fmt::format(
       "# A plan of job {}\n\n{} ranks, {}; {}. Rank 0, which the others look for, is on `{}`, port {}.\n",
-      in_quotes(handover.job.name), handover.world(), shape_text(handover),
+      io::in_quotes(handover.job.name), handover.world(), shape_text(handover),
       is_stage_major ? "ranks go through the pipelines stage by stage (stage-major)"
                      : "ranks go through the stages pipeline by pipeline (pipeline-major)",
       handover.master(), handover.launch.port);
@@ -49,4 +49,4 @@ std::string export_readme(const Handover& handover, std::span<const Exporter* co
   return text + "\n## Machines\n\n" + machines_text(handover);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -9,9 +9,9 @@
 #include "planner/core/index.hpp"
 #include "planner/export/export_readme.hpp"
 #include "planner/export/expressible.hpp"
-#include "planner/io/suggest.hpp"
+#include "planner/io/text/suggest.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 // One file each.
 Exporter megatron_exporter();
@@ -131,7 +131,7 @@ std::span<const Exporter> exporters() {
 const Exporter& exporter_named(std::string_view name) {
   for (const OtherName& other : other_names)
     if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.why));
-  return row_named(exporters(), name, "--to", "unknown");
+  return io::row_named(exporters(), name, "--to", "unknown");
 }
 
 RankOrder common_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& asked) {
@@ -162,17 +162,17 @@ ExportFiles exported(const Handover& handover, std::span<const Exporter* const> 
 }
 
 std::vector<std::string> memory_notes(const Handover& handover) {
-  const auto lack = [](const EstimatedMemory& it) { return it.needed.value() - it.capacity.value(); };
-  const auto lacks = [&](const EstimatedMemory& it) { return lack(it) > 0; };
+  const auto lack = [](const io::EstimatedMemory& it) { return it.needed.value() - it.capacity.value(); };
+  const auto lacks = [&](const io::EstimatedMemory& it) { return lack(it) > 0; };
   const auto worst =
       std::max_element(handover.memory.begin(), handover.memory.end(),
-                       [&](const EstimatedMemory& a, const EstimatedMemory& b) { return lack(a) < lack(b); });
+                       [&](const io::EstimatedMemory& a, const io::EstimatedMemory& b) { return lack(a) < lack(b); });
   if (worst == handover.memory.end() || !lacks(*worst)) return {};
   const auto count = std::count_if(handover.memory.begin(), handover.memory.end(), lacks);
   return {fmt::format(
       "the plan does not fit: by its own estimate {} of {} devices lack{} memory; {} needs {:.4g} GB and has "
       "{:.4g} GB",
-      count, handover.memory.size(), count == 1 ? "s" : "", in_quotes(worst->device),
+      count, handover.memory.size(), count == 1 ? "s" : "", io::in_quotes(worst->device),
       worst->needed.value() / 1e9, worst->capacity.value() / 1e9)};
 }
 
@@ -192,4 +192,4 @@ const std::string& text_of(const ExportFiles& files, std::string_view name) {
   return file->text;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

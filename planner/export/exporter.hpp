@@ -11,7 +11,7 @@
 #include "planner/export/handover.hpp"
 #include "planner/export/rank_table.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 struct ExportFile {
   std::string name, text;
@@ -62,4 +62,4 @@ std::vector<std::string> export_notes(const Handover& handover, std::span<const 
 /// The text of a file that is there.
 const std::string& text_of(const ExportFiles& files, std::string_view name);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -9,7 +9,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 std::vector<int> counts_of(const Pipeline& pipeline) {
@@ -227,4 +227,4 @@ int degree_of(const Handover& handover) {
   return static_cast<int>(first_of(handover).stages.front().devices.size());
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -9,7 +9,7 @@
 
 #include "planner/export/handover.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 /// Throws Error "target: what".
 [[noreturn]] void refuse(std::string_view target, const std::string& what);
@@ -70,4 +70,4 @@ int round_of(const Handover& handover);
 /// Devices of a stage.
 int degree_of(const Handover& handover);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

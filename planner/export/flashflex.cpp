@@ -11,7 +11,7 @@
 #include "planner/export/expressible.hpp"
 #include "planner/export/template_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 constexpr std::string_view self = "flashflex";
@@ -133,4 +133,4 @@ Exporter flashflex_exporter() {
       notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

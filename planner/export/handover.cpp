@@ -4,7 +4,7 @@
 
 #include "planner/core/virtual_stages.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 std::vector<Seat> seats_of(const Plan& plan, const Job& job, RankOrder order) {
   std::vector<Seat> seats;
@@ -39,4 +39,4 @@ std::map<std::string, std::vector<int>> ranks_by_address(const Handover& handove
   return ranks;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

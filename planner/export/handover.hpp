@@ -11,9 +11,9 @@
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
-#include "planner/io/plan_reader.hpp"
+#include "planner/io/readers/plan_reader.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 /// A GPU as launchers see it.
 struct GpuPlace {
@@ -59,7 +59,7 @@ struct Handover {
   std::vector<GpuPlace> places;  // those that the plan leaves out come last
   RankOrder order = RankOrder::stage_major;
   std::vector<Seat> seats;              // by rank
-  std::vector<EstimatedMemory> memory;  // of the devices in use; empty: the plan file does not say
+  std::vector<io::EstimatedMemory> memory;  // of the devices in use; empty: the plan file does not say
   LaunchSettings launch;
   std::shared_ptr<const Topology> topology;  // nothing: it is not there
   std::vector<int> topology_device;          // of each place: its index there; −1: it has no such device
@@ -81,4 +81,4 @@ std::vector<int> micro_batch_counts(const Plan& plan);
 /// The ranks on each machine, by address, in ascending order.
 std::map<std::string, std::vector<int>> ranks_by_address(const Handover& handover);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -8,11 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/device_places.hpp"
-#include "planner/io/suggest.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/readers/device_places.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 constexpr std::size_t longest_address = 253;  // of a domain name (RFC 1035)
@@ -39,8 +39,8 @@ std::size_t comment_of(const std::string& line) {
 
 class HostsFile {
  public:
-  HostsFile(const NamedFile& file, const std::vector<std::string>& ids) : file_(file) {
-    for (const std::string& id : ids) known_.emplace(host_name(id));
+  HostsFile(const io::NamedFile& file, const std::vector<std::string>& ids) : file_(file) {
+    for (const std::string& id : ids) known_.emplace(io::host_name(id));
   }
 
   Addresses read() {
@@ -52,7 +52,7 @@ class HostsFile {
 
  private:
   [[noreturn]] void fail(std::size_t line, std::size_t column, const std::string& what) const {
-    throw Error(position(file_.path, line, column + 1), what);
+    throw Error(io::position(file_.path, line, column + 1), what);
   }
 
   /// The last word is the address: a machine's name may have blanks.
@@ -66,30 +66,30 @@ class HostsFile {
                       address = line.substr(gap + 1, last - gap);
     if (!known_.contains(host))
       fail(number, begin,
-           fmt::format("the plan has no machine {}; {}", in_quotes(host),
-                       suggestion(host, {known_.begin(), known_.end()})));
+           fmt::format("the plan has no machine {}; {}", io::in_quotes(host),
+                       io::suggestion(host, {known_.begin(), known_.end()})));
     if (!is_address(address))
       fail(number, gap + 1,
-           fmt::format("{} is no address: letters, digits, `.`, `_` and `-`", in_quotes(address)));
+           fmt::format("{} is no address: letters, digits, `.`, `_` and `-`", io::in_quotes(address)));
     if (!addresses_.emplace(host, address).second)
-      fail(number, begin, fmt::format("machine {} is there twice", in_quotes(host)));
+      fail(number, begin, fmt::format("machine {} is there twice", io::in_quotes(host)));
   }
 
-  const NamedFile& file_;
+  const io::NamedFile& file_;
   std::set<std::string, std::less<>> known_;
   Addresses addresses_;
 };
 
 /// `gc` and 1 of gc:1, `gb` and 0 of gb.
 GpuPlace place_of(const std::string& id, const std::string& plan_file) {
-  GpuPlace place{std::string(host_name(id)), "", 0};
+  GpuPlace place{std::string(io::host_name(id)), "", 0};
   if (place.host.size() == id.size()) return place;
   const char* begin = id.data() + place.host.size() + 1;
   const char* end = id.data() + id.size();
   const auto [stop, status] = std::from_chars(begin, end, place.gpu);
   if (status != std::errc() || stop != end || begin == end || place.gpu < 0 || place.gpu >= most_gpus)
     throw Error(plan_file,
-                fmt::format("device {}: expected the number of a GPU behind the `:`", in_quotes(id)));
+                fmt::format("device {}: expected the number of a GPU behind the `:`", io::in_quotes(id)));
   return place;
 }
 
@@ -98,7 +98,7 @@ std::string own_address(std::string host, const std::string& plan_file) {
   if (!is_address(host))
     throw Error(plan_file,
                 fmt::format("{} is no name that machines are called by; give addresses with --hosts",
-                            in_quotes(host)));
+                            io::in_quotes(host)));
   return host;
 }
 
@@ -111,19 +111,19 @@ void check_unique(const std::vector<GpuPlace>& places, const std::vector<std::st
     if (!new_address && host->second != places[i].host)
       throw Error(plan_file,
                   fmt::format("machines {} and {} have one address, {}; give addresses with --hosts",
-                              in_quotes(host->second), in_quotes(places[i].host), places[i].address));
+                              io::in_quotes(host->second), io::in_quotes(places[i].host), places[i].address));
     const auto [id, new_gpu] = id_of.emplace(std::pair(places[i].host, places[i].gpu), ids[i]);
     if (!new_gpu)
       throw Error(plan_file,
-                  fmt::format("devices {} and {} are one GPU: {} of machine {}", in_quotes(id->second),
-                              in_quotes(ids[i]), places[i].gpu, in_quotes(places[i].host)));
+                  fmt::format("devices {} and {} are one GPU: {} of machine {}", io::in_quotes(id->second),
+                              io::in_quotes(ids[i]), places[i].gpu, io::in_quotes(places[i].host)));
   }
 }
 
 }  // namespace
 
 std::vector<GpuPlace> gpu_places(const std::vector<std::string>& ids, std::size_t used,
-                                 const std::optional<NamedFile>& hosts, const std::string& plan_file) {
+                                 const std::optional<io::NamedFile>& hosts, const std::string& plan_file) {
   Addresses addresses;
   if (hosts) addresses = HostsFile(*hosts, ids).read();
   std::vector<GpuPlace> places;
@@ -133,7 +133,7 @@ std::vector<GpuPlace> gpu_places(const std::vector<std::string>& ids, std::size_
     if (known != addresses.end())
       place.address = known->second;
     else if (hosts && places.size() < used)
-      throw Error(hosts->path, fmt::format("lacks machine {}", in_quotes(place.host)));
+      throw Error(hosts->path, fmt::format("lacks machine {}", io::in_quotes(place.host)));
     else if (places.size() < used)
       place.address = own_address(place.host, plan_file);
     places.push_back(std::move(place));
@@ -142,4 +142,4 @@ std::vector<GpuPlace> gpu_places(const std::vector<std::string>& ids, std::size_
   return places;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "planner/export/handover.hpp"
-#include "planner/io/named_file.hpp"
+#include "planner/io/text/named_file.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 /// The places of the devices called `ids`: `ga:1` is GPU 1 of machine ga, `gb` the only one of gb. Addresses
 /// are those in `hosts`, a line `MACHINE ADDRESS` each, what follows # being a comment; without it the
@@ -19,6 +19,6 @@ namespace dtfm {
 /// file:line:column for a machine that `hosts` has twice, or that the plan does not know; and for one that
 /// `hosts` lacks.
 std::vector<GpuPlace> gpu_places(const std::vector<std::string>& ids, std::size_t used,
-                                 const std::optional<NamedFile>& hosts, const std::string& plan_file);
+                                 const std::optional<io::NamedFile>& hosts, const std::string& plan_file);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

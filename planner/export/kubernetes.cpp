@@ -10,9 +10,9 @@
 #include "planner/core/index.hpp"
 #include "planner/export/closed_form.hpp"
 #include "planner/export/expressible.hpp"
-#include "planner/io/json_text.hpp"
+#include "planner/io/text/json_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 using nlohmann::ordered_json;
@@ -86,7 +86,7 @@ ordered_json service(const Handover& handover) {
 ExportFiles files(const Handover& handover) {
   ordered_json items = ordered_json::array({service(handover)});
   for (int rank = 0; rank < handover.world(); ++rank) items.push_back(pod(handover, rank));
-  return {{file_name, json_text({{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}})}};
+  return {{file_name, io::json_text({{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}})}};
 }
 
 ReadBack read_back(const ExportFiles& files, const Handover& handover) {
@@ -131,4 +131,4 @@ Exporter kubernetes_exporter() {
           notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -6,9 +6,9 @@
 #include "planner/core/virtual_stages.hpp"
 #include "planner/export/closed_form.hpp"
 #include "planner/export/expressible.hpp"
-#include "planner/io/megatron_plan.hpp"
+#include "planner/io/importers/megatron_plan.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 constexpr const char* file_name = "megatron.sh";
@@ -110,14 +110,14 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   Topology names;
   for (std::size_t i = 0; i < handover.places.size(); ++i)
     names.devices.emplace_back().id = fmt::format("d{}", i);
-  Faults faults;
-  DevicePlaces places(names, faults);
+  io::Faults faults;
+  io::DevicePlaces places(names, faults);
   std::vector<std::string> notes;
   Job job = handover.job;  // which may leave the tensor size open
   job.parallelism.tensor = degree_of(handover);
   std::vector<RankRow> rows = table_rows(files);
   const Plan plan =
-      read_megatron_plan({file_name, text_of(files, file_name)},
+      io::read_megatron_plan({file_name, text_of(files, file_name)},
                          {rank_table_file, rank_lines(rows, handover)}, job, places, faults, notes);
   faults.throw_if_any();
   const std::vector<Seat> seats = seats_of(plan, handover.job, handover.order);
@@ -159,4 +159,4 @@ Exporter megatron_exporter() {
           notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

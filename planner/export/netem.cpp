@@ -14,9 +14,9 @@
 #include "planner/export/closed_form.hpp"
 #include "planner/export/expressible.hpp"
 #include "planner/export/template_text.hpp"
-#include "planner/io/units.hpp"
+#include "planner/io/text/units.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 extern const std::string_view export_netem_sh;  // templates/netem.sh
 
@@ -199,9 +199,9 @@ std::vector<std::string> rate_notes(const Handover& handover) {
     const auto first = std::find_if(rates.begin(), rates.end(), beyond);
     if (first == rates.end()) return;
     notes.push_back(fmt::format("rates {} {} are written as that: {} of them, the first {}, {}", where,
-                                format_rate(BitsPerSecond(written_kbit * 1e3)),
+                                io::format_rate(BitsPerSecond(written_kbit * 1e3)),
                                 std::count_if(first, rates.end(), beyond), first->first,
-                                format_rate(BitsPerSecond(first->second))));
+                                io::format_rate(BitsPerSecond(first->second))));
   };
   add("below", least_kbit, [](double kbit) { return kbit < least_kbit; });
   add("above", most_kbit, [](double kbit) { return kbit > most_kbit; });
@@ -230,4 +230,4 @@ Exporter netem_exporter() {
           notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -9,9 +9,9 @@
 #include "planner/export/closed_form.hpp"
 #include "planner/export/rank_env.hpp"
 #include "planner/export/template_text.hpp"
-#include "planner/io/rank_file.hpp"
+#include "planner/io/readers/rank_file.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 extern const std::string_view export_openmpi_sh;  // templates/openmpi.sh
 
@@ -46,9 +46,9 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
       slots.devices.emplace_back().id = ranks.size() == 1 ? address : fmt::format("{}:{}", address, slot);
       address_of.push_back(address);
     }
-  Faults faults;
-  DevicePlaces places(slots, faults);
-  const auto devices = read_ranks(text_of(files, rank_file), rank_file, places, faults);
+  io::Faults faults;
+  io::DevicePlaces places(slots, faults);
+  const auto devices = io::read_ranks(text_of(files, rank_file), rank_file, places, faults);
   faults.throw_if_any();
   DTFM_ASSERT(devices.size() == rows.size());
   for (std::size_t rank = 0; rank < rows.size(); ++rank)
@@ -76,4 +76,4 @@ Exporter openmpi_exporter() {
           notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

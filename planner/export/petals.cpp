@@ -8,9 +8,9 @@
 #include "planner/export/closed_form.hpp"
 #include "planner/export/expressible.hpp"
 #include "planner/export/template_text.hpp"
-#include "planner/io/json_text.hpp"
+#include "planner/io/text/json_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 extern const std::string_view export_petals_sh;  // templates/petals.sh
 
@@ -53,7 +53,7 @@ ExportFiles files(const Handover& handover) {
   }
   return {{script_file,
            filled_in(export_petals_sh, {{"servers", fmt::format("{}", fmt::join(servers, "\n"))}}), true},
-          {pipelines_file, json_text(pipelines)}};
+          {pipelines_file, io::json_text(pipelines)}};
 }
 
 /// A line is a stage: where it is and which blocks it has. The rows of the ranks say the same.
@@ -98,4 +98,4 @@ Exporter petals_exporter() {
       notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

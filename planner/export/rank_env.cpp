@@ -6,7 +6,7 @@
 #include "planner/core/error.hpp"
 #include "planner/export/template_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 extern const std::string_view export_rank_env_sh;  // templates/rank-env.sh
 
@@ -45,4 +45,4 @@ void read_rank_env(const ExportFiles& files, std::vector<RankRow>& rows) {
   }
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

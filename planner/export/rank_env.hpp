@@ -3,11 +3,11 @@
 
 #include "planner/export/exporter.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 ExportFile rank_env_file(const Handover& handover);
 
 /// The GPU of each rank as the script has it, and the machine that it expects, put into `rows`.
 void read_rank_env(const ExportFiles& files, std::vector<RankRow>& rows);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/json_reader.hpp"
+#include "planner/io/text/json_reader.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 constexpr int most = 1'000'000'000;
@@ -30,12 +30,12 @@ nlohmann::ordered_json layers_json(const std::vector<std::pair<int, int>>& layer
   return list;
 }
 
-std::pair<int, int> pair_of(const JsonCursor& cursor) {
+std::pair<int, int> pair_of(const io::JsonCursor& cursor) {
   if (cursor.array_size("two layers") != 2) cursor.fail("expected two layers");
   return {cursor.at(0).as_int(0, most), cursor.at(1).as_int(0, most)};
 }
 
-std::vector<std::pair<int, int>> layers_of(const JsonCursor& cursor) {
+std::vector<std::pair<int, int>> layers_of(const io::JsonCursor& cursor) {
   if (cursor.array_size("layers") == 0) cursor.fail("there are no layers");
   if (!cursor.at(0).is_array()) return {pair_of(cursor)};
   std::vector<std::pair<int, int>> layers;
@@ -77,11 +77,11 @@ std::string rank_table_json(const Handover& handover) {
 }
 
 std::vector<RankRow> parse_rank_table(std::string_view text, const std::string& file) {
-  const nlohmann::json json = parse_json(text, file);
-  const JsonCursor table(json, file);
+  const nlohmann::json json = io::parse_json(text, file);
+  const io::JsonCursor table(json, file);
   std::vector<RankRow> rows;
   for (std::size_t i = 0; i < table.array_size("ranks"); ++i) {
-    const JsonCursor row = table.at(i);
+    const io::JsonCursor row = table.at(i);
     const auto number = [&](const char* key) { return row.required(key).as_int(0, most); };
     if (number("rank") != static_cast<int>(i)) row.fail("ranks are not in their order");
     const auto address = row.optional("address");
@@ -93,4 +93,4 @@ std::vector<RankRow> parse_rank_table(std::string_view text, const std::string& 
   return rows;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

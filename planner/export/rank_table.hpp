@@ -7,7 +7,7 @@
 
 #include "planner/export/handover.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 inline constexpr const char* rank_table_file = "rank_table.json";
 
@@ -31,4 +31,4 @@ std::vector<RankRow> rank_rows(const Handover& handover);
 /// Those that a file says. Throws Error for what is no such table.
 std::vector<RankRow> parse_rank_table(std::string_view text, const std::string& file);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

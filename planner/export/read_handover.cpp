@@ -9,15 +9,15 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/export/host_addresses.hpp"
-#include "planner/io/plan_reader.hpp"
-#include "planner/io/suggest.hpp"
+#include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/text/suggest.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
-Job job_for(const NamedFile& plan, const std::optional<Job>& job) {
+Job job_for(const io::NamedFile& plan, const std::optional<Job>& job) {
   if (job) return *job;
-  if (auto own = parse_plan_job(plan.text, plan.path)) return std::move(*own);
+  if (auto own = io::parse_plan_job(plan.text, plan.path)) return std::move(*own);
   throw Error(plan.path, "says no job; give one with --job");
 }
 
@@ -33,7 +33,7 @@ void put_first(Plan& plan, const std::vector<GpuPlace>& places, const std::strin
   std::vector<std::string> named(firsts.begin(), firsts.end());
   named.resize(std::min<std::size_t>(count, 5));
   throw Error("--master", fmt::format("no pipeline begins on {}, and rank 0 begins one; those that do: {}{}",
-                                      in_quotes(master), fmt::join(named, ", "), count > 5 ? ", …" : ""));
+                                      io::in_quotes(master), fmt::join(named, ", "), count > 5 ? ", …" : ""));
 }
 
 /// The index of each id in the topology.
@@ -50,24 +50,24 @@ std::vector<int> topology_devices(const Topology& topology, const std::vector<st
 
 }  // namespace
 
-Handover read_handover(const NamedFile& plan, const std::optional<Job>& job, const HandoverChoices& choices) {
+Handover read_handover(const io::NamedFile& plan, const std::optional<Job>& job, const HandoverChoices& choices) {
   Handover handover;
   handover.job = job_for(plan, job);
-  auto [named, ids] = parse_named_plan(plan.text, plan.path, handover.job);
+  auto [named, ids] = io::parse_named_plan(plan.text, plan.path, handover.job);
   handover.plan = std::move(named);
   const std::size_t used = pipeline_major(handover.plan).size();
   handover.places = gpu_places(ids, used, choices.hosts, plan.path);
   if (choices.master) put_first(handover.plan, handover.places, *choices.master);
   handover.order = choices.order;
   handover.seats = seats_of(handover.plan, handover.job, handover.order);
-  handover.memory = parse_plan_memory(plan.text, plan.path);
+  handover.memory = io::parse_plan_memory(plan.text, plan.path);
   handover.launch = choices.launch;
   if (choices.topology) {
-    parse_plan(plan.text, plan.path, *choices.topology, handover.job);  // that it is for this topology
+    io::parse_plan(plan.text, plan.path, *choices.topology, handover.job);  // that it is for this topology
     handover.topology = choices.topology;
     handover.topology_device = topology_devices(*choices.topology, ids);
   }
   return handover;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

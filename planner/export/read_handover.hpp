@@ -5,14 +5,14 @@
 #include <string>
 
 #include "planner/export/handover.hpp"
-#include "planner/io/named_file.hpp"
+#include "planner/io/text/named_file.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 struct HandoverChoices {
   RankOrder order = RankOrder::stage_major;
   LaunchSettings launch;
-  std::optional<NamedFile> hosts;            // MACHINE ADDRESS, a line each
+  std::optional<io::NamedFile> hosts;            // MACHINE ADDRESS, a line each
   std::optional<std::string> master;         // address or name of the machine that rank 0 shall be on
   std::shared_ptr<const Topology> topology;  // that the plan was made for, if it is there
 };
@@ -21,6 +21,6 @@ struct HandoverChoices {
 /// `choices.master` pipelines change places so that the device of rank 0 is on that machine. Throws Error as
 /// parse_named_plan and gpu_places do, for a file that says no job where none is given, and where no pipeline
 /// begins on the master, and for a plan of another topology than `choices.topology`.
-Handover read_handover(const NamedFile& plan, const std::optional<Job>& job, const HandoverChoices& choices);
+Handover read_handover(const io::NamedFile& plan, const std::optional<Job>& job, const HandoverChoices& choices);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -8,7 +8,7 @@
 #include "planner/export/rank_env.hpp"
 #include "planner/export/template_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 extern const std::string_view export_slurm_sh;  // templates/slurm.sh
 
@@ -55,4 +55,4 @@ Exporter slurm_exporter() {
           notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

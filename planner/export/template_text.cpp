@@ -6,7 +6,7 @@
 
 #include "planner/core/error.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 std::string filled_in(std::string_view text, const std::vector<std::pair<std::string, std::string>>& values) {
   std::string filled;
@@ -80,4 +80,4 @@ std::vector<int> numbers_between(const std::string& text, char separator) {
   return numbers;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 /// `text` with the value of each key in place of @key@. What fills a gap is not looked at again.
 std::string filled_in(std::string_view text, const std::vector<std::pair<std::string, std::string>>& values);
@@ -31,4 +31,4 @@ int number_behind(const std::string& text, std::string_view key);
 /// `1,2,0` as whole numbers: one at least.
 std::vector<int> numbers_between(const std::string& text, char separator);
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

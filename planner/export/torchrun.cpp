@@ -10,7 +10,7 @@
 #include "planner/export/expressible.hpp"
 #include "planner/export/template_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 
 extern const std::string_view export_torchrun_gpu_sh, export_torchrun_host_sh;  // of templates/
 
@@ -104,4 +104,4 @@ Exporter torchrun_exporter() {
       read_back, "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.", notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

@@ -8,7 +8,7 @@
 #include "planner/export/expressible.hpp"
 #include "planner/export/template_text.hpp"
 
-namespace dtfm {
+namespace dtfm::exporter {
 namespace {
 
 constexpr const char* toml_file = "torchtitan.toml";
@@ -179,4 +179,4 @@ Exporter torchtitan_python_exporter() {
           notes};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::exporter

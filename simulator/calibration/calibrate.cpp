@@ -14,7 +14,7 @@
 #include "simulator/calibration/prediction.hpp"
 #include "simulator/calibration/student.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 using Eigen::MatrixXd;
@@ -280,4 +280,4 @@ CalibrationFit calibrated(std::span<const MeasuredRun> runs, const CalibrateSett
   return Calibrator(runs, settings).fit();
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

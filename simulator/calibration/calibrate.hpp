@@ -10,7 +10,7 @@
 
 #include "simulator/calibration/measured_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 inline constexpr std::size_t fewest_runs = 5;
 
@@ -45,4 +45,4 @@ struct CalibrationFit {
 /// fewer than five runs.
 CalibrationFit calibrated(std::span<const MeasuredRun> runs, const CalibrateSettings& settings);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -6,7 +6,7 @@
 #include "planner/core/error.hpp"
 #include "simulator/calibration/least_squares.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 using Vector = Eigen::VectorXd;
@@ -66,4 +66,4 @@ Calibration fitted_calibration(std::span<const MeasuredRun> runs, const KnownCal
   return to_constants(best->x);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -7,7 +7,7 @@
 
 #include "simulator/calibration/measured_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Constants that were measured by themselves, or that the model goes without, and are not fitted.
 struct KnownCalibration {
@@ -21,4 +21,4 @@ struct KnownCalibration {
 /// four runs.
 Calibration fitted_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known, int threads);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

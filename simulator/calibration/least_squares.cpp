@@ -2,7 +2,7 @@
 
 #include <Eigen/Dense>
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 using Eigen::MatrixXd;
@@ -68,4 +68,4 @@ LeastSquaresFit least_squares(const Residuals& residuals, const VectorXd& start,
   return fit;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

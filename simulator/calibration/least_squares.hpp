@@ -6,7 +6,7 @@
 
 #include <Eigen/Core>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Of each unknown; low = high: it is known. Unknowns are scaled so that one unit is their usual size.
 struct Bounds {
@@ -29,4 +29,4 @@ struct LeastSquaresFit {
 LeastSquaresFit least_squares(const Residuals& residuals, const Eigen::VectorXd& start, const Bounds& bounds,
                               double enough);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -6,7 +6,7 @@
 #include "planner/core/parallel.hpp"
 #include "simulator/simulate.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 std::vector<double> simulated_seconds(std::span<const MeasuredRun> runs, const Calibration& constants,
                                       int threads) {
@@ -34,4 +34,4 @@ std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Cal
   return errors;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

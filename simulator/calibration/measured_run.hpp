@@ -10,7 +10,7 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// What is simulated. The topology is shared, for it may be large.
 struct Workload {
@@ -37,4 +37,4 @@ std::vector<double> simulated_seconds(std::span<const MeasuredRun> runs, const C
 std::vector<double> relative_errors(std::span<const MeasuredRun> runs, const Calibration& constants,
                                     int threads);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -6,7 +6,7 @@
 #include "simulator/calibration/student.hpp"
 #include "simulator/simulate.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr std::size_t size = CalibrationSpread::size;
@@ -50,4 +50,4 @@ TimeInterval time_interval(const Problem& problem, const Plan& plan, const Calib
   return {seconds / factor, seconds * factor, interval_level};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -6,9 +6,9 @@
 #include "planner/core/calibration.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "simulator/schedule/path_schedule.hpp"
+#include "planner/core/schedule/path_schedule.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// The share of intervals, of constants and of times, that hold the truth.
 inline constexpr double interval_level = 0.95;
@@ -27,4 +27,4 @@ double prediction_factor(const Calibration& constants, const CalibrationSpread& 
 TimeInterval time_interval(const Problem& problem, const Plan& plan, const CalibrationSpread& spread,
                            double seconds, const PathSchedule* paths = nullptr);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

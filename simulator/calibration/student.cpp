@@ -4,7 +4,7 @@
 
 #include "planner/core/error.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// The continued fraction of DLMF 8.17.22 from its far end; it converges fast for x < (a + 1) / (a + b + 2).
@@ -49,4 +49,4 @@ double student_bound(double tails, double degrees) {
   return high;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -1,7 +1,7 @@
 // Student's t distribution.
 #pragma once
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// The chance that |t| with `degrees` > 0 of freedom (any number) is larger than `t` ≥ 0: the regularised
 /// incomplete beta function I(ν / (ν + t²); ν/2, 1/2) (DLMF 8.17), within 1e-12.
@@ -10,4 +10,4 @@ double student_tails(double t, double degrees);
 /// The t beyond which, both ways, lie `tails` of the distribution, in (0, 1): 2.2281 for 0.05 and 10.
 double student_bound(double tails, double degrees);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Dates are seconds since the start, kept on a grid of 10 ps: what ends at the same instant by different
 /// sums does so exactly, and 1.05 s is the double nearest to 1.05. After six hours the grid is that of a
@@ -16,4 +16,4 @@ inline double on_grid(double seconds) {
   return ((ticks + 3 * exact) - 3 * exact) / ticks_per_second;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

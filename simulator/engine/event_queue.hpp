@@ -6,7 +6,7 @@
 
 #include "simulator/engine/lazy_queue.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Events are not taken back: who is no longer interested recognises and drops what comes (lazy deletion).
 /// Of one date, lower ranks come first; of one rank, what was put in first.
@@ -42,4 +42,4 @@ class EventQueue {
   std::uint64_t sequence_ = 0;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -7,7 +7,7 @@
 
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Many heaps can share one table of places, if every id is in one of them at most.
 class HeapPlaces {
@@ -95,4 +95,4 @@ class IndexedHeap {
   std::vector<Entry> heap_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// What belongs behind all that has been sorted lies as it comes, until the sorted run is used up; then it is
 /// sorted at once and is the next run. What comes in between goes through a heap. So many entries that come
@@ -89,4 +89,4 @@ class LazyQueue {
   std::vector<Entry> heap_, later_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -7,7 +7,7 @@
 #include "planner/core/index.hpp"
 #include "simulator/engine/lazy_queue.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Who is next: the larger priority, then who has been ready for longer, then who comes first in the graph.
 struct Waiting {
@@ -96,4 +96,4 @@ class WaitingLines {
   std::vector<int> news_, serving_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

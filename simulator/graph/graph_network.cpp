@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// Of a flow's rate, what its acknowledgements take on the way back (Velho et al., as in SimGrid).
@@ -136,4 +136,4 @@ bool GraphNetwork::is_down(const Task& task) const {
   return std::any_of(links.begin(), links.end(), [&](int link) { return links_down_[at(link)] > 0; });
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

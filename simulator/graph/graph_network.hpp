@@ -8,7 +8,7 @@
 #include "simulator/graph/task_graph.hpp"
 #include "simulator/network/fluid_network.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// What is fixed for a flow at its start.
 struct FlowTerms {
@@ -58,4 +58,4 @@ class GraphNetwork {
   FluidNetwork fluid_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -13,7 +13,7 @@
 #include "simulator/graph/replay_event.hpp"
 #include "simulator/graph/task_progress.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -444,4 +444,4 @@ Replay replay(const TaskGraph& graph, const ReplayOptions& options) {
   return GraphReplay(graph, options).run();
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -8,7 +8,7 @@
 
 #include "simulator/graph/task_graph.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Cut: it ran when the replay was ended. Blocked: it waits, or what it does has come to a stand for ever.
 enum class TaskState { done, failed, blocked, cut };
@@ -79,4 +79,4 @@ inline constexpr int futile_changes = 1'000'000;
 /// whose steps by some date are too many to be told apart.
 Replay replay(const TaskGraph& graph, const ReplayOptions& options = {});
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -7,7 +7,7 @@
 #include "planner/core/error.hpp"
 #include "simulator/engine/clock.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// Above it a double no longer tells one round from the next.
@@ -49,4 +49,4 @@ std::size_t steps_until(const Profile& profile, double date) {
   return below;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

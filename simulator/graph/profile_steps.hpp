@@ -5,7 +5,7 @@
 
 #include "simulator/graph/task_graph.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// The date of step `number`, from 0; infinite after the last.
 double date_of(const Profile& profile, std::size_t number);
@@ -14,4 +14,4 @@ double date_of(const Profile& profile, std::size_t number);
 /// apart.
 std::size_t steps_until(const Profile& profile, double date);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -7,7 +7,7 @@
 
 #include "simulator/graph/graph_network.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// In the order in which they come at one instant; starts come after all of them.
 enum Rank : unsigned { ends, failures, changes };
@@ -51,4 +51,4 @@ class TermsPool {
   std::vector<int> unused_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

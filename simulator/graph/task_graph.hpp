@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "planner/core/index.hpp"
 #include "simulator/network/max_min.hpp"
 
-namespace dtfm {
-
-inline constexpr int no_index = -1;
+namespace dtfm::sim {
 
 /// How flows share links and what a link's numbers mean (Velho, Schnorr, Casanova and Legrand, On the
 /// validity of flow-level TCP network models, 2013, for CM02 and LV08).
@@ -97,4 +96,4 @@ struct TaskGraph {
   std::vector<int> after;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

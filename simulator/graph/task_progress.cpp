@@ -1,6 +1,6 @@
 #include "simulator/graph/task_progress.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 TaskProgress::TaskProgress(const TaskGraph& graph) : tasks_(graph.tasks.size() + 1) {
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
@@ -30,4 +30,4 @@ void TaskProgress::link_successors(const TaskGraph& graph) {
     }
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -8,7 +8,7 @@
 #include "planner/core/index.hpp"
 #include "simulator/graph/task_graph.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 enum class Phase : std::uint8_t {
   waiting,
@@ -54,4 +54,4 @@ class TaskProgress {
   std::vector<int> successors_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

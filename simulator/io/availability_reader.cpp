@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "planner/io/csv_table.hpp"
-#include "planner/io/suggest.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/text/csv_table.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 /// Who is there, and the events from the first on that come after the start.
@@ -29,21 +29,21 @@ class Fleet {
   /// `place` is a position in the list of devices.
   void join(std::size_t place) {
     missing_.erase(place);
-    note(place, DeviceEvent::Kind::join);
+    note(place, sim::DeviceEvent::Kind::join);
   }
   void leave(std::size_t place) {
     missing_.insert(place);
-    note(place, DeviceEvent::Kind::leave);
+    note(place, sim::DeviceEvent::Kind::leave);
   }
   std::size_t size() const { return devices_.size(); }
   std::size_t first_missing() const { return missing_.empty() ? size() : *missing_.begin(); }
-  std::vector<DeviceEvent> take_events() {
+  std::vector<sim::DeviceEvent> take_events() {
     if (date_ == 0) finish_start();
     return std::move(events_);
   }
 
  private:
-  void note(std::size_t place, DeviceEvent::Kind kind) {
+  void note(std::size_t place, sim::DeviceEvent::Kind kind) {
     if (date_ > 0) events_.push_back({date_, devices_[place], kind});
   }
   void finish_start() {
@@ -53,7 +53,7 @@ class Fleet {
   const std::vector<int>& devices_;
   std::set<std::size_t> missing_;  // places of those that are not there
   double date_ = 0;
-  std::vector<DeviceEvent> events_;
+  std::vector<sim::DeviceEvent> events_;
 };
 
 class NodeList {
@@ -126,7 +126,7 @@ class HeadCount {
 };
 
 template <class Rows>
-std::vector<DeviceEvent> read_rows(CsvTable& table, const AvailabilityFormat& format) {
+std::vector<sim::DeviceEvent> read_rows(CsvTable& table, const AvailabilityFormat& format) {
   Fleet fleet(format.devices);
   Rows rows(fleet);
   for (double last = 0; table.has_row(); table.next()) {
@@ -140,7 +140,7 @@ std::vector<DeviceEvent> read_rows(CsvTable& table, const AvailabilityFormat& fo
 
 }  // namespace
 
-std::vector<DeviceEvent> parse_availability(std::string text, const std::string& file,
+std::vector<sim::DeviceEvent> parse_availability(std::string text, const std::string& file,
                                             const AvailabilityFormat& format) {
   const std::string checked = checked_text(std::move(text), file);
   CsvTable table(checked, file);
@@ -152,4 +152,4 @@ std::vector<DeviceEvent> parse_availability(std::string text, const std::string&
   return format.counts ? read_rows<HeadCount>(table, format) : read_rows<NodeList>(table, format);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

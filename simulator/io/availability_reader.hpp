@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/io/units.hpp"
+#include "planner/io/text/units.hpp"
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 struct AvailabilityFormat {
   bool counts = false;       // time, alive; else time, add | remove, node
@@ -23,7 +23,7 @@ struct AvailabilityFormat {
 /// Lines of one time count one after the other; those of time 0 say who is there at the start. A first line
 /// of words is a header. Throws Error with file:line:column: no lines, time going back, a value that is
 /// missing, negative or no number, a node that comes when it is there or goes when it is not.
-std::vector<DeviceEvent> parse_availability(std::string text, const std::string& file,
+std::vector<sim::DeviceEvent> parse_availability(std::string text, const std::string& file,
                                             const AvailabilityFormat& format);
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "simulator/report/stretch_times.hpp"
+#include "simulator/observation/stretch_times.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 constexpr double gigabit = 1e9 / bits_per_byte, gigabyte = 1e9;  // bytes
@@ -33,17 +33,17 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump();
 }
 
-std::string title(const Stretch& stretch) {
+std::string title(const sim::Stretch& stretch) {
   switch (stretch.kind) {
-    case Stretch::Kind::iteration:
+    case sim::Stretch::Kind::iteration:
       break;
-    case Stretch::Kind::lost_iteration:
+    case sim::Stretch::Kind::lost_iteration:
       return fmt::format("iteration {} (lost)", stretch.iteration);
-    case Stretch::Kind::recovery:
+    case sim::Stretch::Kind::recovery:
       return "recovery";
-    case Stretch::Kind::checkpoint:
+    case sim::Stretch::Kind::checkpoint:
       return "checkpoint";
-    case Stretch::Kind::part:
+    case sim::Stretch::Kind::part:
       return fmt::format("iteration {} (up to a departure)", stretch.iteration);
   }
   return fmt::format("iteration {}", stretch.iteration);
@@ -51,7 +51,7 @@ std::string title(const Stretch& stretch) {
 
 }  // namespace
 
-ChromeTrace::ChromeTrace(const Topology& topology, StageMemoryOf memory_of, TextSink sink)
+ChromeTrace::ChromeTrace(const Topology& topology, sim::StageMemoryOf memory_of, TextSink sink)
     : topology_(topology),
       memory_of_(std::move(memory_of)),
       sink_(std::move(sink)),
@@ -108,24 +108,24 @@ int ChromeTrace::free_row(int device, Row row, std::int64_t begin, std::int64_t 
   return thread;
 }
 
-void ChromeTrace::task_slices(const Stretch& stretch, int number) {
-  const Task& task = stretch.graph.graph.tasks[at(number)];
-  const auto time = busy(stretch.replay.tasks[at(number)], stretch);
+void ChromeTrace::task_slices(const sim::Stretch& stretch, int number) {
+  const sim::Task& task = stretch.graph.graph.tasks[at(number)];
+  const auto time = sim::busy(stretch.replay.tasks[at(number)], stretch);
   const std::int64_t begin = nanoseconds(time.begin), end = nanoseconds(time.end);
-  const std::string name = label_text(stretch.graph.labels[at(number)]);
+  const std::string name = sim::label_text(stretch.graph.labels[at(number)]);
   const auto on = [&](int device, Row row) {
     slice(process_of(device), free_row(device, row, begin, end), name, begin, end);
   };
-  if (task.kind == TaskKind::compute) return on(task.host, Row::compute);
+  if (task.kind == sim::TaskKind::compute) return on(task.host, Row::compute);
   on(task.host, Row::send);
   on(task.destination, Row::receive);
 }
 
-void ChromeTrace::count(const Stretch& stretch, int number, bool is_start) {
-  const Task& task = stretch.graph.graph.tasks[at(number)];
-  const TaskRecord& record = stretch.replay.tasks[at(number)];
-  const auto [begin, end] = busy(record, stretch);
-  if (!is_message(task) || end <= begin) return;
+void ChromeTrace::count(const sim::Stretch& stretch, int number, bool is_start) {
+  const sim::Task& task = stretch.graph.graph.tasks[at(number)];
+  const sim::TaskRecord& record = stretch.replay.tasks[at(number)];
+  const auto [begin, end] = sim::busy(record, stretch);
+  if (!sim::is_message(task) || end <= begin) return;
   // How much of a message that was cut off has moved is not known.
   const double rate = std::isnan(record.finish) ? 0 : task.amount / (end - begin);
   const std::pair sites(topology_.devices[at(task.host)].site, topology_.devices[at(task.destination)].site);
@@ -151,19 +151,19 @@ void ChromeTrace::write_loads(std::int64_t date) {
   changed_.clear();
 }
 
-void ChromeTrace::write_memory(const MemoryStep& step) {
+void ChromeTrace::write_memory(const sim::MemoryStep& step) {
   event(fmt::format(R"("ph": "C", "pid": {}, "ts": {}, "name": "memory", "args": {{"GB": {:.6g}}})",
                     process_of(step.device), microseconds(nanoseconds(step.date)), step.bytes / gigabyte));
 }
 
 /// At one date ends come before starts.
-std::vector<ChromeTrace::Moment> ChromeTrace::moments_of(const Stretch& stretch) {
+std::vector<ChromeTrace::Moment> ChromeTrace::moments_of(const sim::Stretch& stretch) {
   std::vector<Moment> moments;
   for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
-    const TaskRecord& record = stretch.replay.tasks[i];
-    const Task& task = stretch.graph.graph.tasks[i];
-    if (!has_started(record) || (task.kind != TaskKind::compute && !is_message(task))) continue;
-    const auto [begin, end] = busy(record, stretch);
+    const sim::TaskRecord& record = stretch.replay.tasks[i];
+    const sim::Task& task = stretch.graph.graph.tasks[i];
+    if (!sim::has_started(record) || (task.kind != sim::TaskKind::compute && !sim::is_message(task))) continue;
+    const auto [begin, end] = sim::busy(record, stretch);
     moments.push_back({nanoseconds(begin), true, static_cast<int>(i)});
     moments.push_back({nanoseconds(end), false, static_cast<int>(i)});
   }
@@ -173,9 +173,9 @@ std::vector<ChromeTrace::Moment> ChromeTrace::moments_of(const Stretch& stretch)
   return moments;
 }
 
-void ChromeTrace::see(const Stretch& stretch) {
+void ChromeTrace::see(const sim::Stretch& stretch) {
   slice(0, 0, title(stretch), nanoseconds(stretch.start), nanoseconds(stretch.end));
-  const std::vector<MemoryStep> memory = memory_steps(stretch, memory_of_);
+  const std::vector<sim::MemoryStep> memory = sim::memory_steps(stretch, memory_of_);
   const std::vector<Moment> moments = moments_of(stretch);
   auto step = memory.begin();
   for (auto moment = moments.begin(); moment != moments.end() || step != memory.end();) {
@@ -192,4 +192,4 @@ void ChromeTrace::see(const Stretch& stretch) {
   }
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

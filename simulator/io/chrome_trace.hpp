@@ -10,20 +10,20 @@
 #include "planner/core/topology.hpp"
 #include "simulator/io/task_csv.hpp"
 #include "simulator/report/memory_use.hpp"
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 /// Trace Event Format (Duca and Sinclair), written as the run goes, in order of time. Process 0 is the run: a
 /// row of its iterations, and a counter for each ordered pair of sites: the sum of the mean rates of the
 /// messages under way, each its bytes ÷ its time from first to last (0 of those cut off). Process 1 + d is
 /// device d: rows compute, send and receive, with more rows of a kind (`send 2`) where several messages are
 /// under way at once, and a counter of memory. Times are microseconds, exact to the nanosecond.
-class ChromeTrace : public RunObserver {
+class ChromeTrace : public sim::RunObserver {
  public:
   /// `topology` must outlive this.
-  ChromeTrace(const Topology& topology, StageMemoryOf memory_of, TextSink sink);
-  void see(const Stretch& stretch) override;
+  ChromeTrace(const Topology& topology, sim::StageMemoryOf memory_of, TextSink sink);
+  void see(const sim::Stretch& stretch) override;
   /// The end of the file; the last call.
   void finish();
 
@@ -44,14 +44,14 @@ class ChromeTrace : public RunObserver {
   void name_process(int process, const std::string& name);
   void slice(int process, int row, const std::string& name, std::int64_t begin, std::int64_t end);
   int free_row(int device, Row row, std::int64_t begin, std::int64_t end);
-  void task_slices(const Stretch& stretch, int task);
-  void count(const Stretch& stretch, int task, bool is_start);
+  void task_slices(const sim::Stretch& stretch, int task);
+  void count(const sim::Stretch& stretch, int task, bool is_start);
   void write_loads(std::int64_t date);
-  void write_memory(const MemoryStep& step);
-  static std::vector<Moment> moments_of(const Stretch& stretch);
+  void write_memory(const sim::MemoryStep& step);
+  static std::vector<Moment> moments_of(const sim::Stretch& stretch);
 
   const Topology& topology_;
-  StageMemoryOf memory_of_;
+  sim::StageMemoryOf memory_of_;
   TextSink sink_;
   bool is_first_ = true;
   std::vector<std::vector<std::int64_t>> busy_until_;  // of each row of a kind, by device and kind
@@ -59,4 +59,4 @@ class ChromeTrace : public RunObserver {
   std::vector<std::pair<int, int>> changed_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::io

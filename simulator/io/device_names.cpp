@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "planner/io/suggest.hpp"
+#include "planner/io/text/suggest.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 template <class Value>
@@ -81,4 +81,4 @@ std::vector<bool> DeviceNames::membership(const YamlValue& value) const {
   return result;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

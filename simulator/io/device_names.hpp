@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "planner/core/topology.hpp"
-#include "planner/io/yaml_reader.hpp"
+#include "planner/io/text/yaml_reader.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 class DeviceNames {
  public:
@@ -31,4 +31,4 @@ class DeviceNames {
   std::map<std::string, int, std::less<>> ids_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::io

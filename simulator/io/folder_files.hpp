@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "planner/io/named_file.hpp"
+#include "planner/io/text/named_file.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 class FolderFiles {
  public:
@@ -28,4 +28,4 @@ class FolderFiles {
   std::size_t left_ = limit;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -8,13 +8,13 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "planner/io/suggest.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
 #include "simulator/io/line_words.hpp"
 #include "simulator/io/name_table.hpp"
 #include "simulator/io/route_table.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 /// The links of all routes that flows take, together: a bound on what a small file can ask for.
@@ -22,13 +22,13 @@ constexpr std::size_t most_route_links = 100'000'000;
 /// s, of a profile: far above the grid of dates, on which it would never end.
 constexpr double least_period = 1e-9;
 /// As the words bw, lat, speed.
-constexpr std::array quantities = {Profile::Quantity::bandwidth, Profile::Quantity::latency,
-                                   Profile::Quantity::speed};
+constexpr std::array quantities = {sim::Profile::Quantity::bandwidth, sim::Profile::Quantity::latency,
+                                   sim::Profile::Quantity::speed};
 
 class GraphReader {
  public:
   explicit GraphReader(const std::string& file) : file_(file), words_(file) {}
-  TaskGraph read(std::string_view text);
+  sim::TaskGraph read(std::string_view text);
 
  private:
   struct Statement {
@@ -64,8 +64,8 @@ class GraphReader {
     return known(table, kind, words_.take(kind));
   }
   std::vector<int> take_links();
-  void add_task(Task task, const Word& name, const std::vector<std::string_view>& options);
-  void read_option(Task& task, const std::vector<std::string_view>& options, std::vector<bool>& given);
+  void add_task(sim::Task task, const Word& name, const std::vector<std::string_view>& options);
+  void read_option(sim::Task& task, const std::vector<std::string_view>& options, std::vector<bool>& given);
   void read_after();
   void find_routes();
   int add_route(const FlowPlace& flow);
@@ -74,7 +74,7 @@ class GraphReader {
   const std::string& file_;
   LineWords words_;
   std::size_t line_ = 0;
-  TaskGraph graph_;
+  sim::TaskGraph graph_;
   NameTable hosts_, links_, sites_, queues_, tasks_;
   RouteTable routes_;
   std::vector<FlowPlace> flows_;
@@ -92,7 +92,7 @@ const std::vector<GraphReader::Statement>& GraphReader::statements() {
   return all;
 }
 
-TaskGraph GraphReader::read(std::string_view text) {
+sim::TaskGraph GraphReader::read(std::string_view text) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     words_.read(text.substr(0, end), ++line_);
@@ -135,7 +135,7 @@ int GraphReader::known(const NameTable& table, std::string_view kind, const Word
 }
 
 void GraphReader::read_config() {
-  NetworkModel& model = graph_.model;
+  sim::NetworkModel& model = graph_.model;
   switch (words_.take_choice("setting", {"share", "latency_factor", "bandwidth_factor", "weight_S",
                                          "tcp_gamma", "crosstraffic", "preset"})) {
     case 0:
@@ -176,21 +176,21 @@ void GraphReader::read_preset() {
 
 void GraphReader::read_host() {
   const Word name = define(hosts_, "host");
-  Host host{std::string(name.text)};
+  sim::Host host{std::string(name.text)};
   if (!words_.done()) host.speed = words_.take_number("SPEED", Least::above_zero);
   if (!words_.done() && words_.take_choice("kind of host", {"fifo", "ps"}) == 1)
-    host.sharing = HostSharing::processor_sharing;
+    host.sharing = sim::HostSharing::processor_sharing;
   hosts_.add(name.text);
   graph_.hosts.push_back(std::move(host));
 }
 
 void GraphReader::read_link() {
   const Word name = define(links_, "link");
-  GraphLink link{std::string(name.text)};
+  sim::GraphLink link{std::string(name.text)};
   link.bandwidth = words_.take_number("BW", Least::zero);
   link.latency = words_.take_number("LATENCY", Least::zero);
   if (!words_.done() && words_.take_choice("kind of link", {"shared", "fatpipe"}) == 1)
-    link.sharing = Sharing::fatpipe;
+    link.sharing = sim::Sharing::fatpipe;
   links_.add(name.text);
   graph_.links.push_back(std::move(link));
 }
@@ -225,10 +225,10 @@ void GraphReader::read_pipe() {
 }
 
 void GraphReader::read_profile() {
-  Profile profile;
+  sim::Profile profile;
   const Word name = words_.take("link or host");
   profile.quantity = quantities[at(words_.take_choice("quantity", {"bw", "lat", "speed"}))];
-  const bool of_host = profile.quantity == Profile::Quantity::speed;
+  const bool of_host = profile.quantity == sim::Profile::Quantity::speed;
   profile.targets = {{of_host ? known(hosts_, "host", name) : known(links_, "link", name)}};
   do {
     const Word word = words_.peek("T");
@@ -255,7 +255,7 @@ void GraphReader::read_profile() {
 }
 
 void GraphReader::read_fail() {
-  Failure failure;
+  sim::Failure failure;
   if (words_.take_choice("thing that fails", {"link", "host"}) == 0)
     failure.link = take_known(links_, "link");
   else
@@ -271,8 +271,8 @@ void GraphReader::read_fail() {
 }
 
 void GraphReader::read_compute() {
-  Task task;
-  task.kind = TaskKind::compute;
+  sim::Task task;
+  task.kind = sim::TaskKind::compute;
   const Word name = define(tasks_, "task");
   task.host = take_known(hosts_, "host");
   task.amount = words_.take_number("WORK", Least::zero);
@@ -280,15 +280,15 @@ void GraphReader::read_compute() {
 }
 
 void GraphReader::read_delay() {
-  Task task;
+  sim::Task task;
   const Word name = define(tasks_, "task");
   task.amount = words_.take_number("SECONDS", Least::zero);
   add_task(task, name, {"after", "prio", "queue"});
 }
 
 void GraphReader::read_flow() {
-  Task task;
-  task.kind = TaskKind::flow;
+  sim::Task task;
+  task.kind = sim::TaskKind::flow;
   const Word name = define(tasks_, "task");
   task.host = take_known(hosts_, "host");
   task.destination = take_known(hosts_, "host");
@@ -298,7 +298,7 @@ void GraphReader::read_flow() {
     flows_.push_back({{task.host, task.destination}, static_cast<int>(graph_.tasks.size()) - 1, line_});
 }
 
-void GraphReader::add_task(Task task, const Word& name, const std::vector<std::string_view>& options) {
+void GraphReader::add_task(sim::Task task, const Word& name, const std::vector<std::string_view>& options) {
   task.first_after = static_cast<int>(graph_.after.size());
   std::vector<bool> given(options.size());
   while (!words_.done()) read_option(task, options, given);
@@ -308,7 +308,7 @@ void GraphReader::add_task(Task task, const Word& name, const std::vector<std::s
   graph_.tasks.push_back(task);
 }
 
-void GraphReader::read_option(Task& task, const std::vector<std::string_view>& options,
+void GraphReader::read_option(sim::Task& task, const std::vector<std::string_view>& options,
                               std::vector<bool>& given) {
   const Word word = words_.peek("option");
   const int option = words_.take_choice("option", options);
@@ -359,7 +359,7 @@ int GraphReader::add_route(const FlowPlace& flow) {
          fmt::format("no route from {} to {}: neither a route nor access links and a pipe",
                      in_quotes(graph_.hosts[at(from)].name), in_quotes(graph_.hosts[at(to)].name)));
   count_links(links->size(), flow.line);
-  Route route{std::move(*links), {}};
+  sim::Route route{std::move(*links), {}};
   if (graph_.model.cross_traffic)
     if (std::optional<RouteTable::Links> back = routes_.links_between({to, from})) {
       count_links(back->size(), flow.line);
@@ -378,9 +378,9 @@ void GraphReader::count_links(std::size_t links, std::size_t line) {
 
 }  // namespace
 
-TaskGraph parse_task_graph(std::string text, const std::string& file) {
+sim::TaskGraph parse_task_graph(std::string text, const std::string& file) {
   const std::string checked = checked_text(std::move(text), file);
   return GraphReader(file).read(checked);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

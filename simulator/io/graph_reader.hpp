@@ -6,12 +6,12 @@
 
 #include "simulator/graph/task_graph.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 /// The largest file that is read, in bytes.
 inline constexpr std::size_t largest_graph_file = std::size_t{1} << 30;
 
 /// Throws Error with file:line:column, what was expected and what was found.
-TaskGraph parse_task_graph(std::string text, const std::string& file);
+sim::TaskGraph parse_task_graph(std::string text, const std::string& file);
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
-#include "planner/io/suggest.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 void fail_at(const std::string& file, const Word& word, const std::string& what) {
   throw Error(position(file, word.line, word.column), what);
@@ -81,4 +81,4 @@ void LineWords::expect_end() const {
             fmt::format("expected the end of the line; found {}", in_quotes(words_[next_].text)));
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

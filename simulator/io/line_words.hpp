@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::io {
 
 struct Word {
   std::string_view text;
@@ -42,4 +42,4 @@ class LineWords {
   Word end_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::io

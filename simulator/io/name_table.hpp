@@ -7,7 +7,7 @@
 
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 /// Names get the numbers 0, 1, … in the order in which they come. The text that they lie in must outlive
 /// this.
@@ -45,4 +45,4 @@ class NameTable {
   std::vector<int> cells_;  // a power of two of them
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::io

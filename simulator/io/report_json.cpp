@@ -3,15 +3,15 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/json_text.hpp"
+#include "planner/io/text/json_text.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 using nlohmann::ordered_json;
 
 /// Of `count` values.
-ordered_json distribution_json(const Distribution& values, std::size_t count) {
+ordered_json distribution_json(const sim::Distribution& values, std::size_t count) {
   if (count == 0) return nullptr;
   return {{"mean", values.mean}, {"p50", values.p50}, {"p95", values.p95},
           {"p99", values.p99},   {"min", values.min}, {"max", values.max}};
@@ -33,11 +33,11 @@ ordered_json list_json(const List& list, const Convert& convert) {
   return json;
 }
 
-ordered_json iteration_json(const IterationReport& it) {
+ordered_json iteration_json(const sim::IterationReport& it) {
   return {{"start_s", it.start_s}, {"end_s", it.end_s}, {"duration_s", it.duration_s()}};
 }
 
-ordered_json device_json(const Topology& topology, const DeviceReport& it) {
+ordered_json device_json(const Topology& topology, const sim::DeviceReport& it) {
   return {{"device", topology.devices[at(it.device)].id},
           {"compute_s", it.compute_s},
           {"waiting_s", it.waiting_network_s + it.waiting_others_s},
@@ -50,29 +50,29 @@ ordered_json device_json(const Topology& topology, const DeviceReport& it) {
           {"memory_bytes", known(it.memory_bytes)}};
 }
 
-ordered_json peer_json(const Topology& topology, const DeviceReport& it) {
+ordered_json peer_json(const Topology& topology, const sim::DeviceReport& it) {
   ordered_json json = device_json(topology, it);
   for (const char* unknown : {"sending_s", "receiving_s", "peak_memory_bytes"}) json[unknown] = nullptr;
   return json;
 }
 
-ordered_json link_json(const Topology& topology, const LinkReport& it) {
+ordered_json link_json(const Topology& topology, const sim::LinkReport& it) {
   return {{"from", topology.sites[at(it.from)].name},
           {"to", topology.sites[at(it.to)].name},
           {"bytes", it.bytes},
           {"busy_s", it.busy_s}};
 }
 
-ordered_json event_json(const EventReport& it) {
+ordered_json event_json(const sim::EventReport& it) {
   return {{"date_s", it.date_s}, {"text", it.text}};
 }
 
-ordered_json step_json(const CriticalStep& it) {
+ordered_json step_json(const sim::CriticalStep& it) {
   return {{"text", it.text}, {"tasks", it.tasks}, {"start_s", it.start_s}, {"end_s", it.end_s}};
 }
 
-ordered_json useful_json(const SimReport& report) {
-  const UsefulWork& it = *report.useful;
+ordered_json useful_json(const sim::SimReport& report) {
+  const sim::UsefulWork& it = *report.useful;
   return {{"samples", it.samples},
           {"samples_per_s", it.samples_per_s},
           {"optimal_samples", it.optimal_samples},
@@ -83,11 +83,11 @@ ordered_json useful_json(const SimReport& report) {
           {"usd_egress", it.usd_egress}};
 }
 
-ordered_json fairness_json(const std::optional<FairnessComparison>& it) {
+ordered_json fairness_json(const std::optional<sim::FairnessComparison>& it) {
   return it ? ordered_json{{"equal", it->equal_s}, {"rtt", it->rtt_s}} : ordered_json(nullptr);
 }
 
-ordered_json samples_json(const SampleSummary& samples) {
+ordered_json samples_json(const sim::SampleSummary& samples) {
   return {{"runs", samples.runs},
           {"iteration_time_s", distribution_json(samples.iteration_time_s, samples.mean_s.size())},
           {"tokens_per_s", distribution_json(samples.tokens_per_s, samples.mean_s.size())},
@@ -96,11 +96,11 @@ ordered_json samples_json(const SampleSummary& samples) {
 
 }  // namespace
 
-std::string report_json(const Topology& topology, const SimReport& report, const SimRecord& record) {
+std::string report_json(const Topology& topology, const sim::SimReport& report, const SimRecord& record) {
   return json_text(sim_document(topology, report, record));
 }
 
-ordered_json sim_document(const Topology& topology, const SimReport& report, const SimRecord& record) {
+ordered_json sim_document(const Topology& topology, const sim::SimReport& report, const SimRecord& record) {
   const auto of_topology = [&](auto convert) {
     return [&topology, convert](const auto& element) { return convert(topology, element); };
   };
@@ -140,4 +140,4 @@ ordered_json sim_document(const Topology& topology, const SimReport& report, con
   return json;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -14,14 +14,14 @@
 #include "simulator/report/sim_report.hpp"
 #include "simulator/simulate.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 /// What a result file says besides the result.
 struct SimRecord {
   std::string job, scenario;  // names; scenario empty: none
   std::uint64_t seed = 0;
-  std::optional<SampleSummary> samples;        // the report is then that of the first run
-  std::optional<FairnessComparison> fairness;  // nothing: not known
+  std::optional<sim::SampleSummary> samples;        // the report is then that of the first run
+  std::optional<sim::FairnessComparison> fairness;  // nothing: not known
   std::vector<std::string> notes;              // what a reader should know
   std::string version;
   std::optional<TimeInterval> interval = {};  // of the iteration time; nothing: not known
@@ -29,10 +29,10 @@ struct SimRecord {
 };
 
 /// The text of a result file. Same arguments, same bytes. What is not known is null.
-std::string report_json(const Topology& topology, const SimReport& report, const SimRecord& record);
+std::string report_json(const Topology& topology, const sim::SimReport& report, const SimRecord& record);
 
 /// The same, to be a part of another document.
-nlohmann::ordered_json sim_document(const Topology& topology, const SimReport& report,
+nlohmann::ordered_json sim_document(const Topology& topology, const sim::SimReport& report,
                                     const SimRecord& record);
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -1,6 +1,6 @@
 #include "simulator/io/route_table.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 std::optional<RouteTable::Links> RouteTable::links_between(Pair hosts) const {
   if (const auto route = routes_.find(hosts); route != routes_.end()) return route->second;
@@ -14,4 +14,4 @@ std::optional<RouteTable::Links> RouteTable::links_between(Pair hosts) const {
   return links;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

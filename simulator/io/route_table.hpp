@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::io {
 
 class RouteTable {
  public:
@@ -31,4 +31,4 @@ class RouteTable {
   std::map<int, Access> access_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -10,16 +10,16 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/csv_table.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/named_file.hpp"
-#include "planner/io/plan_json.hpp"
-#include "planner/io/plan_reader.hpp"
-#include "planner/io/suggest.hpp"
-#include "planner/io/text_file.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "planner/io/text/csv_table.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/text/named_file.hpp"
+#include "planner/io/writers/plan_json.hpp"
+#include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 constexpr std::size_t runs_size_limit = std::size_t{1} << 20;
@@ -52,9 +52,9 @@ class RunsReader {
              const RunsSetting& setting)
       : setting_(setting), folder_(folder), table_(text, file) {}
 
-  std::vector<MeasuredRun> read() {
+  std::vector<sim::MeasuredRun> read() {
     read_header();
-    std::vector<MeasuredRun> runs;
+    std::vector<sim::MeasuredRun> runs;
     for (; table_.has_row(); table_.next()) {
       if (runs.size() == most_runs) throw table_.error(0, fmt::format("more than {} runs", most_runs));
       table_.expect_cells(columns_.size());
@@ -121,8 +121,8 @@ class RunsReader {
       throw header.error(0, "there is no column `plan`, nor are there both `pipeline` and `data`");
   }
 
-  MeasuredRun run() {
-    MeasuredRun run;
+  sim::MeasuredRun run() {
+    sim::MeasuredRun run;
     run.line = table_.line();
     const std::size_t time = required(Column::seconds);
     run.seconds = table_.number(time, Unit{"s", 0}, "the time");
@@ -138,7 +138,7 @@ class RunsReader {
     return run;
   }
 
-  void read_plan(MeasuredRun& run) {
+  void read_plan(sim::MeasuredRun& run) {
     for (const Column column : {Column::pipeline, Column::data, Column::micro_batch, Column::global_batch})
       if (const auto index = cell(column))
         throw table_.error(*index, fmt::format("`{}` is for rows without a plan", name_of(column)));
@@ -154,7 +154,7 @@ class RunsReader {
   }
 
   /// Devices in the order of the file, the stages of the first pipeline first.
-  void deploy(MeasuredRun& run) {
+  void deploy(sim::MeasuredRun& run) {
     const std::size_t index = required(Column::pipeline);
     const int stages = count(index), pipelines = count(required(Column::data));
     const long long devices = static_cast<long long>(stages) * pipelines;
@@ -224,7 +224,7 @@ class RunsReader {
   }
 
   /// One that can be simulated, again and again.
-  std::shared_ptr<const Workload> checked(Job job, Plan plan, std::size_t index) const {
+  std::shared_ptr<const sim::Workload> checked(Job job, Plan plan, std::size_t index) const {
     double computations = 0;
     for (const Pipeline& pipeline : plan.pipelines)
       for (const Stage& stage : pipeline.stages)
@@ -233,9 +233,9 @@ class RunsReader {
       throw table_.error(index,
                          fmt::format("the run has {:.3g} computations an iteration; {:.3g} are the most",
                                      computations, most_computations));
-    auto work = std::make_shared<Workload>(
-        Workload{setting_.topology, std::move(job), std::move(plan), setting_.roofline});
-    at_cell(index, [&] { iteration_graph(work->problem_with({}), shortened_plan(work->plan)); });
+    auto work = std::make_shared<sim::Workload>(
+        sim::Workload{setting_.topology, std::move(job), std::move(plan), setting_.roofline});
+    at_cell(index, [&] { sim::iteration_graph(work->problem_with({}), shortened_plan(work->plan)); });
     return work;
   }
 
@@ -247,19 +247,19 @@ class RunsReader {
   std::map<std::string, NamedFile> files_;
   std::map<std::string, Job> jobs_;
   // By job, and file of the plan or stages and pipelines.
-  std::map<std::tuple<std::string, std::string, int, int>, std::shared_ptr<const Workload>> works_;
+  std::map<std::tuple<std::string, std::string, int, int>, std::shared_ptr<const sim::Workload>> works_;
 };
 
 }  // namespace
 
-std::vector<MeasuredRun> parse_runs(const std::string& text, const std::string& file,
+std::vector<sim::MeasuredRun> parse_runs(const std::string& text, const std::string& file,
                                     const std::filesystem::path& folder, const RunsSetting& setting) {
   return RunsReader(text, file, folder, setting).read();
 }
 
-std::vector<MeasuredRun> read_runs(const std::filesystem::path& file, const RunsSetting& setting) {
+std::vector<sim::MeasuredRun> read_runs(const std::filesystem::path& file, const RunsSetting& setting) {
   const std::string text = checked_text(read_file(file, runs_size_limit), file.string());
   return parse_runs(text, file.string(), file.parent_path(), setting);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -9,7 +9,7 @@
 #include "planner/core/roofline.hpp"
 #include "simulator/calibration/measured_run.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 inline constexpr std::size_t most_runs = 200;  // of a table
 
@@ -23,10 +23,10 @@ struct RunsSetting {
 /// The runs of a table, at most `most_runs`. Runs of the same job and plan share their workload. Throws Error
 /// at file:line:column for columns that there are not, numbers that are none, files that cannot be read, and
 /// runs that cannot be simulated.
-std::vector<MeasuredRun> read_runs(const std::filesystem::path& file, const RunsSetting& setting);
+std::vector<sim::MeasuredRun> read_runs(const std::filesystem::path& file, const RunsSetting& setting);
 
 /// The same of a text; `folder` is where the files lie that it names.
-std::vector<MeasuredRun> parse_runs(const std::string& text, const std::string& file,
+std::vector<sim::MeasuredRun> parse_runs(const std::string& text, const std::string& file,
                                     const std::filesystem::path& folder, const RunsSetting& setting);
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -6,15 +6,15 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "planner/io/suggest.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
 #include "simulator/io/availability_reader.hpp"
 #include "simulator/io/device_names.hpp"
 #include "simulator/io/folder_files.hpp"
 #include "simulator/io/trace_reader.hpp"
 #include "simulator/run/departure_policy.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 constexpr std::size_t most_events = 2'000'000;  // some 100 bytes each
@@ -25,7 +25,7 @@ class ScenarioReader {
   ScenarioReader(const std::filesystem::path& folder, const Topology& topology)
       : topology_(topology), names_(topology), files_(folder), recorded_(at(topology.size())) {}
 
-  Scenario read(const YamlMap& map) {
+  sim::Scenario read(const YamlMap& map) {
     if (const auto name = map.optional("name")) scenario_.name = name->text();
     if (const auto seed = map.optional("seed"))
       scenario_.seed = static_cast<std::uint64_t>(seed->integer(0, std::numeric_limits<std::int64_t>::max()));
@@ -33,24 +33,24 @@ class ScenarioReader {
       scenario_.horizon_s = horizon->seconds().value();
       if (*scenario_.horizon_s == 0) throw horizon->value_error("must be above zero");
     }
-    for (const auto& [key, quantity] : {std::pair{"bandwidth", LinkTrace::Quantity::bandwidth},
-                                        std::pair{"latency", LinkTrace::Quantity::latency}})
+    for (const auto& [key, quantity] : {std::pair{"bandwidth", sim::LinkTrace::Quantity::bandwidth},
+                                        std::pair{"latency", sim::LinkTrace::Quantity::latency}})
       if (const auto traces = map.optional(key))
         for (const YamlValue& item : traces->list()) read_link_trace(item, quantity);
     if (const auto recordings = map.optional("availability"))
       for (const YamlValue& item : recordings->list()) read_availability(item);
     if (const auto events = map.optional("events")) read_events(*events);
     std::stable_sort(scenario_.events.begin(), scenario_.events.end(),
-                     [](const DeviceEvent& a, const DeviceEvent& b) { return a.date < b.date; });
+                     [](const sim::DeviceEvent& a, const sim::DeviceEvent& b) { return a.date < b.date; });
     if (const auto jitter = map.optional("compute_jitter")) read_jitter(*jitter);
     if (const auto recovery = map.optional("recovery")) read_recovery(*recovery);
     return std::move(scenario_);
   }
 
  private:
-  void read_link_trace(const YamlValue& item, LinkTrace::Quantity quantity) {
+  void read_link_trace(const YamlValue& item, sim::LinkTrace::Quantity quantity) {
     const YamlMap map = item.map({"from", "to", "between", "trace"});
-    LinkTrace link;
+    sim::LinkTrace link;
     link.quantity = quantity;
     if (const auto between = map.optional("between")) {
       if (map.has("from") || map.has("to"))
@@ -89,43 +89,43 @@ class ScenarioReader {
       recorded_[at(device)] = true;
     }
     NamedFile file = files_.read(map.required("file"));
-    const std::vector<DeviceEvent> events = parse_availability(std::move(file.text), file.path, format);
+    const std::vector<sim::DeviceEvent> events = parse_availability(std::move(file.text), file.path, format);
     scenario_.events.insert(scenario_.events.end(), events.begin(), events.end());
   }
 
   struct WrittenEvent {
     YamlValue entry;
-    DeviceEvent event;
+    sim::DeviceEvent event;
   };
 
   /// What happens, to no device yet.
-  static DeviceEvent change_of(const YamlMap& map) {
-    DeviceEvent event;
+  static sim::DeviceEvent change_of(const YamlMap& map) {
+    sim::DeviceEvent event;
     event.date = map.required("at").seconds().value();
     const auto leave = map.optional("leave"), join = map.optional("join"), speed = map.optional("speed");
     if ((leave ? 1 : 0) + (join ? 1 : 0) + (speed ? 1 : 0) != 1)
       throw map.error("expected one of `leave: true`, `join: true` and `speed: FACTOR`");
     if (speed) {
-      event.kind = DeviceEvent::Kind::speed;
+      event.kind = sim::DeviceEvent::Kind::speed;
       event.speed = speed->ratio();
       return event;
     }
     const YamlValue& change = leave ? *leave : *join;
     if (!change.boolean()) throw change.value_error("expected true");
-    event.kind = leave ? DeviceEvent::Kind::leave : DeviceEvent::Kind::join;
+    event.kind = leave ? sim::DeviceEvent::Kind::leave : sim::DeviceEvent::Kind::join;
     return event;
   }
 
   void read_event(const YamlValue& item, std::vector<WrittenEvent>& events) const {
     const YamlMap map = item.map({"at", "device", "site", "leave", "join", "speed"});
-    DeviceEvent event = change_of(map);
+    sim::DeviceEvent event = change_of(map);
     const auto device = map.optional("device"), site = map.optional("site");
     if (device.has_value() == site.has_value()) throw map.error("expected one of `device` and `site`");
     const std::vector<int> all = device ? std::vector{names_.device(*device)} : names_.site(*site);
     if (events.size() + all.size() > most_events)
       throw item.error(fmt::format("more than {} events of devices in all", most_events));
     for (const int each : all) {
-      if (recorded_[at(each)] && event.kind != DeviceEvent::Kind::speed)
+      if (recorded_[at(each)] && event.kind != sim::DeviceEvent::Kind::speed)
         throw(device ? *device : *site)
             .error(fmt::format("{} comes and goes as `availability` says",
                                in_quotes(topology_.devices[at(each)].id)));
@@ -142,8 +142,8 @@ class ScenarioReader {
     });
     std::vector<bool> there(at(topology_.size()), true);
     for (const auto& [entry, event] : events) {
-      if (event.kind != DeviceEvent::Kind::speed) {
-        const bool joins = event.kind == DeviceEvent::Kind::join;
+      if (event.kind != sim::DeviceEvent::Kind::speed) {
+        const bool joins = event.kind == sim::DeviceEvent::Kind::join;
         if (there[at(event.device)] == joins)
           throw entry.error(
               fmt::format("{} {} at {} s, but it is {}", in_quotes(topology_.devices[at(event.device)].id),
@@ -172,7 +172,7 @@ class ScenarioReader {
       const YamlMap entry = checkpoint->map({"period", "bandwidth", "device"});
       const auto bandwidth = entry.optional("bandwidth"), device = entry.optional("device");
       if (!bandwidth && !device) throw entry.error("expected `bandwidth`, `device` or both");
-      Checkpoint& place = scenario_.checkpoint.emplace();
+      sim::Checkpoint& place = scenario_.checkpoint.emplace();
       if (bandwidth) place.bandwidth = bandwidth->rate().value();
       if (device) place.device = names_.device(*device);
       if (const auto period = entry.optional("period")) {
@@ -185,7 +185,7 @@ class ScenarioReader {
   static std::string policy_name(const YamlValue& value) {
     const std::string name = value.text();
     std::vector<std::string_view> known;
-    for (const DeparturePolicy& policy : departure_policies()) known.push_back(policy.name);
+    for (const sim::DeparturePolicy& policy : sim::departure_policies()) known.push_back(policy.name);
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw value.value_error(fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, known)));
     return name;
@@ -195,24 +195,24 @@ class ScenarioReader {
   DeviceNames names_;
   FolderFiles files_;
   std::vector<bool> recorded_;  // of each device: whether a recording says when it is there
-  Scenario scenario_;
+  sim::Scenario scenario_;
 };
 
 }  // namespace
 
-Scenario read_scenario(const std::filesystem::path& path, const Topology& topology) {
+sim::Scenario read_scenario(const std::filesystem::path& path, const Topology& topology) {
   return parse_scenario(read_file(path, yaml_size_limit), path.string(), path.parent_path(), topology);
 }
 
-Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
+sim::Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
                         const Topology& topology) {
   const YamlDocument document(std::move(text), file);
   const YamlMap map = versioned_map(document, "a scenario",
                                     {"version", "name", "seed", "horizon", "bandwidth", "latency",
                                      "availability", "events", "compute_jitter", "recovery"});
-  Scenario scenario = ScenarioReader(folder, topology).read(map);
+  sim::Scenario scenario = ScenarioReader(folder, topology).read(map);
   if (scenario.name.empty()) scenario.name = std::filesystem::path(file).stem().string();
   return scenario;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

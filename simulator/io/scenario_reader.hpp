@@ -7,11 +7,11 @@
 #include "planner/core/topology.hpp"
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 /// Files that it names lie below its folder. Throws Error with file:line:column, also of those files.
-Scenario read_scenario(const std::filesystem::path& path, const Topology& topology);
-Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
+sim::Scenario read_scenario(const std::filesystem::path& path, const Topology& topology);
+sim::Scenario parse_scenario(std::string text, const std::string& file, const std::filesystem::path& folder,
                         const Topology& topology);
 
-}  // namespace dtfm
+}  // namespace dtfm::io

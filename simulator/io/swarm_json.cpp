@@ -4,13 +4,13 @@
 
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 using nlohmann::ordered_json;
 
 namespace {
 
-ordered_json stage_json(const SwarmStage& it) {
+ordered_json stage_json(const sim::SwarmStage& it) {
   return {{"layers", {it.layers.first, it.layers.second}},
           {"peers", it.peers},
           {"steps", it.steps},
@@ -23,9 +23,9 @@ ordered_json stage_json(const SwarmStage& it) {
 }  // namespace
 
 ordered_json swarm_json(const SwarmRecord& record) {
-  const SwarmReport& report = record.report;
+  const sim::SwarmReport& report = record.report;
   ordered_json stages = ordered_json::array();
-  for (const SwarmStage& it : report.stages) stages.push_back(stage_json(it));
+  for (const sim::SwarmStage& it : report.stages) stages.push_back(stage_json(it));
   const auto& cost = record.usd_per_million_tokens;
   return {{"stages", std::move(stages)},
           {"cost_per_million_tokens", cost ? ordered_json(*cost) : ordered_json(nullptr)},
@@ -44,9 +44,9 @@ ordered_json swarm_json(const SwarmRecord& record) {
           {"shared_messages", report.shared_messages}};
 }
 
-ordered_json verification_json(const Topology& topology, const VerificationReport& report) {
+ordered_json verification_json(const Topology& topology, const sim::VerificationReport& report) {
   ordered_json caught = ordered_json::array();
-  for (const CaughtPeer& peer : report.caught)
+  for (const sim::CaughtPeer& peer : report.caught)
     caught.push_back({{"device", topology.devices[at(peer.device)].id},
                       {"date_s", peer.date_s},
                       {"calls", peer.calls},
@@ -56,4 +56,4 @@ ordered_json verification_json(const Topology& topology, const VerificationRepor
           {"corrupt_calls", report.corrupt_calls}, {"caught", std::move(caught)}};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

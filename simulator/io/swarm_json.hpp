@@ -9,17 +9,17 @@
 #include "simulator/report/verification_report.hpp"
 #include "simulator/swarm/swarm.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 /// A swarm, and the price that comparisons go by.
 struct SwarmRecord {
-  SwarmReport report;
+  sim::SwarmReport report;
   std::optional<double> usd_per_million_tokens = {};
 };
 
 /// What the rest of the result file does not say: nothing of devices, links, events and steps.
 nlohmann::ordered_json swarm_json(const SwarmRecord& record);
 
-nlohmann::ordered_json verification_json(const Topology& topology, const VerificationReport& report);
+nlohmann::ordered_json verification_json(const Topology& topology, const sim::VerificationReport& report);
 
-}  // namespace dtfm
+}  // namespace dtfm::io

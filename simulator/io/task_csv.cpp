@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 std::string date_text(double seconds) {
@@ -13,7 +13,7 @@ std::string date_text(double seconds) {
 
 }  // namespace
 
-std::string task_row(std::string_view id, const TaskRecord& record) {
+std::string task_row(std::string_view id, const sim::TaskRecord& record) {
   return fmt::format("{},{},{},{},{}\n", id, name_of(record.state), date_text(record.ready),
                      date_text(record.start), date_text(record.finish));
 }
@@ -22,23 +22,23 @@ TaskCsv::TaskCsv(TextSink sink) : sink_(std::move(sink)) {
   sink_("id,state,ready,start,finish\n");
 }
 
-void TaskCsv::see(const Stretch& stretch) {
+void TaskCsv::see(const sim::Stretch& stretch) {
   const std::string before = prefix(stretch);
   for (std::size_t i = 0; i < stretch.graph.labels.size(); ++i)
-    sink_(task_row(before + label_text(stretch.graph.labels[i]), stretch.replay.tasks[i]));
+    sink_(task_row(before + sim::label_text(stretch.graph.labels[i]), stretch.replay.tasks[i]));
 }
 
-std::string TaskCsv::prefix(const Stretch& stretch) {
+std::string TaskCsv::prefix(const sim::Stretch& stretch) {
   switch (stretch.kind) {
-    case Stretch::Kind::iteration:
+    case sim::Stretch::Kind::iteration:
       break;
-    case Stretch::Kind::lost_iteration:
+    case sim::Stretch::Kind::lost_iteration:
       return fmt::format("i{}.lost{} ", stretch.iteration, ++lost_);
-    case Stretch::Kind::recovery:
+    case sim::Stretch::Kind::recovery:
       return fmt::format("i{}.recovery{} ", stretch.iteration, ++recoveries_);
-    case Stretch::Kind::checkpoint:
+    case sim::Stretch::Kind::checkpoint:
       return fmt::format("i{}.checkpoint{} ", stretch.iteration, ++checkpoints_);
-    case Stretch::Kind::part:
+    case sim::Stretch::Kind::part:
       return fmt::format("i{}.part{} ", stretch.iteration, ++parts_);
   }
   // One that was lost because a checkpoint was older is done again.
@@ -47,4 +47,4 @@ std::string TaskCsv::prefix(const Stretch& stretch) {
   return fmt::format("i{} ", stretch.iteration);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

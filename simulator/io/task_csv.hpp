@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 using TextSink = std::function<void(std::string_view)>;
 
@@ -17,13 +17,13 @@ using TextSink = std::function<void(std::string_view)>;
 /// checkpoint, `i2.lost1 …`, `i2.recovery1 …`, `i2.checkpoint1 …`; in the parts before the last of an
 /// iteration that went on after a departure, `i2.part1 …`; in one that is done again, `i2.again1 …`: all
 /// counted from 1 over the run.
-class TaskCsv : public RunObserver {
+class TaskCsv : public sim::RunObserver {
  public:
   explicit TaskCsv(TextSink sink);
-  void see(const Stretch& stretch) override;
+  void see(const sim::Stretch& stretch) override;
 
  private:
-  std::string prefix(const Stretch& stretch);
+  std::string prefix(const sim::Stretch& stretch);
 
   TextSink sink_;
   int lost_ = 0, recoveries_ = 0, checkpoints_ = 0, parts_ = 0;
@@ -31,6 +31,6 @@ class TaskCsv : public RunObserver {
 };
 
 /// One row of the table; `id` as it is.
-std::string task_row(std::string_view id, const TaskRecord& record);
+std::string task_row(std::string_view id, const sim::TaskRecord& record);
 
-}  // namespace dtfm
+}  // namespace dtfm::io

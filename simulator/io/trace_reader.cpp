@@ -5,18 +5,18 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/csv_table.hpp"
-#include "planner/io/suggest.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/text/csv_table.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 namespace {
 
 /// Of a relative trace, besides zero; others have the limits of their unit.
 constexpr double least_factor = 1e-9, largest_factor = 1e9;
 
-TraceFormat format_of(const YamlMap& map, LinkTrace::Quantity quantity) {
-  const bool is_rate = quantity == LinkTrace::Quantity::bandwidth;
+TraceFormat format_of(const YamlMap& map, sim::LinkTrace::Quantity quantity) {
+  const bool is_rate = quantity == sim::LinkTrace::Quantity::bandwidth;
   TraceFormat format;
   format.relative = map.required("kind").choice({"relative", "absolute"}) == 0;
   const auto unit = map.optional("unit"), reference = map.optional("reference");
@@ -70,7 +70,7 @@ double factor(const CsvTable& table, std::size_t cell, double value) {
   return value;
 }
 
-void add_step(const CsvTable& table, Trace::Step step, std::vector<Trace::Step>& steps) {
+void add_step(const CsvTable& table, sim::Trace::Step step, std::vector<sim::Trace::Step>& steps) {
   if (!steps.empty() && step.date < steps.back().date)
     throw table.error(0, fmt::format("time goes back: {} s after {} s", step.date, steps.back().date));
   if (!steps.empty() && step.date == steps.back().date)
@@ -79,7 +79,7 @@ void add_step(const CsvTable& table, Trace::Step step, std::vector<Trace::Step>&
     steps.push_back(step);
 }
 
-double period_of(const Trace& trace, const TraceFormat& format, const CsvTable& end) {
+double period_of(const sim::Trace& trace, const TraceFormat& format, const CsvTable& end) {
   const double first = trace.steps.front().date, last = trace.steps.back().date;
   if (!format.repeat || trace.steps.size() == 1) return 0;
   if (format.period == 0) return last - first + (last - trace.steps[trace.steps.size() - 2].date);
@@ -91,21 +91,21 @@ double period_of(const Trace& trace, const TraceFormat& format, const CsvTable& 
 
 }  // namespace
 
-Trace read_trace(const YamlValue& value, LinkTrace::Quantity quantity, FolderFiles& files) {
+sim::Trace read_trace(const YamlValue& value, sim::LinkTrace::Quantity quantity, FolderFiles& files) {
   const YamlMap map = value.map({"file", "kind", "unit", "column", "time_unit", "repeat", "reference"});
   const TraceFormat format = format_of(map, quantity);
   NamedFile file = files.read(map.required("file"));
   return parse_trace(std::move(file.text), file.path, format);
 }
 
-Trace parse_trace(std::string text, const std::string& file, const TraceFormat& format) {
+sim::Trace parse_trace(std::string text, const std::string& file, const TraceFormat& format) {
   const std::string checked = checked_text(std::move(text), file);
   CsvTable table(checked, file);
   const std::vector<std::string> header = table.take_header();
   if (!table.has_row()) throw table.error(0, "an empty trace: expected lines with a time and a value");
   const std::size_t cell = value_cell(table, header, format.column, file);
   const std::size_t cells = header.empty() ? table.cells().size() : header.size();
-  Trace trace;
+  sim::Trace trace;
   trace.relative = format.relative;
   for (; table.has_row(); table.next()) {
     table.expect_cells(cells);
@@ -119,4 +119,4 @@ Trace parse_trace(std::string text, const std::string& file, const TraceFormat& 
   return trace;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "planner/io/yaml_reader.hpp"
+#include "planner/io/text/yaml_reader.hpp"
 #include "simulator/io/folder_files.hpp"
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::io {
 
 struct TraceFormat {
   bool relative = false;
@@ -26,10 +26,10 @@ struct TraceFormat {
 ///   repeat           true, or the time after which it all comes again (by default the last value lasts as
 ///                    long as the one before it)
 /// Throws Error with the position in either file.
-Trace read_trace(const YamlValue& value, LinkTrace::Quantity quantity, FolderFiles& files);
+sim::Trace read_trace(const YamlValue& value, sim::LinkTrace::Quantity quantity, FolderFiles& files);
 
 /// Of several lines with one time the last counts. Throws Error with file:line:column: no values, time going
 /// back, a value that is missing, negative or no number.
-Trace parse_trace(std::string text, const std::string& file, const TraceFormat& format);
+sim::Trace parse_trace(std::string text, const std::string& file, const TraceFormat& format);
 
-}  // namespace dtfm
+}  // namespace dtfm::io

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 std::string_view letter_of(Activity activity) {
@@ -60,4 +60,4 @@ std::string label_text(const TaskLabel& label) {
   return text;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

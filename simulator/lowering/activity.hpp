@@ -6,7 +6,7 @@
 
 #include "simulator/graph/task_graph.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 enum class Activity : std::uint8_t {
   forward,
@@ -37,4 +37,4 @@ struct TaskLabel {
 /// A name that is unique in its iteration: `F p0 s3 m17`, `X l6 k2 d1>d5` (an exchange from device 1 to 5).
 std::string label_text(const TaskLabel& label);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

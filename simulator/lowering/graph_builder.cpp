@@ -2,7 +2,7 @@
 
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 void GraphBuilder::reserve(std::size_t tasks) {
   result_.graph.tasks.reserve(tasks);
@@ -79,4 +79,4 @@ LabelledGraph GraphBuilder::take() {
   return std::move(result_);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -9,7 +9,7 @@
 #include "simulator/lowering/activity.hpp"
 #include "simulator/lowering/lowered_network.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// A graph and what its tasks and links are for.
 struct LabelledGraph {
@@ -63,4 +63,4 @@ class GraphBuilder {
   std::map<std::pair<Activity, std::pair<int, int>>, int> queues_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

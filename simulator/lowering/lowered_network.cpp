@@ -5,7 +5,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 using Kind = LinkMeaning::Kind;
@@ -99,4 +99,4 @@ std::vector<int> LoweredNetwork::links_between(int from, int to) {
   return links;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

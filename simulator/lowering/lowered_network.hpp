@@ -11,7 +11,7 @@
 #include "planner/core/topology.hpp"
 #include "simulator/graph/task_graph.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// What a link of the graph stands for.
 struct LinkMeaning {
@@ -65,4 +65,4 @@ class LoweredNetwork {
   std::map<LinkKey, int> links_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

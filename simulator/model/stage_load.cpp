@@ -7,7 +7,7 @@
 #include "planner/core/model_state.hpp"
 #include "planner/core/shards.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 LoadModel::LoadModel(const Problem& problem, const Plan& plan)
     : job_(problem.job),
       topology_(problem.topology),
@@ -135,4 +135,4 @@ StageLoad LoadModel::of(const Stage& stage) const {
   return load;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

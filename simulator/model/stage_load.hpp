@@ -12,7 +12,7 @@
 #include "planner/core/problem.hpp"
 #include "simulator/model/zero.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Of one device; with tensor parallelism, of each device of the stage.
 struct StageLoad {
@@ -98,4 +98,4 @@ class LoadModel {
   std::vector<Layer> chain_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

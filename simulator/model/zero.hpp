@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// What the replicas hold a part of each: gradients and optimizer states, or the parameters too.
 enum class ZeroStage { gradients = 2, parameters = 3 };
@@ -16,4 +16,4 @@ constexpr std::optional<ZeroStage> zero_stage(std::string_view gradient_sync) {
   return std::nullopt;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

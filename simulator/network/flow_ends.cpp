@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -116,4 +116,4 @@ FlowEnds::End FlowEnds::next() const {
   return {date, id % 2 == 0 ? links_[at(id / 2)].flows.first().id : id / 2};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

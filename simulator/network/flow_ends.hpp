@@ -12,7 +12,7 @@
 
 #include "simulator/engine/indexed_heap.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 class FlowEnds {
  public:
@@ -76,4 +76,4 @@ class FlowEnds {
   IndexedHeap dates_;  // of links, and of flows that no link holds
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -357,4 +357,4 @@ void FluidNetwork::commit_flow(int number, double now) {
   marks_[index(number)] = Mark::standing;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -17,7 +17,7 @@
 #include "simulator/network/max_min.hpp"
 #include "simulator/network/use_pool.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 class FluidNetwork {
  public:
@@ -150,4 +150,4 @@ class FluidNetwork {
   std::size_t stopped_ = 0;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

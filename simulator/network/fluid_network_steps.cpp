@@ -8,7 +8,7 @@
 
 #include "simulator/network/fluid_network.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -249,4 +249,4 @@ void FluidNetwork::add_up(int number) {
   }
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -182,4 +182,4 @@ void LevelNetwork::commit_flow(int number, double now) {
     ends_.hold(number, holder, now);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -20,7 +20,7 @@
 #include "simulator/network/max_min.hpp"
 #include "simulator/network/use_pool.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 class LevelNetwork {
  public:
@@ -96,4 +96,4 @@ class LevelNetwork {
   long long looks_ = 0;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -4,7 +4,7 @@
 
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -76,4 +76,4 @@ std::vector<double> max_min_rates(std::span<const LinkCapacity> links, std::span
   return rates;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 enum class Sharing {
   shared,   // all flows together stay within the capacity
@@ -36,4 +36,4 @@ struct FlowDemand {
 /// first link is full.
 std::vector<double> max_min_rates(std::span<const LinkCapacity> links, std::span<const FlowDemand> flows);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

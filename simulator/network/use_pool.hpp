@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 template <class Use>
 class UsePool {
@@ -48,4 +48,4 @@ class UsePool {
   std::vector<std::vector<int>> unused_;  // numbers of flows, by how many uses they have
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "simulator/report/stretch_times.hpp"
+#include "simulator/observation/stretch_times.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// Tasks that take turns: those of a queue, or the computations of a host. The lists of all that have
@@ -177,4 +177,4 @@ std::vector<CriticalSum> summed(const std::vector<CriticalStep>& steps) {
   return sums;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

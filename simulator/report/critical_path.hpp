@@ -6,9 +6,9 @@
 
 #include "planner/core/topology.hpp"
 #include "simulator/report/sim_report.hpp"
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// From the task that ends last back to the start: before a task that had to wait for its turn comes the one
 /// before it on its host or in its queue; before any other, the one that it waited for and that ended last.
@@ -41,4 +41,4 @@ class CriticalPath : public RunObserver {
   std::vector<CriticalStep> steps_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

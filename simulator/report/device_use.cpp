@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
-#include "simulator/report/stretch_times.hpp"
+#include "simulator/observation/stretch_times.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// The tasks of one device in one stretch.
@@ -134,4 +134,4 @@ std::vector<DeviceTimes> DeviceUse::times(double length_s) const {
   return times;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

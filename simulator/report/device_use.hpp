@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/report/intervals.hpp"
-#include "simulator/run/observer.hpp"
+#include "planner/core/intervals.hpp"
+#include "simulator/observation/observer.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Seconds over all stretches seen so far.
 struct DeviceTimes {
@@ -38,4 +38,4 @@ class DeviceUse : public RunObserver {
   double seen_until_ = 0;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

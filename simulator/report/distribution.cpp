@@ -5,7 +5,7 @@
 
 #include "planner/core/error.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 double quantile(std::span<const double> sorted, double share) {
   DTFM_ASSERT(!sorted.empty() && share >= 0 && share <= 1);
@@ -25,4 +25,4 @@ Distribution distribution(std::vector<double> values) {
           values.front(), values.back()};
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

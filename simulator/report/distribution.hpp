@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 struct Distribution {
   double mean = 0, p50 = 0, p95 = 0, p99 = 0, min = 0, max = 0;
@@ -18,4 +18,4 @@ double quantile(std::span<const double> sorted, double share);
 /// All zero for no values. Values are added up in their order.
 Distribution distribution(std::vector<double> values);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

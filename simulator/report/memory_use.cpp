@@ -4,9 +4,9 @@
 #include <tuple>
 
 #include "planner/core/index.hpp"
-#include "simulator/report/stretch_times.hpp"
+#include "simulator/observation/stretch_times.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// A forward or backward that took place, or the all-reduces that belong to it.
@@ -121,4 +121,4 @@ void MemoryUse::see(const Stretch& stretch) {
     peaks_[at(step.device)] = std::max(peaks_[at(step.device)], step.bytes);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

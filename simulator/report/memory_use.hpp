@@ -4,9 +4,9 @@
 #include <functional>
 #include <vector>
 
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Bytes on one device for one of its stages.
 struct StageMemory {
@@ -44,4 +44,4 @@ class MemoryUse : public RunObserver {
   std::vector<double> peaks_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

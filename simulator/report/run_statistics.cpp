@@ -4,7 +4,7 @@
 
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 std::vector<int> sites_of(const Topology& topology) {
@@ -53,4 +53,4 @@ void RunStatistics::add_to(SimReport& report, std::vector<int> devices, double l
   report.critical_path = critical_path_.steps();
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

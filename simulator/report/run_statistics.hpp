@@ -10,7 +10,7 @@
 #include "simulator/report/sim_report.hpp"
 #include "simulator/report/site_traffic.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 class RunStatistics : public RunObserver {
  public:
@@ -31,4 +31,4 @@ class RunStatistics : public RunObserver {
   CriticalPath critical_path_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

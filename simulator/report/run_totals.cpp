@@ -2,7 +2,7 @@
 
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 double peak_flops_per_s(const Problem& problem, const SimReport& report) {
   double sum = 0;
@@ -36,4 +36,4 @@ std::optional<double> usd_per_million_tokens(const Problem& problem, const SimRe
   return usd_per_s / tokens_per_s * 1e6;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

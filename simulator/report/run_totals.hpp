@@ -6,7 +6,7 @@
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// FLOP/s of all devices of the report in the job's precision; 0 where one is not known.
 double peak_flops_per_s(const Problem& problem, const SimReport& report);
@@ -19,4 +19,4 @@ double bubble(const SimReport& report);
 std::optional<double> usd_per_million_tokens(const Problem& problem, const SimReport& report,
                                              double tokens_per_s);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

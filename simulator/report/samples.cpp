@@ -1,6 +1,6 @@
 #include "simulator/report/samples.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 SampleSummary sample_summary(const std::vector<SimReport>& runs) {
   SampleSummary summary;
@@ -16,4 +16,4 @@ SampleSummary sample_summary(const std::vector<SimReport>& runs) {
   return summary;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

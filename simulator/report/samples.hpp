@@ -5,7 +5,7 @@
 
 #include "simulator/report/sim_report.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 struct SampleSummary {
   int runs = 0;                   // that came to the end of an iteration at least
@@ -17,4 +17,4 @@ struct SampleSummary {
 /// Runs in which no iteration was completed say nothing of times and are left out.
 SampleSummary sample_summary(const std::vector<SimReport>& runs);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

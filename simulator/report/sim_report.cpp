@@ -1,6 +1,6 @@
 #include "simulator/report/sim_report.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 double completed_per_s(const SimReport& report, double amount, bool are_unlike) {
   const double count = static_cast<double>(report.iterations.size());
@@ -10,4 +10,4 @@ double completed_per_s(const SimReport& report, double amount, bool are_unlike) 
   return time > 0 ? (is_whole ? count : count - 1) * amount / time : 0;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -8,7 +8,7 @@
 #include "simulator/report/distribution.hpp"
 #include "simulator/report/verification_report.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 struct IterationReport {
   double start_s = 0, end_s = 0;
@@ -87,4 +87,4 @@ struct SimReport {
 /// the whole run.
 double completed_per_s(const SimReport& report, double amount, bool are_unlike = false);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

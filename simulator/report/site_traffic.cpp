@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
-#include "simulator/report/stretch_times.hpp"
+#include "simulator/observation/stretch_times.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 void SiteTraffic::see(const Stretch& stretch) {
   std::map<std::pair<int, int>, std::vector<Interval>> under_way;
@@ -29,4 +29,4 @@ std::vector<LinkReport> SiteTraffic::reports() const {
   return reports;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

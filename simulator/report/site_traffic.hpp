@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "simulator/report/sim_report.hpp"
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 class SiteTraffic : public RunObserver {
  public:
@@ -27,4 +27,4 @@ class SiteTraffic : public RunObserver {
   std::map<std::pair<int, int>, Use> uses_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "planner/core/index.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/model/stage_load.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 double total(const StageMemory& memory) {
@@ -77,4 +77,4 @@ void PlacedMemory::place(const Plan& computed) {
   memory_of_ = memory_in(table_of(problem_, computed, copies_));
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

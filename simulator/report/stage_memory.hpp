@@ -5,7 +5,7 @@
 #include "planner/core/problem.hpp"
 #include "simulator/report/memory_use.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// By stage as labels number them (computed_stages). A device that the plan does not have, because it has
 /// taken the place of another, holds what the stage of that number holds in the pipeline where that is most.
@@ -33,4 +33,4 @@ class PlacedMemory : public RunObserver {
   StageMemoryOf memory_of_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
-#include "simulator/report/stretch_times.hpp"
-#include "simulator/run/machine_log.hpp"
+#include "simulator/observation/stretch_times.hpp"
+#include "simulator/observation/machine_log.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 void EgressMeter::see(const Stretch& stretch) {
   const std::vector<Task>& tasks = stretch.graph.graph.tasks;
@@ -47,4 +47,4 @@ UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const S
   return work;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -3,10 +3,10 @@
 
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Adds up what messages that arrive cost their senders, in USD.
 class EgressMeter : public RunObserver {
@@ -36,4 +36,4 @@ struct PlanRate {
 UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const SimReport& report,
                        const PlanRate& plan, double usd_egress);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// A peer whose output was another than that of a second peer.
 struct CaughtPeer {
@@ -23,4 +23,4 @@ struct VerificationReport {
   std::vector<CaughtPeer> caught;  // by date
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -11,7 +11,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 std::vector<bool> whole_pipelines(const Plan& plan, const std::vector<bool>& there) {
@@ -208,4 +208,4 @@ Plan dealt_on(const Plan& plan, const std::vector<bool>& running) {
   return result;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

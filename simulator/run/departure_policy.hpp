@@ -10,7 +10,7 @@
 
 #include "planner/core/plan.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// What a policy sees.
 struct FleetState {
@@ -60,4 +60,4 @@ Plan running_plan(const Plan& plan, const std::vector<bool>& running);
 /// others, in the same way; the others have none. At least one runs.
 Plan dealt_on(const Plan& plan, const std::vector<bool>& running);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

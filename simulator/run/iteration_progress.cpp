@@ -4,7 +4,7 @@
 
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// The first device of the stage that a task of a pipeline belongs to; no_index for those of no pipeline.
@@ -125,4 +125,4 @@ bool is_exchanged(const LabelledGraph& graph, const Replay& replay) {
   return true;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

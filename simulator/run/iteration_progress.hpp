@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Knows tasks by their labels, so that what was done of one graph counts in another one of the same
 /// iteration, with more micro-batches or fewer pipelines.
@@ -44,4 +44,4 @@ class IterationProgress {
 /// Whether all that is not done of `graph` is the optimizer's step: nobody needs anybody else any more.
 bool is_exchanged(const LabelledGraph& graph, const Replay& replay);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 double NormalNumbers::next() {
   if (has_second_) {
@@ -26,4 +26,4 @@ double JitterFactors::next() {
   return std::exp(mu_ + sigma_ * normal_.next());
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -3,7 +3,7 @@
 
 #include "planner/core/rng.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Normal numbers of mean 0 and variance 1, two at a time: with u and v uniform in [0, 1), √(−2 ln(1 − u))
 /// times cos(2πv) and sin(2πv) are normal and independent (Box and Muller, A note on the generation of random
@@ -30,4 +30,4 @@ class JitterFactors {
   double mu_, sigma_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

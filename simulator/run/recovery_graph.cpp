@@ -10,7 +10,7 @@
 #include "planner/core/shards.hpp"
 #include "simulator/model/stage_load.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 class FetchList {
@@ -215,4 +215,4 @@ LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan, const P
   return graph;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -8,10 +8,10 @@
 
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// The weights and optimizer state of some layers of a stage, for one device.
 struct Fetch {
@@ -57,4 +57,4 @@ LabelledGraph recovery_graph(const Problem& problem, const std::vector<Fetch>& f
 LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan, const Pipeline& pipeline, int number,
                                const Checkpoint& checkpoint);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

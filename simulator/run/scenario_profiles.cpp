@@ -12,7 +12,7 @@
 #include "planner/core/index.hpp"
 #include "simulator/run/trace_cursor.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -181,4 +181,4 @@ bool ScenarioProfiles::change_after(double date) const {
                      [&](const HostSpeed& speed) { return speed.steps.back().date > date; });
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

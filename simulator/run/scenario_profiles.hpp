@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "planner/core/topology.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// A trace stands for the links of a graph as follows.
 ///   bandwidth, absolute   the links of one pair of devices that it is about; those that a sender shares
@@ -53,4 +53,4 @@ class ScenarioProfiles {
   std::vector<HostSpeed> speeds_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

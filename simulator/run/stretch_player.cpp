@@ -7,7 +7,7 @@
 
 #include "planner/core/error.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -50,4 +50,4 @@ Played StretchPlayer::play(LabelledGraph& graph, const ScenarioProfiles& changes
   }
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

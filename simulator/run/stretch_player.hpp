@@ -4,10 +4,10 @@
 #include <functional>
 
 #include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "simulator/run/scenario_profiles.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// How a stretch ended: done, broken off, interrupted, or it never will.
 struct Played {
@@ -32,4 +32,4 @@ class StretchPlayer {
   double window_ = 1;  // s that the next stretch may well take
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -9,7 +9,7 @@
 
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 class TraceCursor {
  public:
@@ -52,4 +52,4 @@ class TraceCursor {
   std::size_t next_ = 0;  // the step to come, of this round
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -13,12 +13,12 @@
 #include "planner/core/rng.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/model/zero.hpp"
-#include "simulator/report/stretch_times.hpp"
+#include "simulator/observation/stretch_times.hpp"
 #include "simulator/run/jitter.hpp"
-#include "simulator/schedule/schedule.hpp"
+#include "planner/core/schedule/schedule.hpp"
 #include "simulator/sync/sync.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr std::size_t most_iterations = 1'000'000;  // in a horizon; each is in the report
@@ -359,4 +359,4 @@ void TrainingRun::complete(double end) {
                                   report_.iterations.size());
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

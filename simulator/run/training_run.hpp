@@ -10,14 +10,14 @@
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/run/departure_policy.hpp"
-#include "simulator/run/machine_log.hpp"
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/machine_log.hpp"
+#include "simulator/observation/observer.hpp"
 #include "simulator/run/recovery_graph.hpp"
 #include "simulator/run/scenario_profiles.hpp"
 #include "simulator/run/stretch_player.hpp"
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 struct RunLength {
   int iterations = 3;
@@ -151,4 +151,4 @@ class TrainingRun {
   std::optional<ScenarioProfiles> changes_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

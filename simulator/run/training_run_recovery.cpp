@@ -6,7 +6,7 @@
 #include "planner/core/index.hpp"
 #include "simulator/run/training_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 bool TrainingRun::saves_by_period() const {
   return scenario_.checkpoint && scenario_.checkpoint->period_s > 0;
@@ -127,4 +127,4 @@ void TrainingRun::save() {
   if (is_stuck) stop_for("the checkpoint is never written");
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -6,11 +6,11 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "simulator/report/stretch_times.hpp"
+#include "simulator/observation/stretch_times.hpp"
 #include "simulator/run/iteration_progress.hpp"
 #include "simulator/run/training_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 bool any(const std::vector<bool>& flags) {
@@ -145,4 +145,4 @@ bool TrainingRun::deal_out(Rest& rest) {
   return true;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Values that hold from their date to the next one's; before the first date what the topology says holds.
 struct Trace {
@@ -73,4 +73,4 @@ inline bool is_random(const Scenario& scenario) {
   return scenario.compute_jitter.cv > 0;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

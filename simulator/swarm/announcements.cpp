@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -53,4 +53,4 @@ std::vector<Announcement> Announcements::valid(int stage, double now) {
   return result;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

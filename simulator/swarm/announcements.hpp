@@ -5,7 +5,7 @@
 
 #include "simulator/swarm/wiring.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// A peer announces itself when it begins to serve and every 5 s from then on; a record lives 300 s. No event
 /// is needed for that: the date of the last announcement follows from when it began and when it ended.
@@ -39,4 +39,4 @@ class Announcements {
   std::vector<Stage> stages_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

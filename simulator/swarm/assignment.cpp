@@ -7,7 +7,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -138,4 +138,4 @@ Assignment best_assignment(std::span<const PeerKind> kinds) {
   return result;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Peers that are alike: how many, and the samples per second of one of them at each stage.
 struct PeerKind {
@@ -30,4 +30,4 @@ Assignment best_assignment(std::span<const PeerKind> kinds);
 
 inline constexpr int most_states = 256;
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

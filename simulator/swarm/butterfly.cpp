@@ -5,7 +5,7 @@
 
 #include "planner/core/error.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// The bandwidths from the largest on: the first k have shards if 1 + (G − 2) w_i = T b_i ÷ V, Σ w = 1, gives
@@ -42,4 +42,4 @@ Butterfly butterfly(double bytes, std::span<const double> bytes_per_s) {
   return result;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

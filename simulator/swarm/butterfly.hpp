@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 struct Butterfly {
   std::vector<double> shards;  // of each peer, the share of the gradients that it adds up; 1 in all
@@ -22,4 +22,4 @@ inline double butterfly_share(double shard, int peers) {
   return 1 + (peers - 2) * shard;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -5,7 +5,7 @@
 
 #include "simulator/engine/event_queue.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// `mark` tells an event of what is still going on from one of what was broken off: it counts beside `id`
 /// there.
@@ -29,4 +29,4 @@ struct QueueEvent {
 
 using SwarmQueue = EventQueue<QueueEvent>;
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -5,7 +5,7 @@
 #include "planner/core/error.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// Throws Error for what makes no sense, and for what is not modelled.
@@ -41,4 +41,4 @@ SwarmReport simulate_swarm(const Problem& problem, const SwarmSetup& setup, cons
   return SwarmRun(problem, setup, scenario, options).run();
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -14,7 +14,7 @@
 #include "simulator/report/verification_report.hpp"
 #include "simulator/scenario/scenario.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 enum class SwarmTransport {
   relay,        // activations go to the trainer and back for every stage, as in the released code
@@ -127,4 +127,4 @@ struct SwarmReport {
 SwarmReport simulate_swarm(const Problem& problem, const SwarmSetup& setup, const Scenario& scenario,
                            const SwarmOptions& options);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -4,7 +4,7 @@
 
 #include "simulator/swarm/swarm_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// The peer of the slot has computed what it was asked for: draws whether another is asked for the same.
 /// `call`: which of the first peer's corrupt calls that is, or 0.
@@ -75,4 +75,4 @@ void SwarmRun::expel(int device, long long call) {
   fleet_changed();
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -8,7 +8,7 @@
 #include "planner/core/plan.hpp"
 #include "simulator/model/stage_load.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 Problem with_recomputation(Problem problem) {
@@ -115,4 +115,4 @@ double slowest_pair_s(const Problem& problem, std::span<const int> members, doub
   return slowest / problem.constants.network_efficiency;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

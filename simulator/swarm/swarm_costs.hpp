@@ -7,7 +7,7 @@
 
 #include "planner/core/problem.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 class SwarmCosts {
  public:
@@ -66,4 +66,4 @@ std::vector<double> exchange_rates(const Problem& problem, std::span<const int> 
 double slowest_pair_s(const Problem& problem, std::span<const int> members, double bytes,
                       std::span<const double> shards);
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

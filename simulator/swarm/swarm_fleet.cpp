@@ -8,7 +8,7 @@
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -334,4 +334,4 @@ void SwarmRun::fleet_changed() {
   assigned_ = *std::min_element(speeds.begin(), speeds.end());
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -7,7 +7,7 @@
 #include "planner/core/index.hpp"
 #include "simulator/engine/clock.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -167,4 +167,4 @@ std::vector<LinkReport> SwarmNetwork::reports(double now) const {
   return reports;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -14,7 +14,7 @@
 #include "simulator/report/sim_report.hpp"
 #include "simulator/swarm/queue_event.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Routes, overheads, latencies and rates are those of the rest of the simulator (lowered_network.hpp):
 /// between hosts a message waits for its overhead, its bytes move, its latency comes after them. A message
@@ -115,4 +115,4 @@ class SwarmNetwork {
   long long sent_ = 0, shared_ = 0;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -3,7 +3,7 @@
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 void SwarmRun::enter_line(int number) {
   Slot& slot = slots_[at(number)];
@@ -78,4 +78,4 @@ void SwarmRun::change_speed(int number, double factor) {
   peer.factor = factor;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -5,7 +5,7 @@
 
 #include "simulator/engine/clock.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// Streams of random numbers: those of the trainers are 0, 1, …
@@ -166,4 +166,4 @@ void SwarmRun::report_devices() {
   }
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

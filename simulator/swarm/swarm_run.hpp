@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "simulator/run/jitter.hpp"
-#include "simulator/run/machine_log.hpp"
+#include "simulator/observation/machine_log.hpp"
 #include "simulator/swarm/announcements.hpp"
 #include "simulator/swarm/assignment.hpp"
 #include "simulator/swarm/butterfly.hpp"
@@ -22,7 +22,7 @@
 #include "simulator/swarm/verification.hpp"
 #include "simulator/swarm/wiring.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 class SwarmRun {
  public:
@@ -268,4 +268,4 @@ class SwarmRun {
   std::map<std::vector<double>, std::pair<double, bool>> optima_;  // by speeds and counts of the kinds
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

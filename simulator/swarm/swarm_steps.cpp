@@ -4,7 +4,7 @@
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 void SwarmRun::add_gradient(int number) {
   Slot& slot = slots_[at(number)];
@@ -132,4 +132,4 @@ void SwarmRun::lose_gradients(int peer) {
   }
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -6,7 +6,7 @@
 #include "simulator/engine/clock.hpp"
 #include "simulator/swarm/swarm_run.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 constexpr double forward_timeout_s = 30, backward_timeout_s = 75, refresh_period_s = 30;
@@ -279,4 +279,4 @@ void SwarmRun::restart(int number) {
   ask(number);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// Streams of random numbers, behind those of trainers and jitter.
@@ -35,4 +35,4 @@ void Verification::catch_peer(int peer, double now, long long call, int samples_
       {peer, now, call, corrupt_calls_[static_cast<std::size_t>(peer)] * samples_of_call});
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

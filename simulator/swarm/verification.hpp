@@ -7,7 +7,7 @@
 #include "planner/core/rng.hpp"
 #include "simulator/report/verification_report.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// Every call is verified with the same probability, by itself. A peer that lies corrupts all calls that it
 /// is asked for, so that the number of corrupt calls up to the one that is verified is geometric: P(n) = p (1
@@ -33,4 +33,4 @@ class Verification {
   std::vector<long long> corrupt_calls_;  // of each peer
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace dtfm {
+namespace dtfm::sim {
 
 void Wiring::refresh(std::span<const Announcement> announcements, Rng& rng) {
   for (const Announcement& it : announcements) of(it.peer).announced = true;
@@ -75,4 +75,4 @@ void Wiring::take_out(int peer) {
   std::make_heap(heap_.begin(), heap_.end(), is_later);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -9,7 +9,7 @@
 
 #include "planner/core/rng.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// A peer that has announced itself for the stage, and when it did so last.
 struct Announcement {
@@ -81,4 +81,4 @@ class Wiring {
   int bans_ = 0;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -1,6 +1,6 @@
 #include "simulator/sync/sync.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 std::vector<int> central_ps(GraphBuilder& builder, const Exchange& exchange) {
   ExchangeMessages messages(builder, exchange);
@@ -14,4 +14,4 @@ std::vector<int> central_ps(GraphBuilder& builder, const Exchange& exchange) {
   return last;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

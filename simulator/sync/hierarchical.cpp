@@ -3,7 +3,7 @@
 #include "planner/core/index.hpp"
 #include "simulator/sync/sync.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 /// The devices of every site, in the order in which they come.
@@ -57,4 +57,4 @@ std::vector<int> hierarchical(GraphBuilder& builder, const Exchange& exchange) {
   return last;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

@@ -1,6 +1,6 @@
 #include "simulator/sync/sync.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 std::vector<int> ExchangeMessages::around(const std::vector<int>& devices, std::vector<int> ready,
                                           double bytes, int phase) {
@@ -23,4 +23,4 @@ std::vector<int> ring(GraphBuilder& builder, const Exchange& exchange) {
   return ExchangeMessages(builder, exchange).around(exchange.devices, ready, exchange.bytes, 0);
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

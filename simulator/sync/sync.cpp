@@ -4,7 +4,7 @@
 
 #include "planner/core/error.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 namespace {
 
 struct Sync {
@@ -48,4 +48,4 @@ std::vector<int> add_exchange(GraphBuilder& builder, std::string_view name, cons
   throw Error("", fmt::format("there is no gradient_sync `{}`", name));
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

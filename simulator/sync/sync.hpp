@@ -8,7 +8,7 @@
 
 #include "simulator/lowering/graph_builder.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 /// An exchange of gradients to be added to a graph.
 struct Exchange {
@@ -62,4 +62,4 @@ class ExchangeMessages {
   const Exchange& exchange_;
 };
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

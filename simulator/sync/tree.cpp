@@ -1,6 +1,6 @@
 #include "simulator/sync/sync.hpp"
 
-namespace dtfm {
+namespace dtfm::sim {
 
 std::vector<int> tree(GraphBuilder& builder, const Exchange& exchange) {
   ExchangeMessages messages(builder, exchange);
@@ -22,4 +22,4 @@ std::vector<int> tree(GraphBuilder& builder, const Exchange& exchange) {
   return ready;
 }
 
-}  // namespace dtfm
+}  // namespace dtfm::sim

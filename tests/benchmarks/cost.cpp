@@ -3,12 +3,15 @@
 
 #include <benchmark/benchmark.h>
 
-#include "planner/cost/comm_cost_state.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/topology_reader.hpp"
-#include "planner/search/random_placement.hpp"
+#include "planner/cost/comm_cost/comm_cost_state.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "planner/search/comm_cost/random_placement.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace io;
+using namespace search;
 namespace {
 
 CommCostModel worldwide() {

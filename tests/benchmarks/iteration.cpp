@@ -2,12 +2,14 @@
 #include <benchmark/benchmark.h>
 
 #include "planner/core/rng.hpp"
-#include "planner/cost/iteration_time.hpp"
-#include "planner/io/calibration_reader.hpp"
-#include "planner/io/job_reader.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
 #include "tests/support/simulated.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace io;
 namespace {
 
 constexpr int stages = 8, per_site = 16;

@@ -1,9 +1,11 @@
-#include "cli/measure_layers.hpp"
-#include "planner/io/gpu_catalogue.hpp"
+#include "cli/profile/measure_layers.hpp"
+#include "planner/io/readers/gpu_catalogue.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cli;
+using namespace dtfm::io;
 
 namespace {
 

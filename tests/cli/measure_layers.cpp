@@ -1,17 +1,19 @@
 // The measuring of layers from a job to a profile, on the emulation of a GPU: its times mean nothing.
-#include "cli/measure_layers.hpp"
+#include "cli/profile/measure_layers.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include "kernels/platform/emulation.hpp"
 #include "kernels/profile.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/json_text.hpp"
-#include "planner/io/profile_reader.hpp"
+#include "planner/io/text/json_text.hpp"
+#include "planner/io/readers/profile_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cli;
+using namespace dtfm::io;
 
 namespace {
 

@@ -1,9 +1,10 @@
 // The table of a profile.
-#include "cli/profile_summary.hpp"
+#include "cli/profile/profile_summary.hpp"
 
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cli;
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cli/command_line.hpp"
+#include "cli/common/command_line.hpp"
 #include "cli/documents/write_documents.hpp"
 
 namespace {
@@ -28,17 +28,17 @@ void ignore(const std::string&) {}
 int main(int, char** argv) {
   CLI::App app(hostile, "dtfm-sample");
   app.footer(footer);
-  dtfm::add_option(app, "--mode", "fast|exact", hostile, ignore);
-  dtfm::offer_values(*dtfm::add_option(app, "-n,--name", "NAME", hostile, ignore),
+  dtfm::cli::add_option(app, "--mode", "fast|exact", hostile, ignore);
+  dtfm::cli::offer_values(*dtfm::cli::add_option(app, "-n,--name", "NAME", hostile, ignore),
                      {"resnet-50", "gpt3-6.7b"});
   CLI::App* import_command = app.add_subcommand("import", hostile);
   std::string format;
   std::vector<std::string> files;
-  dtfm::offer_values(*import_command->add_option("FORMAT", format, hostile)->type_name(""),
+  dtfm::cli::offer_values(*import_command->add_option("FORMAT", format, hostile)->type_name(""),
                      {"ping", "iperf"});
   import_command->add_option("FILE", files, "what was measured")->type_name("");
-  dtfm::add_option(*import_command, "--into", "DIR", "where to", ignore);
+  dtfm::cli::add_option(*import_command, "--into", "DIR", "where to", ignore);
   CLI::App* show = app.add_subcommand("show", "Prints something.");
-  dtfm::add_option(*show->add_subcommand("links", hostile), "--unit", "ms|s", "of times", ignore);
-  dtfm::write_documents(std::vector{dtfm::words_of(app)}, argv[1]);
+  dtfm::cli::add_option(*show->add_subcommand("links", hostile), "--unit", "ms|s", "of times", ignore);
+  dtfm::cli::write_documents(std::vector{dtfm::cli::words_of(app)}, argv[1]);
 }

@@ -1,11 +1,12 @@
-#include "cli/words.hpp"
+#include "cli/common/words.hpp"
 
-#include "cli/plan_words.hpp"
-#include "cli/progress.hpp"
-#include "cli/style.hpp"
+#include "cli/common/plan_words.hpp"
+#include "cli/common/progress.hpp"
+#include "cli/common/style.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cli;
 
 TEST_CASE("numbers with thousands") {
   CHECK(with_thousands(0) == "0");

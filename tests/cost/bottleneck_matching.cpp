@@ -1,4 +1,4 @@
-#include "planner/cost/bottleneck_matching.hpp"
+#include "planner/cost/comm_cost/bottleneck_matching.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -11,6 +11,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "planner/cost/comm_cost.hpp"
+#include "planner/cost/comm_cost/comm_cost.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/cost/bottleneck_matching.hpp"
+#include "planner/cost/comm_cost/bottleneck_matching.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/exhaustive.hpp"
@@ -14,6 +14,7 @@
 #include "tests/support/shipped_model.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "planner/cost/comm_cost_state.hpp"
+#include "planner/cost/comm_cost/comm_cost_state.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -11,6 +11,7 @@
 #include "tests/support/networks.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
 
 namespace {
 

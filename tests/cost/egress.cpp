@@ -2,13 +2,15 @@
 #include <cmath>
 
 #include "planner/core/shards.hpp"
-#include "planner/cost/iteration_time.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/any_plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 namespace {
 

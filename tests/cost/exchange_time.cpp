@@ -1,4 +1,4 @@
-#include "planner/cost/exchange_time.hpp"
+#include "planner/cost/iteration_time/exchange_time.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +17,8 @@
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -1,22 +1,25 @@
 // Bounds against estimates and simulations of random plans, and against closed formulas.
-#include "planner/cost/iteration_bound.hpp"
+#include "planner/cost/bounds/iteration_bound.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <string>
 
-#include "planner/io/calibration_reader.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/roofline_reader.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "tests/support/any_plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

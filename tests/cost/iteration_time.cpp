@@ -1,4 +1,4 @@
-#include "planner/cost/iteration_time.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +14,7 @@
 #include "tests/support/unlike_layers.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
 
 namespace {
 

@@ -1,19 +1,21 @@
-#include "planner/cost/layer_split.hpp"
+#include "planner/cost/iteration_time/layer_split.hpp"
 
 #include <algorithm>
 #include <functional>
 #include <limits>
 
 #include "planner/core/image_models.hpp"
-#include "planner/cost/iteration_bound.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/roofline_reader.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/cost/bounds/iteration_bound.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/random_problem.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::io;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "planner/cost/micro_batch_split.hpp"
+#include "planner/cost/iteration_time/micro_batch_split.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -11,6 +11,7 @@
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
 
 namespace {
 

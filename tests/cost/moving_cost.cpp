@@ -1,9 +1,9 @@
-#include "planner/cost/moving_cost.hpp"
+#include "planner/cost/iteration_time/moving_cost.hpp"
 
 #include <algorithm>
 #include <map>
 
-#include "planner/cost/stage_cost.hpp"
+#include "planner/cost/iteration_time/stage_cost.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/lowering/graph_builder.hpp"
 #include "tests/support/catch.hpp"
@@ -11,6 +11,8 @@
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "planner/cost/network_cost.hpp"
+#include "planner/cost/iteration_time/network_cost.hpp"
 
 #include <algorithm>
 #include <set>
@@ -10,6 +10,8 @@
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 namespace {
 

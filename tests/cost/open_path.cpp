@@ -1,4 +1,4 @@
-#include "planner/cost/open_path.hpp"
+#include "planner/cost/comm_cost/open_path.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
 
 namespace {
 

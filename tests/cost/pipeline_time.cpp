@@ -1,4 +1,4 @@
-#include "planner/cost/pipeline_time.hpp"
+#include "planner/cost/iteration_time/pipeline_time.hpp"
 
 #include <algorithm>
 #include <string>
@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "planner/core/rng.hpp"
-#include "planner/cost/schedule_steps.hpp"
+#include "planner/cost/iteration_time/schedule_steps.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -1,15 +1,17 @@
-#include "planner/cost/plan_explanation.hpp"
+#include "planner/cost/explanation/plan_explanation.hpp"
 
 #include <algorithm>
 #include <string>
 
-#include "planner/cost/changed_network.hpp"
-#include "planner/cost/wider_job.hpp"
+#include "planner/cost/explanation/changed_network.hpp"
+#include "planner/cost/explanation/wider_job.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "planner/cost/spanning_bound.hpp"
+#include "planner/cost/bounds/spanning_bound.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -8,6 +8,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
 
 // Two sites of 3 and 2 devices, 1 inside and 10 between: up to 3 devices need no link between sites.
 TEST_CASE("devices of one site connect without the links between sites") {

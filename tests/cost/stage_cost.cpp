@@ -1,4 +1,4 @@
-#include "planner/cost/stage_cost.hpp"
+#include "planner/cost/iteration_time/stage_cost.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,13 +7,15 @@
 
 #include "planner/core/compression.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/cost/iteration_time.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -9,14 +9,16 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/cost/iteration_time.hpp"
-#include "planner/cost/layer_split.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
+#include "planner/cost/iteration_time/layer_split.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 #include "tests/support/unlike_layers.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 namespace {
 

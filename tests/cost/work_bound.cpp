@@ -1,14 +1,16 @@
 // A bound on seconds × weight against estimates and simulations of random plans, and against a closed
 // formula.
-#include "planner/cost/work_bound.hpp"
+#include "planner/cost/bounds/work_bound.hpp"
 
 #include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "tests/support/any_plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
 
 TEST_CASE("no plan costs less, estimated or simulated") {
   double closest = 0;

@@ -5,6 +5,8 @@
 #include "tests/support/handed_over.hpp"
 
 namespace dtfm {
+using namespace exporter;
+using namespace io;
 namespace {
 
 /// Two pipelines of one device a stage, on machines a0, a1, … and b0, b1, …; the layers of their stages.

@@ -6,6 +6,7 @@
 #include "tests/support/handed_over.hpp"
 
 namespace dtfm {
+using namespace exporter;
 namespace {
 
 /// The plans that a target takes.

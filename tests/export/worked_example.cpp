@@ -4,6 +4,7 @@
 #include "tests/support/handed_over.hpp"
 
 namespace dtfm {
+using namespace exporter;
 namespace {
 
 std::string file(const std::string& target, const char* name, std::optional<RankOrder> order = {}) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner/core/error.hpp"
-#include "planner/io/csv_matrix.hpp"
+#include "planner/io/text/csv_matrix.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::vector<std::string> ids = {"a/0", "a/1", "b/0"};

@@ -7,7 +7,7 @@
 
 #include "planner/export/exporter.hpp"
 #include "planner/export/read_handover.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/text/text_file.hpp"
 
 namespace {
 

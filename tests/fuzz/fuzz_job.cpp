@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/error.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/plan_json.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

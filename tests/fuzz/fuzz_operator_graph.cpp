@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/error.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/operator_graph_reader.hpp"
-#include "planner/io/plan_json.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/operator_graph_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
 
 namespace {
 

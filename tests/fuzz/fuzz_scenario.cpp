@@ -7,7 +7,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

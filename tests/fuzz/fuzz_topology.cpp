@@ -4,7 +4,7 @@
 #include <string>
 
 #include "planner/core/error.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

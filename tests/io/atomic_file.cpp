@@ -1,4 +1,4 @@
-#include "planner/io/atomic_file.hpp"
+#include "planner/io/text/atomic_file.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -14,6 +14,7 @@
 #include "tests/support/folder.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 namespace fs = std::filesystem;
 
 namespace {

@@ -1,12 +1,13 @@
-#include "planner/io/calibration_reader.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/json_text.hpp"
+#include "planner/io/text/json_text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

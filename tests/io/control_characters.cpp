@@ -1,10 +1,11 @@
-#include "planner/io/control_characters.hpp"
+#include "planner/io/text/control_characters.hpp"
 
 #include <string>
 
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 TEST_CASE("what a terminal would obey is made visible") {
   CHECK(visible("a\033[1m") == "a\\x1b[1m");

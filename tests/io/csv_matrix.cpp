@@ -1,4 +1,4 @@
-#include "planner/io/csv_matrix.hpp"
+#include "planner/io/text/csv_matrix.hpp"
 
 #include <string>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

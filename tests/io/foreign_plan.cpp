@@ -1,15 +1,16 @@
-#include "planner/io/foreign_plan.hpp"
+#include "planner/io/importers/foreign_plan.hpp"
 
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "planner/core/index.hpp"
-#include "planner/io/csv_plan.hpp"
+#include "planner/io/readers/csv_plan.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "planner/io/gpu_catalogue.hpp"
+#include "planner/io/readers/gpu_catalogue.hpp"
 
 #include <algorithm>
 #include <set>
@@ -7,6 +7,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

@@ -1,17 +1,18 @@
-#include "planner/io/import_profile.hpp"
+#include "planner/io/importers/import_profile.hpp"
 
 #include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/json_text.hpp"
-#include "planner/io/profile_reader.hpp"
+#include "planner/io/text/json_text.hpp"
+#include "planner/io/readers/profile_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/folder.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "planner/io/job_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
 
 #include <string>
 #include <utility>
@@ -6,11 +6,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/plan_json.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

@@ -1,14 +1,15 @@
 // Which entry of `links` a pair of devices gets.
-#include "planner/io/link_rules.hpp"
+#include "planner/io/readers/link_rules.hpp"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

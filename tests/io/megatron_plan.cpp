@@ -1,16 +1,17 @@
-#include "planner/io/megatron_plan.hpp"
+#include "planner/io/importers/megatron_plan.hpp"
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/core/index.hpp"
-#include "planner/io/megatron_layout.hpp"
-#include "planner/io/rank_file.hpp"
+#include "planner/io/importers/megatron_layout.hpp"
+#include "planner/io/readers/rank_file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

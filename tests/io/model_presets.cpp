@@ -1,4 +1,4 @@
-#include "planner/io/model_presets.hpp"
+#include "planner/io/readers/model_presets.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -8,12 +8,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/job_reader.hpp"
-#include "planner/io/plan_json.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

@@ -1,14 +1,15 @@
-#include "planner/io/network_survey.hpp"
+#include "planner/io/importers/network_survey.hpp"
 
 #include <fmt/format.h>
 
 #include "planner/core/topology.hpp"
-#include "planner/io/topology_reader.hpp"
-#include "planner/io/topology_writer.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/writers/topology_writer.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

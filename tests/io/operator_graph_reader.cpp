@@ -1,16 +1,17 @@
-#include "planner/io/operator_graph_reader.hpp"
+#include "planner/io/readers/operator_graph_reader.hpp"
 
 #include <string>
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/job_reader.hpp"
-#include "planner/io/plan_json.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/folder.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

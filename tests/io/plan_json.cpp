@@ -1,4 +1,4 @@
-#include "planner/io/plan_json.hpp"
+#include "planner/io/writers/plan_json.hpp"
 
 #include <cmath>
 #include <string>
@@ -9,12 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/json_text.hpp"
-#include "planner/io/plan_reader.hpp"
+#include "planner/io/text/json_text.hpp"
+#include "planner/io/readers/plan_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 using nlohmann::json;
 using nlohmann::ordered_json;
 

@@ -1,15 +1,16 @@
-#include "planner/io/profile_reader.hpp"
+#include "planner/io/readers/profile_reader.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/job_reader.hpp"
-#include "planner/io/json_text.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/text_file.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/folder.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

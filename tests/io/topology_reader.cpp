@@ -1,4 +1,4 @@
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +11,7 @@
 #include "tests/support/folder.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

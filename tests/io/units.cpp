@@ -1,13 +1,14 @@
-#include "planner/io/units.hpp"
+#include "planner/io/text/units.hpp"
 
 #include <string>
 
 #include "planner/core/error.hpp"
-#include "planner/io/suggest.hpp"
+#include "planner/io/text/suggest.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

@@ -1,12 +1,13 @@
-#include "planner/io/yaml_reader.hpp"
+#include "planner/io/text/yaml_reader.hpp"
 
 #include <filesystem>
 #include <string>
 
-#include "planner/io/text_file.hpp"
+#include "planner/io/text/text_file.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

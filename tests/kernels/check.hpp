@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device.hpp"
-#include "kernels/device_state.hpp"
-#include "kernels/types.hpp"
+#include "kernels/platform/device.hpp"
+#include "kernels/platform/device_state.hpp"
+#include "kernels/platform/types.hpp"
 #ifdef DTFM_EMULATED
 #include "kernels/platform/emulation.hpp"
 #endif

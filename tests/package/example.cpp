@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include <planner/io/calibration_reader.hpp>
-#include <planner/io/job_reader.hpp>
-#include <planner/io/roofline_reader.hpp>
-#include <planner/io/topology_reader.hpp>
-#include <planner/search/iteration_search.hpp>
+#include <planner/io/readers/calibration_reader.hpp>
+#include <planner/io/readers/job_reader.hpp>
+#include <planner/io/readers/roofline_reader.hpp>
+#include <planner/io/readers/topology_reader.hpp>
+#include <planner/search/iteration_time/iteration_search.hpp>
 #include <simulator/simulate.hpp>
 
 int main(int argc, char** argv) {

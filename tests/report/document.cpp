@@ -2,11 +2,14 @@
 #include "cli/report/report_document.hpp"
 #include "cli/report/report_html.hpp"
 #include "planner/core/error.hpp"
-#include "planner/io/plan_json.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/two_stages.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cli;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 using nlohmann::ordered_json;
 
 namespace {

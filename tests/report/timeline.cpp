@@ -6,6 +6,8 @@
 #include "tests/support/two_stages.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cli;
+using namespace dtfm::sim;
 
 namespace {
 

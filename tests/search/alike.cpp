@@ -4,13 +4,15 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
-#include "planner/search/iteration_search.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/all_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace search;
 namespace {
 
 /// Two sites of two or three devices, the first `slow` of them at half speed; layers of 3 s, messages of 1

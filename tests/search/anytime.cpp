@@ -4,13 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "planner/search/search_run.hpp"
-#include "planner/search/strategy.hpp"
+#include "planner/search/comm_cost/search_run.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/search_result.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 
@@ -32,7 +34,7 @@ bool places_at_once(std::string_view strategy) {
 /// A strategy that goes on is stopped, one that places at once is complete.
 void check_cut_short(std::string_view strategy, const SearchOptions& options, Stopped stopped) {
   const CommCostModel model = long_search(strategy);
-  const SearchResult result = search(model, strategy, options);
+  const SearchResult result = search_comm_cost(model, strategy, options);
   check_result(model, result);
   CHECK(result.stopped == (places_at_once(strategy) ? Stopped::complete : stopped));
 }
@@ -65,7 +67,7 @@ TEST_CASE("interrupted on the way, a search stops soon and keeps its best") {
       best = progress.best;
       interrupted = true;
     };
-    const SearchResult result = search(model, name, options);
+    const SearchResult result = search_comm_cost(model, name, options);
     check_result(model, result);
     CHECK(result.stopped == Stopped::interrupted);
     CHECK(result.cost.total() <= best * (1 + 1e-9));
@@ -80,7 +82,7 @@ TEST_CASE("what is proven stays proven when interrupted") {
   const CommCostModel model = irregular_model(1, 6);  // one stage: there is one partition
   for (const Strategy& strategy : strategies()) {
     INFO(strategy.name);
-    const SearchResult result = search(model, strategy.name, options);
+    const SearchResult result = search_comm_cost(model, strategy.name, options);
     check_result(model, result);
     CHECK((result.stopped == Stopped::optimal || result.stopped == Stopped::complete));
   }
@@ -108,7 +110,7 @@ TEST_CASE("progress is told with values that make sense") {
       options.evaluations = 2'000;
       options.prove = prove;
       options.on_progress = [&](const Progress& progress) { reports.push_back(progress); };
-      const SearchResult result = search(model, name, options);
+      const SearchResult result = search_comm_cost(model, name, options);
       REQUIRE_FALSE(reports.empty());
       for (std::size_t i = 0; i < reports.size(); ++i) {
         const Progress& now = reports[i];
@@ -136,7 +138,7 @@ TEST_CASE("under a time limit alone the budget is told as open-ended") {
     ++reports;
     CHECK(progress.budget == 0);
   };
-  search(model, "random", options);
+  search_comm_cost(model, "random", options);
   CHECK(reports > 0);
 }
 
@@ -161,7 +163,7 @@ TEST_CASE("an interrupt that comes while the bound is worked on is told") {
   options.evaluations = 64;
   options.prove = true;
   options.on_progress = [&](const Progress& progress) { interrupted = progress.evaluations >= 64; };
-  const SearchResult result = search(model, "random", options);
+  const SearchResult result = search_comm_cost(model, "random", options);
   check_result(model, result);
   CHECK(result.evaluations == 64);
   CHECK(result.stopped == Stopped::interrupted);

@@ -1,13 +1,15 @@
-#include "planner/search/block_starts.hpp"
+#include "planner/search/comm_cost/block_starts.hpp"
 
 #include <algorithm>
 
-#include "planner/search/strategy.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/search_result.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 
@@ -57,7 +59,7 @@ TEST_CASE("of two clusters the best blocks are the optimum of an exhaustive sear
     std::vector<int> of(10, 1);
     std::fill_n(of.begin(), first, 0);
     const CommCostModel model = clustered_model(2, 5, of, 0.5, 3);
-    const double optimum = search(model, "exhaustive", SearchOptions()).cost.total();
+    const double optimum = search_comm_cost(model, "exhaustive", SearchOptions()).cost.total();
     double least = 1e300;
     for (const Deployed& start : block_starts(model, classes_of(of), 4, 1, never))
       least = std::min(least, start.cost);

@@ -1,4 +1,4 @@
-#include "planner/search/composition_bound.hpp"
+#include "planner/search/comm_cost/composition_bound.hpp"
 
 #include <limits>
 
@@ -7,6 +7,8 @@
 #include "tests/support/networks.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 

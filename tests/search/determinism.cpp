@@ -2,12 +2,14 @@
 #include <bit>
 #include <string>
 
-#include "planner/search/strategy.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/networks.hpp"
 #include "tests/support/search_result.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 
@@ -42,7 +44,7 @@ SearchResult result_of(const CommCostModel& model, std::string_view strategy, st
   options.seed = seed;
   options.threads = threads;
   options.evaluations = strategy == default_strategy ? 8'000 : 150;
-  return search(model, strategy, options);
+  return search_comm_cost(model, strategy, options);
 }
 
 }  // namespace
@@ -66,12 +68,12 @@ TEST_CASE("a search that works on for a proof gives the same result for any numb
   SearchOptions options;
   options.prove = true;
   options.evaluations = 3'000;
-  const SearchResult alone = search(model, default_strategy, options);
+  const SearchResult alone = search_comm_cost(model, default_strategy, options);
   CHECK(alone.stopped == Stopped::optimal);
   for (const int threads : {2, 3, 8}) {
     CAPTURE(threads);
     options.threads = threads;
-    check_same(alone, search(model, default_strategy, options));
+    check_same(alone, search_comm_cost(model, default_strategy, options));
   }
 }
 
@@ -81,11 +83,11 @@ TEST_CASE("other seeds try other placements") {
     CAPTURE(name);
     SearchOptions options;
     options.evaluations = 1;
-    const SearchResult first = search(model, name, options);
+    const SearchResult first = search_comm_cost(model, name, options);
     for (std::uint64_t seed = 1; seed < 5; ++seed) {
       CAPTURE(seed);
       options.seed = seed;
-      const SearchResult other = search(model, name, options);
+      const SearchResult other = search_comm_cost(model, name, options);
       CHECK(other.placement != first.placement);
       CHECK(other.cost.total() != first.cost.total());
     }

@@ -1,4 +1,4 @@
-#include "planner/search/device_classes.hpp"
+#include "planner/search/comm_cost/device_classes.hpp"
 
 #include <algorithm>
 #include <map>
@@ -12,6 +12,8 @@
 #include "tests/support/shipped_model.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 

@@ -1,11 +1,12 @@
 // Layers and micro-batches fitted to the devices of a plan.
-#include "planner/search/fitted_plan.hpp"
+#include "planner/search/iteration_time/fitted_plan.hpp"
 
-#include "planner/search/decisions.hpp"
+#include "planner/search/iteration_time/decisions.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::search;
 
 namespace {
 

@@ -3,12 +3,14 @@
 #include <optional>
 #include <utility>
 
-#include "planner/search/strategy.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/search_result.hpp"
 #include "tests/support/shipped_model.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 
@@ -18,7 +20,7 @@ SearchResult result_of(const CommCostModel& model, std::string_view strategy, st
   options.seed = seed;
   options.threads = 2;
   options.evaluations = evaluations;
-  const SearchResult result = search(model, strategy, options);
+  const SearchResult result = search_comm_cost(model, strategy, options);
   check_result(model, result);
   return result;
 }
@@ -61,7 +63,7 @@ TEST_CASE("a proof closes the world-wide case") {
     CHECK(progress.lower_bound >= last_bound);
     last_bound = progress.lower_bound;
   };
-  const SearchResult result = search(model, default_strategy, options);
+  const SearchResult result = search_comm_cost(model, default_strategy, options);
   check_result(model, result);
   CHECK(result.cost.total() == Approx(49.218380053).epsilon(1e-9));
   CHECK(result.lower_bound.value == Approx(49.218380053).epsilon(1e-9));

@@ -3,13 +3,14 @@
 #include <atomic>
 #include <limits>
 
-#include "planner/search/iteration_search.hpp"
-#include "planner/search/pareto_search.hpp"
-#include "planner/search/plan_front.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+#include "planner/search/iteration_time/pareto_search.hpp"
+#include "planner/search/iteration_time/plan_front.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::search;
 
 namespace {
 

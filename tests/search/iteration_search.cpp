@@ -1,4 +1,4 @@
-#include "planner/search/iteration_search.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -6,15 +6,17 @@
 #include <optional>
 
 #include "planner/core/index.hpp"
-#include "planner/cost/iteration_bound.hpp"
-#include "planner/search/device_order.hpp"
-#include "planner/search/feasible_changes.hpp"
+#include "planner/cost/bounds/iteration_bound.hpp"
+#include "planner/search/iteration_time/device_order.hpp"
+#include "planner/search/iteration_time/feasible_changes.hpp"
 #include "tests/support/all_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 

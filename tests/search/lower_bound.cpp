@@ -1,4 +1,4 @@
-#include "planner/search/lower_bound.hpp"
+#include "planner/search/comm_cost/lower_bound.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -9,6 +9,8 @@
 #include "tests/support/networks.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 

@@ -1,15 +1,17 @@
-#include "planner/search/pareto_search.hpp"
+#include "planner/search/iteration_time/pareto_search.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "planner/search/plan_front.hpp"
+#include "planner/search/iteration_time/plan_front.hpp"
 #include "tests/support/all_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/random_problem.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 

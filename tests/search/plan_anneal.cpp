@@ -1,15 +1,16 @@
 // Annealing of one plan: what its moves must not lose, and what they have to carry along.
-#include "planner/search/plan_anneal.hpp"
+#include "planner/search/iteration_time/plan_anneal.hpp"
 
 #include <cmath>
 
-#include "planner/search/decisions.hpp"
-#include "planner/search/plan_starts.hpp"
+#include "planner/search/iteration_time/decisions.hpp"
+#include "planner/search/iteration_time/plan_starts.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 #include "tests/support/unlike_hosts.hpp"
 
 using namespace dtfm;
+using namespace dtfm::search;
 
 namespace {
 

@@ -1,11 +1,12 @@
 // Which plans a search keeps, and in what order it gives them.
-#include "planner/search/plan_pool.hpp"
+#include "planner/search/iteration_time/plan_pool.hpp"
 
-#include "planner/search/decisions.hpp"
+#include "planner/search/iteration_time/decisions.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::search;
 
 namespace {
 

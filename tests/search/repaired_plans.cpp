@@ -6,6 +6,8 @@
 #include "tests/support/running_plans.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 TEST_CASE("an unused device that fits best takes the place of one that is gone") {
   // Pipelines 0, 1 and 3, 4 in two sites of three and four; 2, 5 and 6 are free, 5 at half speed.

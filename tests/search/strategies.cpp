@@ -1,5 +1,5 @@
 // What each strategy promises, on networks so small that every partition can be priced.
-#include "planner/search/strategy.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
 
 #include <algorithm>
 #include <string>
@@ -13,6 +13,8 @@
 #include "tests/support/search_result.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 
@@ -58,7 +60,7 @@ TEST_CASE("there are seven strategies, the default first") {
 
 TEST_CASE("an unknown strategy is an error that names it and those that are known") {
   const CommCostModel model = model_of(0, Network::smooth, {2, 2});
-  const std::string error = error_of([&] { search(model, "annealing", {}); });
+  const std::string error = error_of([&] { search_comm_cost(model, "annealing", {}); });
   CHECK_THAT(error, contains("`annealing`"));
   for (const Strategy& strategy : strategies()) CHECK_THAT(error, contains(std::string(strategy.name)));
 }
@@ -67,10 +69,10 @@ TEST_CASE("evaluations end a search only where they were asked for") {
   const CommCostModel model = model_of(0, Network::smooth, {4, 3});
   for (const char* name : {"genetic", "kernighan-lin", "random"}) {
     CAPTURE(name);
-    CHECK(search(model, name, {}).stopped != Stopped::evaluations);
+    CHECK(search_comm_cost(model, name, {}).stopped != Stopped::evaluations);
     SearchOptions options;
     options.evaluations = 3;
-    const Stopped stopped = search(model, name, options).stopped;
+    const Stopped stopped = search_comm_cost(model, name, options).stopped;
     CHECK((stopped == Stopped::evaluations || stopped == Stopped::optimal));
   }
 }
@@ -85,7 +87,7 @@ TEST_CASE("identity and megatron place devices in the order of the file, and dep
     for (const auto& [name, devices] : {std::pair{"identity", std::vector<int>{0, 3, 1, 4, 2, 5}},
                                         std::pair{"megatron", std::vector<int>{0, 1, 2, 3, 4, 5}}}) {
       CAPTURE(name);
-      const SearchResult result = search(model, name, {});
+      const SearchResult result = search_comm_cost(model, name, {});
       CHECK(result.placement.devices() == devices);
       CHECK(result.evaluations == 1);
       CHECK(result.stopped == Stopped::complete);
@@ -107,10 +109,10 @@ TEST_CASE("identity and megatron by hand") {
       for (int b = 0; b < a; ++b) set(*matrix, a, b, 1000);
   set(model.sync, 0, 1, 1), set(model.sync, 2, 3, 2), set(model.sync, 0, 2, 4), set(model.sync, 1, 3, 8);
   set(model.hop, 0, 2, 16), set(model.hop, 1, 3, 32), set(model.hop, 0, 1, 64), set(model.hop, 2, 3, 128);
-  CHECK(search(model, "megatron", {}).cost.data_parallel == 2);
-  CHECK(search(model, "megatron", {}).cost.pipeline_parallel == 32);
-  CHECK(search(model, "identity", {}).cost.data_parallel == 8);
-  CHECK(search(model, "identity", {}).cost.pipeline_parallel == 128);
+  CHECK(search_comm_cost(model, "megatron", {}).cost.data_parallel == 2);
+  CHECK(search_comm_cost(model, "megatron", {}).cost.pipeline_parallel == 32);
+  CHECK(search_comm_cost(model, "identity", {}).cost.data_parallel == 8);
+  CHECK(search_comm_cost(model, "identity", {}).cost.pipeline_parallel == 128);
 }
 
 // 4! / (2!² 2!) = 3, 6! / (2!³ 3!) = 15, 8! / (2!⁴ 4!) = 105, 6! / (3!² 2!) = 10, 9! / (3!³ 3!) = 280,
@@ -123,7 +125,7 @@ TEST_CASE("exhaustive prices every partition once and finds the least cost by de
       const auto [stages, replicas] = small_shapes[i];
       CAPTURE(stages, replicas, static_cast<int>(network));
       const CommCostModel model = model_of(7, network, small_shapes[i]);
-      const SearchResult result = search(model, "exhaustive", {});
+      const SearchResult result = search_comm_cost(model, "exhaustive", {});
       check_result(model, result);
       CHECK(result.evaluations == counts[i]);
       CHECK(result.stopped == Stopped::complete);
@@ -136,14 +138,14 @@ TEST_CASE("exhaustive prices every partition once and finds the least cost by de
 // 16! / (4!⁴ 4!) = 2,627,625 is more than two million.
 TEST_CASE("exhaustive refuses more partitions than it can price") {
   const CommCostModel model = model_of(0, Network::smooth, {4, 4});
-  CHECK(error_of([&] { search(model, "exhaustive", options_of(0, 10)); }) ==
+  CHECK(error_of([&] { search_comm_cost(model, "exhaustive", options_of(0, 10)); }) ==
         "--strategy exhaustive: 4 × 4 devices have 2.63e+06 partitions, more than 2000000; use the default "
         "strategy with --prove");
 }
 
 TEST_CASE("exhaustive proves nothing where the order of the stages is a heuristic's") {
   // 20 groups of one device are one partition; its 20! / 2 orders are not all priced.
-  const SearchResult result = search(model_of(3, Network::smooth, {20, 1}), "exhaustive", options_of(0, 10));
+  const SearchResult result = search_comm_cost(model_of(3, Network::smooth, {20, 1}), "exhaustive", options_of(0, 10));
   CHECK(result.lower_bound.method != "every partition was priced");
   CHECK(result.lower_bound.value < result.cost.total());
 }
@@ -155,15 +157,15 @@ TEST_CASE("no strategy is below the exhaustive optimum, and the default one reac
       INFO("network " << static_cast<int>(network) << ", " << shape.first << " × " << shape.second
                       << ", seed " << seed);
       const CommCostModel model = model_of(seed, network, shape);
-      const double optimum = search(model, "exhaustive", {}).cost.total();
+      const double optimum = search_comm_cost(model, "exhaustive", {}).cost.total();
       for (const char* name : {"random", "genetic", "kernighan-lin", "evolutionary"}) {
         CAPTURE(name);
-        const SearchResult result = search(model, name, options_of(seed, 150));
+        const SearchResult result = search_comm_cost(model, name, options_of(seed, 150));
         check_result(model, result);
         CHECK(result.cost.total() >= optimum * (1 - 1e-12));
         CHECK(result.lower_bound.value <= optimum * (1 + 1e-12));
       }
-      const SearchResult best = search(model, default_strategy, options_of(seed, 20'000));
+      const SearchResult best = search_comm_cost(model, default_strategy, options_of(seed, 20'000));
       CHECK(best.cost.total() == Approx(optimum).epsilon(1e-9));
     }
   }
@@ -176,7 +178,7 @@ TEST_CASE("a budget of evaluations is kept") {
   for (const char* name : {"random", "genetic", "kernighan-lin"}) {
     for (const long long budget : {1LL, 65LL, 100LL, 250LL}) {
       CAPTURE(name, budget);
-      const SearchResult result = search(model, name, options_of(0, budget));
+      const SearchResult result = search_comm_cost(model, name, options_of(0, budget));
       check_result(model, result);
       CHECK(result.evaluations == budget);
       CHECK(result.stopped == Stopped::evaluations);
@@ -184,7 +186,7 @@ TEST_CASE("a budget of evaluations is kept") {
   }
   for (const long long budget : {1LL, 9LL, 2057LL, 10'000LL}) {
     CAPTURE(budget);
-    const SearchResult result = search(model, "evolutionary", options_of(0, budget));
+    const SearchResult result = search_comm_cost(model, "evolutionary", options_of(0, budget));
     check_result(model, result);
     CHECK(result.evaluations >= budget);
     CHECK(result.evaluations <= std::max(8LL, budget + 8 * 256 - 1));
@@ -196,7 +198,7 @@ TEST_CASE("exhaustive keeps a budget of evaluations, and is complete where it su
   const CommCostModel model = model_of(1, Network::smooth, {4, 2});  // 105 partitions
   for (const long long budget : {1LL, 50LL, 104LL, 105LL, 106LL}) {
     CAPTURE(budget);
-    const SearchResult result = search(model, "exhaustive", options_of(0, budget));
+    const SearchResult result = search_comm_cost(model, "exhaustive", options_of(0, budget));
     check_result(model, result);
     CHECK(result.evaluations == std::min(budget, 105LL));
     CHECK((result.stopped == Stopped::complete) == (budget >= 105));
@@ -213,7 +215,7 @@ TEST_CASE("one stage, one replica and one device work for every strategy") {
           const CommCostModel model = model_of(2, network, shape);
           SearchOptions options = options_of(0, 1000);
           options.prove = prove;
-          const SearchResult result = search(model, strategy.name, options);
+          const SearchResult result = search_comm_cost(model, strategy.name, options);
           check_result(model, result);
           if (shape.first == 1) CHECK(result.cost.pipeline_parallel == 0);
           if (shape.second == 1) CHECK(result.cost.data_parallel == 0);
@@ -229,7 +231,7 @@ TEST_CASE("a network that costs nothing is no trouble for any strategy") {
     const std::string name{strategy.name};
     CAPTURE(name);
     const CommCostModel model = empty_model(3, 2);
-    const SearchResult result = search(model, strategy.name, options_of(0, 200));
+    const SearchResult result = search_comm_cost(model, strategy.name, options_of(0, 200));
     check_result(model, result);
     CHECK(result.cost.total() == 0);
   }
@@ -247,7 +249,7 @@ TEST_CASE("convergence goes down to the cost of the result, whatever swaps have 
       *matrix = by_site(site, symmetric_table(16, [&](int, int) { return 1 + rng.uniform(); }));
     for (const char* name : {"evolutionary", "genetic", "random"}) {
       CAPTURE(name);
-      const SearchResult result = search(model, name, options_of(seed, 20'000 / (name[0] == 'e' ? 1 : 50)));
+      const SearchResult result = search_comm_cost(model, name, options_of(seed, 20'000 / (name[0] == 'e' ? 1 : 50)));
       check_result(model, result);
     }
   }
@@ -261,7 +263,7 @@ TEST_CASE("exhaustive with a budget that is too small proves no more than is tru
       CAPTURE(static_cast<int>(network), budget);
       SearchOptions options = options_of(0, budget);
       options.prove = true;
-      const SearchResult result = search(model, "exhaustive", options);
+      const SearchResult result = search_comm_cost(model, "exhaustive", options);
       check_result(model, result);
       CHECK(result.evaluations == budget);
       CHECK(result.stopped != Stopped::complete);

@@ -1,4 +1,4 @@
-#include "planner/search/structured_starts.hpp"
+#include "planner/search/comm_cost/structured_starts.hpp"
 
 #include <utility>
 
@@ -8,6 +8,8 @@
 #include "tests/support/shipped_model.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 // The optima of tests/cost/comm_cost.cpp: even shares of every host or region in each group; on spot, of the
 // large hosts in one half of the groups and of the single devices in the other.

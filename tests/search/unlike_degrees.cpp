@@ -6,14 +6,16 @@
 #include <vector>
 
 #include "planner/core/shards.hpp"
-#include "planner/search/device_order.hpp"
-#include "planner/search/iteration_search.hpp"
+#include "planner/search/iteration_time/device_order.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
 #include "tests/support/all_plans.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/simulated.hpp"
 #include "tests/support/unlike_hosts.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 namespace {
 

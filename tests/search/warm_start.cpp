@@ -1,4 +1,4 @@
-#include "planner/search/warm_start.hpp"
+#include "planner/search/iteration_time/warm_start.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +11,8 @@
 #include "tests/support/running_plans.hpp"
 
 using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
 
 TEST_CASE("seconds are felt as the horizon less the moving leaves them") {
   const Problem problem = small_problem({2}, 4, 4);

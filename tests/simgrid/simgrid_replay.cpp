@@ -18,7 +18,7 @@
 #include <simgrid/s4u.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/text/text_file.hpp"
 #include "simulator/io/graph_reader.hpp"
 
 namespace {

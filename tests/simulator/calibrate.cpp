@@ -5,6 +5,7 @@
 #include "tests/support/measured_design.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 TEST_CASE("without noise the constants are found again") {
   for (const Calibration& constants : {truth, Calibration{0.7, 0, 1, 0, 0, 1}}) {

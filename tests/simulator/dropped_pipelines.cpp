@@ -9,6 +9,7 @@
 #include "tests/support/chain_run.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include "tests/support/fair.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -8,6 +8,8 @@
 #include "tests/support/error_of.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -11,6 +11,8 @@
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

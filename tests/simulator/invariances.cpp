@@ -8,6 +8,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 
 #include <algorithm>
 #include <map>
@@ -8,13 +8,14 @@
 
 #include "planner/core/compression.hpp"
 #include "planner/core/rng.hpp"
-#include "simulator/schedule/schedule.hpp"
+#include "planner/core/schedule/schedule.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/lowered.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -8,6 +8,7 @@
 #include "tests/support/catch.hpp"
 
 namespace dtfm {
+using namespace sim;
 namespace {
 
 struct IsLess {

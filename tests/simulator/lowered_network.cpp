@@ -7,6 +7,7 @@
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include "tests/support/fair.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 TEST_CASE("three levels of filling") {
   // A = 1 holds f1 … f3 at 1/3; C = 1/2 holds f5; B = 1 leaves 2/3 to f4, which shares it with f1.

@@ -13,6 +13,8 @@
 #include "tests/support/two_stages.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 using nlohmann::json;
 
 namespace {

@@ -1,11 +1,11 @@
-#include "simulator/lowering/path_graph.hpp"
+#include "simulator/iteration/path_graph.hpp"
 
 #include <map>
 #include <set>
 #include <string>
 
 #include "simulator/model/stage_load.hpp"
-#include "simulator/schedule/schedule.hpp"
+#include "planner/core/schedule/schedule.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
@@ -13,6 +13,7 @@
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

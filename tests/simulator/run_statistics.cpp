@@ -3,11 +3,12 @@
 
 #include "simulator/report/critical_path.hpp"
 #include "simulator/report/distribution.hpp"
-#include "simulator/report/intervals.hpp"
+#include "planner/core/intervals.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/two_stages.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

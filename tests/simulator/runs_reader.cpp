@@ -1,14 +1,16 @@
 #include "simulator/io/runs_reader.hpp"
 
 #include "planner/core/index.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/plan_json.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/support/folder.hpp"
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "simulator/io/availability_reader.hpp"
 #include "simulator/io/trace_reader.hpp"
 #include "tests/support/catch.hpp"
@@ -17,6 +17,8 @@
 #include "tests/support/folder.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

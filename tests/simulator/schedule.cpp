@@ -1,4 +1,4 @@
-#include "simulator/schedule/schedule.hpp"
+#include "planner/core/schedule/schedule.hpp"
 
 #include <algorithm>
 #include <set>
@@ -11,6 +11,7 @@
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

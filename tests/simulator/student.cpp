@@ -5,6 +5,7 @@
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 // t of the two-sided tables in every textbook.
 TEST_CASE("bounds are those of the tables") {

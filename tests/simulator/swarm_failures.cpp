@@ -8,6 +8,7 @@
 #include "tests/support/swarms.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -17,6 +17,8 @@
 #include "tests/support/swarms.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

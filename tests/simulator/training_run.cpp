@@ -10,6 +10,7 @@
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "simulator/lowering/zero_graph.hpp"
+#include "simulator/iteration/zero_graph.hpp"
 
 #include <map>
 #include <set>
@@ -13,6 +13,7 @@
 #include "tests/support/simulated.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "planner/core/index.hpp"
-#include "planner/cost/iteration_time.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
 
 namespace dtfm {
+using namespace cost;
 
 /// Calls `use` with every way to write `total` as `parts` numbers of at least 1.
 inline void for_all_sums(int total, int parts, std::vector<int>& sum, const std::function<void()>& use) {

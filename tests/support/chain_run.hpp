@@ -8,6 +8,7 @@
 #include "tests/support/simulated.hpp"
 
 namespace dtfm {
+using namespace sim;
 
 using Dates = std::vector<double>;
 

@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "planner/core/index.hpp"
-#include "planner/cost/comm_cost.hpp"
+#include "planner/cost/comm_cost/comm_cost.hpp"
 
 namespace dtfm {
+using namespace cost;
 
 using Groups = std::vector<std::vector<int>>;
 

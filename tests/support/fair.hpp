@@ -11,6 +11,7 @@
 #include "tests/support/catch.hpp"
 
 namespace dtfm {
+using namespace sim;
 
 /// A share of rates that is smaller is rounding.
 inline constexpr double fair_tolerance = 1e-8;

@@ -9,12 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/error.hpp"
-#include "planner/io/import_profile.hpp"
-#include "planner/io/json_text.hpp"
-#include "planner/io/profile_reader.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/importers/import_profile.hpp"
+#include "planner/io/text/json_text.hpp"
+#include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/text/text_file.hpp"
 
 namespace dtfm {
+using namespace io;
 
 /// Any bytes as a file called `name` give a profile that reads back when it is written, or an Error.
 template <class Import>

@@ -8,10 +8,11 @@
 #include <Eigen/Core>
 
 #include "planner/core/error.hpp"
-#include "planner/io/plan_json.hpp"
-#include "planner/io/plan_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
+#include "planner/io/readers/plan_reader.hpp"
 
 namespace dtfm {
+using namespace io;
 
 /// Devices a … d.
 inline Topology four_devices() {

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "planner/core/error.hpp"
-#include "planner/io/network_survey.hpp"
-#include "planner/io/text_file.hpp"
-#include "planner/io/topology_writer.hpp"
+#include "planner/io/importers/network_survey.hpp"
+#include "planner/io/text/text_file.hpp"
+#include "planner/io/writers/topology_writer.hpp"
 
 namespace dtfm {
+using namespace io;
 
 /// Any bytes as files, which a line of dashes divides, give a topology that reads back as it was (which the
 /// writer asserts), or an Error.

@@ -14,6 +14,7 @@
 #include "tests/support/any_plan.hpp"
 
 namespace dtfm {
+using namespace exporter;
 
 /// Hosts ga (2 GPUs), gb (1) and gc (3); two pipelines of three stages, seven layers cut 3/2/2, on purpose
 /// out of order. 8 micro-batches of 2 each.

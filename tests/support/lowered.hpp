@@ -4,6 +4,7 @@
 #include "simulator/lowering/graph_builder.hpp"
 
 namespace dtfm {
+using namespace sim;
 
 /// Of all computations of a device.
 inline double seconds_of(const LabelledGraph& lowered, int device) {

@@ -12,6 +12,7 @@
 #include "tests/support/simulated.hpp"
 
 namespace dtfm {
+using namespace sim;
 
 inline const Calibration shipped{1, 1.5e-3, 0.939, 0.973, 0, 1};
 inline const Calibration truth{1.3, 0.1, 0.8, 0.6, 0.06, 0.7};

@@ -10,9 +10,10 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/cost/comm_cost.hpp"
+#include "planner/cost/comm_cost/comm_cost.hpp"
 
 namespace dtfm {
+using namespace cost;
 
 /// Devices that are alike but for their links.
 inline Topology measured_topology(const Eigen::MatrixXd& latency, const Eigen::MatrixXd& bandwidth) {

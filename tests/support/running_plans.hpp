@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "planner/core/index.hpp"
-#include "planner/search/iteration_search.hpp"
-#include "planner/search/warm_start.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+#include "planner/search/iteration_time/warm_start.hpp"
 #include "tests/support/simulated.hpp"
 #include "tests/support/unlike_hosts.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace search;
 
 /// Layers of 1 s forward and 2 s backward; messages of 1 s inside a site, 4 s between sites. 1,000 parameters
 /// a layer are 12,000 bytes to move: 120 s inside a site, 480 s between sites.

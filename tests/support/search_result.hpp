@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "planner/core/index.hpp"
-#include "planner/search/strategy.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
 #include "tests/support/catch.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace search;
 
 /// Every device once.
 inline bool is_permutation_of_devices(const Placement& placement, int devices) {

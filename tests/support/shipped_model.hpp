@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <string>
 
-#include "planner/cost/comm_cost.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/cost/comm_cost/comm_cost.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace io;
 
 inline CommCostModel shipped_model(const std::string& name) {
   const auto file = std::filesystem::path(DTFM_SOURCE_DIR) / "topologies" / (name + ".yaml");

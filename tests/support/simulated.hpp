@@ -9,9 +9,10 @@
 
 #include "planner/core/index.hpp"
 #include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 
 namespace dtfm {
+using namespace sim;
 
 /// `per_site[i]` devices with one GPU of 1 TFLOP/s at site i; inside a site and between sites, flows that
 /// share nothing.

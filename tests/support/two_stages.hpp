@@ -12,9 +12,10 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/topology.hpp"
-#include "simulator/run/observer.hpp"
+#include "simulator/observation/observer.hpp"
 
 namespace dtfm {
+using namespace sim;
 
 class TwoStages {
  public:

@@ -3,11 +3,13 @@
 #include <set>
 #include <string>
 
-#include "planner/io/calibration_reader.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/measured_runs.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

@@ -7,11 +7,13 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "planner/search/iteration_search.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
 #include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 
 namespace dtfm {
+using namespace search;
+using namespace sim;
 
 /// Seconds of an iteration.
 inline double simulated_s(const PlanCandidate& candidate) {

@@ -7,6 +7,7 @@
 #include "tests/support/measured_design.hpp"
 
 using namespace dtfm;
+using namespace dtfm::sim;
 
 TEST_CASE(
     "with 5 % noise constants are within 5 % and in their intervals, new runs in theirs, 90 times in 100") {

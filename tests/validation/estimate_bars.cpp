@@ -3,14 +3,15 @@
 #include <filesystem>
 #include <string>
 
-#include "planner/io/calibration_reader.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/roofline_reader.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

@@ -7,13 +7,15 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "planner/cost/iteration_time.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/graph/graph_replay.hpp"
-#include "simulator/lowering/iteration_graph.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
 #include "tests/support/any_plan.hpp"
 #include "tests/support/regular_layout.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace sim;
 namespace {
 
 struct Times {

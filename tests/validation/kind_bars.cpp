@@ -12,13 +12,16 @@
 
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
-#include "planner/io/calibration_reader.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/roofline_reader.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "tests/validation/best_plan.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace io;
+using namespace search;
 namespace {
 
 /// A quarter of the hosts has A100s, the others the same at half the speed.

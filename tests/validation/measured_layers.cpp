@@ -9,11 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/gpu_catalogue.hpp"
-#include "planner/io/profile_reader.hpp"
-#include "planner/io/text_file.hpp"
+#include "planner/io/readers/gpu_catalogue.hpp"
+#include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/text/text_file.hpp"
 
 namespace dtfm {
+using namespace io;
 namespace {
 
 using What = LayerSample::What;

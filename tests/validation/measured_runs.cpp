@@ -7,13 +7,15 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/csv_table.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/text_file.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/text/csv_table.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/text/text_file.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "simulator/calibration/prediction.hpp"
 
 namespace dtfm {
+using namespace io;
+using namespace sim;
 namespace {
 
 constexpr int stages = 8;

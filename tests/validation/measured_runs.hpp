@@ -9,6 +9,7 @@
 #include "simulator/calibration/fit.hpp"
 
 namespace dtfm {
+using namespace sim;
 
 /// `folder` is tests/validation.
 std::vector<MeasuredRun> read_measured_runs(const std::string& folder);

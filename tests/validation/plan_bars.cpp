@@ -11,13 +11,16 @@
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/rng.hpp"
-#include "planner/io/calibration_reader.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/roofline_reader.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "tests/validation/best_plan.hpp"
 
 namespace dtfm {
+using namespace cost;
+using namespace io;
+using namespace search;
 namespace {
 
 constexpr int side = 8;  // stages and replicas of the others
@@ -36,7 +39,7 @@ class Others {
     const CommCostModel model = comm_cost_model(problem_.topology, *problem_.job.comm_cost, side, side);
     SearchOptions options;
     options.threads = threads;
-    return simulated_s(deployed(search(model, default_strategy, options).placement));
+    return simulated_s(deployed(search_comm_cost(model, default_strategy, options).placement));
   }
 
   /// Pipeline by pipeline (`across` = false) or stage by stage: in these files, inside or across regions.

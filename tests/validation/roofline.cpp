@@ -1,11 +1,12 @@
 #include <cmath>
 
-#include "planner/io/roofline_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/validation/measured_layers.hpp"
 
 using namespace dtfm;
+using namespace dtfm::io;
 
 namespace {
 

@@ -3,16 +3,19 @@
 // last (Yuan et al., arXiv 2206.01288, who measured 3.8 to 4.8 times over the systems of their day).
 #include <fmt/format.h>
 
-#include "planner/io/calibration_reader.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/roofline_reader.hpp"
-#include "planner/io/topology_reader.hpp"
-#include "simulator/schemes/scheme.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "planner/api/schemes/scheme.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/validation/best_plan.hpp"
 
 using namespace dtfm;
+using namespace dtfm::api;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

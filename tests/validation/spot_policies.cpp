@@ -8,17 +8,20 @@
 
 #include <fmt/format.h>
 
-#include "cli/replanner.hpp"
+#include "planner/api/replanner.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/calibration_reader.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/roofline_reader.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/chain_run.hpp"
 
 using namespace dtfm;
+using namespace dtfm::api;
+using namespace dtfm::io;
+using namespace dtfm::sim;
 
 namespace {
 

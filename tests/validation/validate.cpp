@@ -12,15 +12,17 @@
 #include <omp.h>
 
 #include "planner/core/error.hpp"
-#include "planner/io/calibration_reader.hpp"
-#include "planner/io/job_reader.hpp"
-#include "planner/io/roofline_reader.hpp"
-#include "planner/io/topology_reader.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
 #include "tests/validation/estimates.hpp"
 #include "tests/validation/measured_layers.hpp"
 #include "tests/validation/measured_runs.hpp"
 
 namespace dtfm {
+using namespace io;
+using namespace sim;
 namespace {
 
 void print(const char* what, const Calibration& constants) {

@@ -1,0 +1,63 @@
+// dtfm-calibrate without its command line: measured iterations in, the simulator's constants out.
+#include <array>
+#include <memory>
+
+#include "cli/calibrate/calibrate_options.hpp"
+#include "cli/calibrate/calibrate_summary.hpp"
+#include "cli/common/interrupt.hpp"
+#include "cli/common/main_guard.hpp"
+#include "cli/common/output_check.hpp"
+#include "cli/common/progress.hpp"
+#include "cli/common/put_out.hpp"
+#include "planner/io/text/atomic_file.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "simulator/io/runs_reader.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+std::vector<sim::MeasuredRun> runs_of(const CalibrateOptions& options,
+                                 const std::shared_ptr<const Topology>& topology) {
+  std::optional<Job> job;
+  if (options.job) job = io::read_job(*options.job);
+  const Roofline roofline = io::built_in_roofline();
+  std::vector<sim::MeasuredRun> runs = io::read_runs(options.runs, {topology, job, roofline});
+  if (runs.size() < sim::fewest_runs)
+    throw Error(options.runs, fmt::format("has {} runs; it takes {} at least to fit the constants",
+                                          runs.size(), sim::fewest_runs));
+  return runs;
+}
+
+sim::CalibrationFit fitted(const CalibrateOptions& options, const std::vector<sim::MeasuredRun>& runs,
+                      const Calibration& towards) {
+  ProgressPrinter printer(options.quiet, "dtfm-calibrate");
+  return sim::calibrated(runs, {towards, options.threads, [&](double share, const std::string& what) {
+                             if (printer.is_due()) printer.show(share, what);
+                           }});
+}
+
+/// The file first: it must be there even if nobody reads stdout.
+void put_out(const CalibrateOptions& options, const CalibrateSummary& summary) {
+  put_out(options.output, options.format, calibration_text(summary), summary_text(summary), options.color);
+}
+
+}  // namespace
+
+int run_calibrate_command(const CalibrateOptions& options) {
+  const InterruptWatch watch("a calibration");
+  check_outputs(std::array{options.topology, options.runs, options.job.value_or("")},
+                std::array{options.output.value_or("")});
+  const io::ReadLog read;
+  const auto topology = std::make_shared<const Topology>(io::read_topology(options.topology));
+  const std::vector<sim::MeasuredRun> runs = runs_of(options, topology);
+  check_not_read(read, std::array{options.output.value_or("")});
+  const Calibration shipped = io::built_in_calibration();
+  const sim::CalibrationFit fit = fitted(options, runs, shipped);
+  put_out(options, {*topology, runs, fit, shipped, sim::simulated_seconds(runs, shipped, options.threads)});
+  return exit_code::done;
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,144 @@
+#include "cli/calibrate/calibrate_summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/common/words.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/units.hpp"
+#include "simulator/calibration/prediction.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Rows = std::vector<std::vector<std::string>>;
+
+/// Of simulated against measured seconds, over the runs that were fitted: means of absolute relative errors.
+struct MeanErrors {
+  double fitted = 0, left_out = 0, before = 0;
+};
+
+MeanErrors mean_errors(const CalibrateSummary& s) {
+  MeanErrors mean;
+  double count = 0;
+  for (std::size_t i = 0; i < s.runs.size(); ++i) {
+    if (s.fit.runs[i].is_outlier) continue;
+    const auto error = [&](double simulated_s) { return std::abs(simulated_s / s.runs[i].seconds - 1); };
+    mean.fitted += error(s.fit.runs[i].simulated_s);
+    mean.left_out += error(s.fit.runs[i].left_out_s);
+    mean.before += error(s.before_s[i]);
+    ++count;
+  }
+  return {mean.fitted / count, mean.left_out / count, mean.before / count};
+}
+
+std::string value_text(const CalibrationConstant& constant, double value) {
+  if (constant.kind != CalibrationConstant::Kind::seconds) return fmt::format("{:.4g}", value);
+  return value == 0 ? "0 s" : io::format_seconds(Seconds(value));
+}
+
+std::string constants_table(const CalibrateSummary& s) {
+  Rows rows = {{"constant", "fitted", fmt::format("{:.0f} % interval", 100 * sim::interval_level), "shipped", ""}};
+  for (std::size_t i = 0; i < calibration_constants.size(); ++i) {
+    const CalibrationConstant& it = calibration_constants[i];
+    const sim::ConstantInterval& interval = s.fit.intervals[i];
+    rows.push_back({std::string(it.name), value_text(it, s.fit.constants.*it.value),
+                    value_text(it, interval.low) + " … " + value_text(it, interval.high),
+                    value_text(it, s.before.*it.value), interval.is_told ? "" : "hardly told by these runs"});
+  }
+  for (auto& row : rows)
+    if (row.back().empty()) row.pop_back();
+  return table(rows);
+}
+
+std::string percent_off(double simulated_s, double seconds) {
+  return fmt::format("{:+.1f} %", 100 * (simulated_s / seconds - 1));
+}
+
+std::string runs_table(const CalibrateSummary& s) {
+  constexpr std::size_t longest_name = 40;
+  Rows rows = {{"line", "run", "measured", "simulated", "error", "left out"}};
+  for (std::size_t i = 0; i < s.runs.size(); ++i) {
+    const sim::MeasuredRun& run = s.runs[i];
+    const sim::RunFit& fit = s.fit.runs[i];
+    rows.push_back({fmt::format("{}", run.line), shortened(run.name, longest_name),
+                    fmt::format("{:.4g} s", run.seconds), fmt::format("{:.4g} s", fit.simulated_s),
+                    percent_off(fit.simulated_s, run.seconds),
+                    fit.is_outlier ? "outlier: not fitted" : percent_off(fit.left_out_s, run.seconds)});
+  }
+  return table(rows);
+}
+
+std::size_t outliers(const sim::CalibrationFit& fit) {
+  return static_cast<std::size_t>(
+      std::count_if(fit.runs.begin(), fit.runs.end(), [](const sim::RunFit& run) { return run.is_outlier; }));
+}
+
+std::string errors_text(const CalibrateSummary& s) {
+  const MeanErrors mean = mean_errors(s);
+  return fmt::format(
+      "Mean absolute error {:.1f} %; of runs left out of the fit {:.1f} %; with the constants as shipped "
+      "{:.1f} %.\n"
+      "A run is off by {:.1f} % (standard deviation, {:.1f} degrees of freedom).\n",
+      100 * mean.fitted, 100 * mean.left_out, 100 * mean.before, 100 * s.fit.spread.residual,
+      s.fit.spread.degrees);
+}
+
+/// What a reader should know before the numbers.
+std::vector<std::string> notes_of(const CalibrateSummary& s) {
+  constexpr double worst_explained = 0.25;  // three times that of the published runs
+  if (s.fit.spread.residual <= worst_explained) return {};
+  return {fmt::format(
+      "no constants explain these runs: they are off by {:.0f} % even so; are the times in seconds, "
+      "and are topology, job and plans those that ran?",
+      100 * s.fit.spread.residual)};
+}
+
+ordered_json run_json(const sim::MeasuredRun& run, const sim::RunFit& fit) {
+  return {{"line", run.line},
+          {"run", run.name},
+          {"measured_s", run.seconds},
+          {"simulated_s", fit.simulated_s},
+          {"left_out_s", fit.is_outlier ? ordered_json(nullptr) : ordered_json(fit.left_out_s)},
+          {"outlier", fit.is_outlier}};
+}
+
+}  // namespace
+
+std::string summary_text(const CalibrateSummary& s) {
+  const std::size_t left_out = outliers(s.fit);
+  const std::string omitted =
+      left_out == 0 ? ""
+                    : fmt::format(", {} not fitted", counted(static_cast<long long>(left_out), "outlier"));
+  return fmt::format("{}: {}{}\n{}\n{}\n{}\n{}", s.topology.name,
+                     counted(static_cast<long long>(s.runs.size()), "measured iteration"), omitted,
+                     remarks("note", notes_of(s)), constants_table(s), runs_table(s), errors_text(s));
+}
+
+std::string calibration_text(const CalibrateSummary& s) {
+  ordered_json json = io::calibration_json({s.fit.constants, s.fit.spread});
+  ordered_json constants;
+  for (std::size_t i = 0; i < calibration_constants.size(); ++i)
+    constants[std::string(calibration_constants[i].name)] = {{"low", s.fit.intervals[i].low},
+                                                             {"high", s.fit.intervals[i].high},
+                                                             {"told", s.fit.intervals[i].is_told}};
+  ordered_json runs = ordered_json::array();
+  for (std::size_t i = 0; i < s.runs.size(); ++i) runs.push_back(run_json(s.runs[i], s.fit.runs[i]));
+  const MeanErrors mean = mean_errors(s);
+  json["fit"] = {{"topology", {{"name", s.topology.name}, {"fingerprint", s.topology.fingerprint()}}},
+                 {"interval_level", sim::interval_level},
+                 {"intervals", std::move(constants)},
+                 {"mean_absolute_error",
+                  {{"fitted", mean.fitted}, {"left_out", mean.left_out}, {"shipped", mean.before}}},
+                 {"notes", notes_of(s)},
+                 {"runs", std::move(runs)}};
+  json["program"] = DTFM_VERSION;
+  return io::json_text(json);
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,44 @@
+// What the command lines of all programs have in common.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common/output_format.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace dtfm::cli {
+
+/// An option whose value is checked by us, so that all errors speak alike.
+CLI::Option* add_option(CLI::App& app, const char* name, const char* value, const char* help,
+                        const std::function<void(const std::string&)>& set);
+
+/// What a shell may complete the value of `option` to, beside the words in small letters of `text|json`.
+/// Nothing is refused for it.
+void offer_values(CLI::Option& option, const std::vector<std::string>& values);
+/// All of these; empty where the option takes anything.
+std::vector<std::string> offered_values(CLI::Option& option);
+
+/// --format of what is printed.
+void add_format_option(CLI::App& app, OutputFormat& format);
+/// --threads, by default as many as this machine runs at once; --seed.
+void add_threads_option(CLI::App& app, const char* help, int& threads);
+void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed);
+
+/// Throws Error, with `why`, for the first of `options` that was given: it says nothing beside the others,
+/// and so is a mistake.
+void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
+
+/// The exit code where all is said (--help, --version); nothing: the program goes on. Throws Error for what
+/// the options do not allow, with what the user may have meant.
+std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
+
+}  // namespace dtfm::cli

@@ -1,0 +1,68 @@
+#include "cli/common/interrupt.hpp"
+
+#include <cstring>
+
+#include <unistd.h>
+
+#include "cli/common/main_guard.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+// A signal handler reaches nothing but globals.
+std::atomic<bool> was_interrupted{false}, is_held{false}, has_result{false};
+std::atomic<const char*> awaited{""};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
+
+/// All that a signal handler may do to print.
+void write_error(const char* text) {
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
+extern "C" void on_signal(int) {
+  const bool is_second = was_interrupted.exchange(true);
+  if (is_held || (has_result && !is_second)) return;
+  if (!has_result) {
+    write_error("interrupted before there was ");
+    write_error(awaited);
+    write_error("\n");
+  }
+  ::_exit(exit_code::interrupted);
+}
+
+}  // namespace
+
+InterruptWatch::InterruptWatch(const char* result) {
+  awaited = result;
+  was_interrupted = has_result = false;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGINT, &action, &before_interrupt_);
+  ::sigaction(SIGTERM, &action, &before_terminate_);
+  ::sigaction(SIGHUP, &action, &before_hang_up_);
+}
+
+InterruptWatch::~InterruptWatch() {
+  ::sigaction(SIGINT, &before_interrupt_, nullptr);
+  ::sigaction(SIGTERM, &before_terminate_, nullptr);
+  ::sigaction(SIGHUP, &before_hang_up_, nullptr);
+}
+
+void InterruptWatch::keep_result() {
+  has_result = true;
+}
+
+const std::atomic<bool>& InterruptWatch::interrupted() const {
+  return was_interrupted;
+}
+
+InterruptHold::InterruptHold(bool is_needed) {
+  is_held = is_needed;
+}
+
+InterruptHold::~InterruptHold() {
+  is_held = false;
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,43 @@
+// What every command's main does with what it cannot handle: one line on stderr and an exit code.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include <signal.h>
+
+#include <fmt/format.h>
+
+#include "cli/common/print_error.hpp"
+#include "planner/core/error.hpp"
+#include "planner/io/text/control_characters.hpp"
+
+namespace dtfm::cli {
+
+namespace exit_code {
+inline constexpr int done = 0, our_bug = 1, bad_input = 2, infeasible = 3, interrupted = 130;
+}
+
+/// The exit code of `body`, or that of the exception which left it.
+template <class Body>
+int guarded(std::string_view program, const Body& body) {
+  // A file beyond `ulimit -f` and a pipe that nobody reads any more are errors of writing like others.
+  for (const int kind : {SIGXFSZ, SIGPIPE}) ::signal(kind, SIG_IGN);
+  const auto complain = [&](std::string_view what) {
+    print_error(fmt::format("{}: {}\n", program, io::visible(what, "\n")));
+  };
+  try {
+    return body();
+  } catch (const Error& error) {
+    complain(error.what());
+    return exit_code::bad_input;
+  } catch (const std::bad_alloc&) {
+    complain("a bug of ours: out of memory");
+  } catch (const std::exception& error) {
+    complain(fmt::format("a bug of ours: {}", error.what()));
+  }
+  return exit_code::our_bug;
+}
+
+}  // namespace dtfm::cli

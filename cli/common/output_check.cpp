@@ -1,0 +1,89 @@
+#include "cli/common/output_check.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "cli/common/interrupt.hpp"
+#include "planner/core/error.hpp"
+#include "planner/io/text/atomic_file.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+/// Whether there are files or not. Any number of outputs may go to /dev/null.
+bool is_same_file(const std::string& a, const std::string& b) {
+  if (io::is_stdout(a) || io::is_stdout(b)) return io::is_stdout(a) && io::is_stdout(b);
+  std::error_code code;
+  if (std::filesystem::is_character_file(a, code)) return false;
+  if (std::filesystem::equivalent(a, b, code)) return true;
+  const auto first = weakly_canonical(std::filesystem::absolute(a), code);
+  if (code) return false;
+  return first == weakly_canonical(std::filesystem::absolute(b), code) && !code;
+}
+
+/// Or may be, once there is one.
+bool is_regular_file(const std::string& output) {
+  std::error_code code;
+  const auto kind = std::filesystem::status(output, code).type();
+  return !io::is_stdout(output) &&
+         (kind == std::filesystem::file_type::regular || kind == std::filesystem::file_type::not_found);
+}
+
+void check_output(std::span<const std::string> inputs, const std::string& output) {
+  for (const std::string& input : inputs)
+    if (!input.empty() && is_same_file(input, output)) throw Error(output, "cannot write: it is an input");
+  const InterruptHold hold(is_regular_file(output));
+  io::check_can_write(output);
+}
+
+}  // namespace
+
+bool must_be_whole(std::span<const std::string> outputs) {
+  bool is_any = false;
+  for (const std::string& output : outputs) {
+    if (output.empty()) continue;
+    if (!is_regular_file(output)) return false;
+    is_any = true;
+  }
+  return is_any;
+}
+
+void check_kind(const std::string& output, bool (*begins_as_ours)(const std::string& begin),
+                std::string_view kind) {
+  constexpr std::size_t most = 100;
+  std::error_code code;
+  if (io::is_stdout(output) || !std::filesystem::is_regular_file(output, code)) return;
+  std::string begin(most, ' ');
+  std::ifstream file(output);
+  file.read(begin.data(), static_cast<std::streamsize>(most));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  if (!begin.empty() && !begins_as_ours(begin))
+    throw Error(output, fmt::format("cannot write: it exists and is not a {}", kind));
+}
+
+bool begins_as_json(const std::string& begin) {
+  const std::size_t first = begin.find_first_not_of(" \t\r\n");
+  return first == std::string::npos || begin[first] == '{';
+}
+
+void check_not_read(const io::ReadLog& read, std::span<const std::string> outputs) {
+  for (const std::string& output : outputs)
+    for (const io::ReadFile& it : read.files())
+      if (!output.empty() && is_same_file(it.path, output))
+        throw Error(output, "cannot write: it is an input" +
+                                (it.named_in.empty() ? "" : fmt::format(", which {} names", it.named_in)));
+}
+
+void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].empty()) continue;
+    check_output(inputs, outputs[i]);
+    for (std::size_t k = 0; k < i; ++k)
+      if (!outputs[k].empty() && is_same_file(outputs[i], outputs[k]))
+        throw Error(outputs[i], "cannot write: it is given for two outputs");
+  }
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,22 @@
+// What is printed on stdout.
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/io/text/suggest.hpp"
+
+namespace dtfm::cli {
+
+enum class OutputFormat { text, json };
+
+/// The value of an option. Throws Error.
+inline OutputFormat output_format(const std::string& option, const std::string& name) {
+  if (name != "text" && name != "json")
+    throw Error(option, fmt::format("expected text or json; found {}", io::in_quotes(name)));
+  return name == "json" ? OutputFormat::json : OutputFormat::text;
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,21 @@
+// stdout, which holds the result only.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "cli/common/style.hpp"
+#include "planner/core/error.hpp"
+
+namespace dtfm::cli {
+
+/// `text`, with styles or without. Throws Error where it cannot be written: a result that nobody can read is
+/// no success.
+inline void print_result(const std::string& text, ColorChoice color = ColorChoice::automatic) {
+  const std::string out = printable(text, has_colors(color));
+  const bool written =
+      std::fwrite(out.data(), 1, out.size(), stdout) == out.size() && std::fflush(stdout) == 0;
+  if (!written) throw Error("stdout", "cannot be written");
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,40 @@
+// How far the work is, on stderr: a live bar on a terminal, a line now and then elsewhere.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "planner/search/comm_cost/strategy.hpp"
+
+namespace dtfm::cli {
+
+class ProgressPrinter {
+ public:
+  /// Detects whether stderr is a terminal. `quiet`: prints nothing. `program`: who says it.
+  explicit ProgressPrinter(bool quiet, std::string_view program);
+  ProgressPrinter(const ProgressPrinter&) = delete;
+  ProgressPrinter& operator=(const ProgressPrinter&) = delete;
+  /// Takes the live bar away.
+  ~ProgressPrinter();
+
+  void show(const search::Progress& progress);
+  /// `share` of the work, 0 to 1, is done; below 0: nobody knows.
+  void show(double share, const std::string& text);
+  /// Whether it is time for another update.
+  bool is_due() const { return !quiet_ && Clock::now() >= next_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string program_;
+
+  bool quiet_, live_;
+  bool drawn_ = false;
+  Clock::time_point next_;  // when the next update is due
+};
+
+/// "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %"
+std::string progress_text(const search::Progress& progress);
+
+}  // namespace dtfm::cli

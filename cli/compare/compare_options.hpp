@@ -1,0 +1,38 @@
+// What the user asked dtfm-compare for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common/output_format.hpp"
+#include "cli/common/style.hpp"
+
+namespace dtfm::cli {
+
+struct CompareOptions {
+  std::string topology;                    // file
+  std::optional<std::string> job;          // file; nothing: GPT-3 XL
+  std::optional<std::string> calibration;  // file; nothing: the constants that come with the program
+  std::vector<std::string> scenarios;      // files, beside that in which nothing happens
+  std::vector<std::string> schemes;        // by name; none: all
+  int iterations = 3;
+  std::optional<int> sync_every;
+  double verify = 0, lying = 0;  // shares of a swarm's calls and peers
+  double skip = 0.25;            // share of the stages
+  std::uint64_t seed = 0;
+  int threads = 1;
+  std::optional<std::string> output, report;  // files
+  OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
+  bool quiet = false, list_schemes = false;
+};
+
+/// The names of all that can be compared.
+std::vector<std::string> compared_schemes();
+
+/// Compares as the options ask; the exit code. Throws Error for bad input.
+int run_compare_command(const CompareOptions& options);
+
+}  // namespace dtfm::cli

@@ -1,0 +1,31 @@
+// What the user asked dtfm-export for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common/output_format.hpp"
+#include "cli/common/style.hpp"
+#include "planner/export/handover.hpp"
+
+namespace dtfm::cli {
+
+struct ExportOptions {
+  std::string plan;                  // file
+  std::vector<std::string> targets;  // names of exporters
+  std::string folder;
+  std::optional<std::string> job, topology, hosts;  // files
+  std::optional<exporter::RankOrder> order;                   // nothing: the trainer's own
+  exporter::LaunchSettings launch;
+  std::optional<std::string> master;
+  bool force = false, list_targets = false, quiet = false;
+  OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
+};
+
+/// Does what the options ask for; the exit code. Throws Error for bad input and for plans that a target
+/// cannot express, with nothing written.
+int run_export_command(const ExportOptions& options);
+
+}  // namespace dtfm::cli

@@ -1,0 +1,17 @@
+// Why a plan takes as long as it does, in words.
+#pragma once
+
+#include <string>
+
+#include "planner/io/writers/plan_json.hpp"
+#include "planner/search/iteration_time/plan_candidate.hpp"
+
+namespace dtfm::cli {
+
+/// Numbers and sentences about a plan by iteration time.
+io::PlanRecord::Explanation explanation_of(const search::PlanCandidate& candidate, int threads);
+
+/// The blocks "What binds", "What would help" and "Compute-bound".
+std::string explanation_text(const io::PlanRecord::Explanation& explanation);
+
+}  // namespace dtfm::cli

@@ -1,0 +1,202 @@
+#include "cli/plan/iteration_summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/plan/explanation.hpp"
+#include "cli/plan/plan_decisions.hpp"
+#include "cli/common/plan_words.hpp"
+#include "cli/plan/put_plan.hpp"
+#include "cli/plan/search_end.hpp"
+#include "cli/common/style.hpp"
+#include "cli/common/topology_words.hpp"
+#include "cli/plan/warm_start.hpp"
+#include "cli/common/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/virtual_stages.hpp"
+#include "planner/io/text/units.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+constexpr const char* never = "never";  // no iteration was completed
+
+class Writer {
+ public:
+  explicit Writer(const IterationSummary& summary) : s_(summary), topology_(summary.problem.topology) {}
+
+  std::string title() const {
+    const auto& pipelines = s_.plan.pipelines;
+    std::string text = fmt::format("{}, job {}\n{} × {} on {}, {}", machines_in_words(topology_),
+                                   s_.problem.job.name, counted(depth(s_.plan), "stage"),
+                                   counted(static_cast<long long>(pipelines.size()), "replica"),
+                                   counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
+                                   decisions_in_words(s_.problem.job, s_.plan));
+    if (!s_.record.search) return text + "; scored as given\n";
+    const auto& search = *s_.record.search;
+    return text + fmt::format("\nseed {}, {}\n", search.seed, end_in_words(search));
+  }
+
+  std::string times() const {
+    const auto& estimate = *s_.record.iteration;
+    std::string text = styled(Style::heading, "Time of an iteration") + "\n" +
+                       row("estimated", estimate.iteration_time_s, "");
+    for (const auto& [name, seconds] : estimate.breakdown_s)
+      if (seconds > 0) text += row("  " + name, seconds, "");
+    if (!s_.record.finalists.empty())
+      for (const auto& it : s_.record.finalists.front().simulated)
+        text += row("simulated", it.mean_s,
+                    it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
+    if (s_.record.lower_bound && s_.record.lower_bound->unit == "s")
+      text += row("lower bound", s_.record.lower_bound->value, bound_note());
+    text += fmt::format("{} tokens/s, {:.4g} model TFLOP/s", tokens_text(estimate.tokens_per_s),
+                        estimate.model_flops_per_s / 1e12);
+    if (estimate.cost_per_million_tokens)
+      text += fmt::format(", {:.4g} USD a million tokens", *estimate.cost_per_million_tokens);
+    if (const double egress = estimate.egress_per_million_tokens; egress > 0)
+      text += fmt::format(" ({:.4g} for devices, {:.4g} for what is sent)",
+                          *estimate.cost_per_million_tokens - egress, egress);
+    if (s_.record.lower_bound && s_.record.lower_bound->unit != "s")
+      text += fmt::format("\nlower bound {:.4g} {}, {}", s_.record.lower_bound->value,
+                          s_.record.lower_bound->unit, bound_note());
+    return text + "\n";
+  }
+
+  std::string stages() const {
+    Rows rows = {{"stage", "layers", "memory", "devices"}};
+    const int count = depth(s_.plan);
+    const auto groups = stage_groups(s_.plan);
+    for (int stage = 0; stage < count && rows.size() <= most_rows; ++stage)
+      rows.push_back({fmt::format("{}", stage), layers(stage), memory(groups[at(stage)]),
+                      composition(topology_, groups[at(stage)])});
+    return short_table(rows, at(count), "stages");
+  }
+
+  std::string unused() const {
+    std::vector<bool> used(topology_.devices.size());
+    for (const int device : pipeline_major(s_.plan)) used[at(device)] = true;
+    std::vector<int> rest;
+    for (int device = 0; device < topology_.size(); ++device)
+      if (!used[at(device)]) rest.push_back(device);
+    if (rest.empty()) return "";
+    return fmt::format("Not used: {} ({})\n", counted(static_cast<long long>(rest.size()), "device"),
+                       shortened(composition(topology_, rest), 80));
+  }
+
+  std::string finalists() const {
+    if (s_.record.finalists.size() < 2) return "";
+    Rows rows = {{"finalist", "stages × replicas", "devices", "estimated s"}};
+    for (const auto& it : s_.record.finalists.front().simulated)
+      rows.front().push_back(it.scenario == "nominal" ? "simulated s" : it.scenario + " s");
+    const bool differ = !s_.record.finalists.front().decisions.empty();
+    if (differ) rows.front().emplace_back("decisions");
+    if (s_.record.warm_start) rows.front().emplace_back("moving s");
+    for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
+      const auto& it = s_.record.finalists[i];
+      rows.push_back({fmt::format("{}", i), shape_in_words(it.pipeline, it.data, it.tensor),
+                      fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
+      for (const auto& run : it.simulated)
+        rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : never);
+      if (differ) rows.back().push_back(decision_words(it.decisions));
+      if (it.moving_s) rows.back().push_back(short_seconds(*it.moving_s));
+    }
+    return table(rows);
+  }
+
+  std::string warm_start() const {
+    return s_.record.warm_start ? warm_start_text(*s_.record.warm_start) : "";
+  }
+
+  std::string explanation() const {
+    return s_.record.explanation ? explanation_text(*s_.record.explanation) : "";
+  }
+
+  /// What the planner would do instead of a plan that was scored.
+  std::string advice() const {
+    if (!s_.record.advice) return "";
+    const auto& [plan, decisions, gain] = *s_.record.advice;
+    std::string text =
+        fmt::format("The planner would take {} × {} on {}, {}\n", counted(plan.pipeline, "stage"),
+                    counted(plan.data, "replica"), counted(plan.devices, "device"), decisions);
+    for (const auto& it : plan.simulated)
+      text += row("simulated", it.mean_s,
+                  it.scenario == "nominal" ? gain_note(gain) : "mean under " + it.scenario);
+    return text;
+  }
+
+ private:
+  static std::string tokens_text(double rate) {
+    return rate < 100 ? fmt::format("{:.3g}", rate) : with_thousands(std::llround(rate));
+  }
+
+  static std::string row(const std::string& name, double seconds, const std::string& note) {
+    const std::string value = std::isfinite(seconds) ? fmt::format("{:.4f} s", seconds) : never;
+    return fmt::format("  {:<24}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);
+  }
+
+  std::string interval_note() const {
+    return s_.record.interval ? interval_in_words(*s_.record.interval) : "";
+  }
+
+  std::string gain_note(std::optional<double> gain) const {
+    if (!gain) return "";
+    const std::string_view what = s_.record.objective == "cost-per-token"      ? "cheaper a token"
+                                  : s_.record.objective == "device-efficiency" ? "less devices × time"
+                                                                               : "less time";
+    return *gain > 0 ? styled(Style::good, percent(*gain) + " " + std::string(what))
+                     : "no better than the plan as given";
+  }
+
+  std::string bound_note() const { return "gap " + percent(s_.record.lower_bound->gap); }
+
+  /// Of the first pipeline, and whether others differ.
+  std::string layers(int stage) const {
+    std::set<std::vector<std::pair<int, int>>> all;
+    for (const Pipeline& pipeline : s_.plan.pipelines)
+      if (at(stage) < pipeline.stages.size())
+        all.insert(layers_of_stages(pipeline, stage_chunks(s_.problem.job))[at(stage)]);
+    return layers_in_words(*all.begin()) +
+           (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
+  }
+
+  /// Of the fullest device.
+  std::string memory(const std::vector<int>& devices) const {
+    double most = -1;
+    std::string text = "?";
+    for (const auto& it : s_.record.iteration->memory) {
+      if (std::find(devices.begin(), devices.end(), it.device) == devices.end()) continue;
+      const double share = it.needed_bytes / it.capacity_bytes;
+      if (share <= most) continue;
+      most = share;
+      text = fmt::format("{:.1f} of {:.3g} GB", it.needed_bytes / 1e9, it.capacity_bytes / 1e9);
+      if (share > 1) text = styled(Style::bad, text);
+    }
+    return text;
+  }
+
+  const IterationSummary& s_;
+  const Topology& topology_;
+};
+
+}  // namespace
+
+std::string summary_text(const IterationSummary& summary) {
+  const Writer writer(summary);
+  return joined_blocks({writer.title() + remarks("warning", summary.record.warnings), writer.times(),
+                        writer.warm_start(), writer.stages(),
+                        pipelines_table(summary.problem.topology, summary.plan) + writer.unused(),
+                        writer.finalists(), writer.advice(), writer.explanation()});
+}
+
+void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
+                        const std::function<bool()>& stop, const std::string& front) {
+  const auto& [problem, plan, record] = summary;
+  put_plan(options, problem, plan, record, joined_blocks({summary_text(summary), front}), stop);
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,27 @@
+// A plan by iteration time in words.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cli/plan/plan_options.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/io/writers/plan_json.hpp"
+
+namespace dtfm::cli {
+
+struct IterationSummary {
+  const Problem& problem;  // with the job of the plan
+  const Plan& plan;
+  const io::PlanRecord& record;
+};
+
+std::string summary_text(const IterationSummary& summary);
+
+/// The plan to where the options say; `stop` ends what is simulated for a report, and `front` is what the
+/// summary says of a front.
+void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
+                        const std::function<bool()>& stop, const std::string& front = "");
+
+}  // namespace dtfm::cli

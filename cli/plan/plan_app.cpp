@@ -1,0 +1,262 @@
+#include "cli/plan/plan_app.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/common/command_line.hpp"
+#include "cli/common/plan_formats.hpp"
+#include "cli/plan/plan_options.hpp"
+#include "cli/common/whole_number.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/units.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+#ifdef DTFM_HAVE_CUDA
+constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: yes)";
+#else
+constexpr const char* version_line = "dtfm-plan " DTFM_VERSION " (CUDA: no)";
+#endif
+
+constexpr const char* examples = R"(Examples:
+  dtfm-plan worldwide.yaml -o plan.json --report plan.html
+  dtfm-plan worldwide.yaml --job my-job.yaml --pipeline 16 --seed 1 --evaluations 20000
+  dtfm-plan worldwide.yaml --scenario stragglers.yaml --scenario congestion.yaml --robust worst
+  dtfm-plan worldwide.yaml --objective comm-cost --prove
+  dtfm-plan worldwide.yaml --pareto front.json && jq '.points[0].plan' front.json > fastest.json
+  dtfm-plan worldwide.yaml --time-limit 60 --format json | jq .estimate
+  dtfm-plan worldwide.yaml --score plan-from-elsewhere.json --advise
+  dtfm-plan worldwide.yaml --job my-job.yaml --score table.csv
+  dtfm-plan worldwide-now.yaml --warm-start plan.json --horizon 6h -o next.json
+  dtfm-plan worldwide-now.yaml --diff plan.json next.json
+  dtfm-plan worldwide.yaml --job my-job.yaml --score train.sh --ranks rankfile
+
+In the summary, "drained every 117 micro-batches" says that the devices' memory does not hold the activations of
+all micro-batches: each pipeline sends 117 forward, waits for all of their backwards, and begins the next 117. Gradients
+are still exchanged once an iteration. An evaluation is one plan, or one change of a plan, that was priced.
+
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no plan fits the memory of the devices, or
+none completes an iteration under a scenario, 130 interrupted (the best plan so far has been written).)";
+
+double seconds_above_zero(const std::string& option, const std::string& text) {
+  constexpr int most = 1'000'000'000;  // 31 years
+  try {
+    const double value = io::parse_decimal(text);
+    if (value > 0 && value <= most) return value;
+  } catch (const Error&) {
+  }
+  throw Error(option, fmt::format("expected a number of seconds above zero, at most {}; found {}", most,
+                                  io::in_quotes(text)));
+}
+
+double horizon_s(const std::string& text) {
+  try {
+    if (const double seconds = io::parse_seconds(text).value(); seconds > 0) return seconds;
+  } catch (const Error& error) {
+    throw Error("--horizon", error.what());
+  }
+  throw Error("--horizon", fmt::format("expected a time above zero; found {}", io::in_quotes(text)));
+}
+
+constexpr std::array<std::string_view, 4> objectives = {"iteration-time", "cost-per-token",
+                                                        "device-efficiency", "comm-cost"};
+
+void set_objective(const std::string& name, PlanOptions& options) {
+  if (std::find(objectives.begin(), objectives.end(), name) == objectives.end())
+    throw Error("--objective", fmt::format("unknown {}; {}", io::in_quotes(name),
+                                           io::suggestion(name, {objectives.begin(), objectives.end()})));
+  options.objective = name;
+  options.objective_given = true;
+}
+
+Robust robust_named(const std::string& name) {
+  if (name == "mean") return Robust::mean;
+  if (name == "p95") return Robust::p95;
+  if (name == "worst") return Robust::worst;
+  throw Error("--robust",
+              fmt::format("unknown {}; {}", io::in_quotes(name), io::suggestion(name, {"mean", "p95", "worst"})));
+}
+
+/// A count, or nothing and `is_auto`.
+std::optional<int> count_or_auto(const char* option, const std::string& text, bool& is_auto) {
+  is_auto = text == "auto";
+  if (is_auto) return std::nullopt;
+  return whole_number(option, text, 1, 1'000'000);
+}
+
+void add_what(CLI::App& app, PlanOptions& options) {
+  app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
+      ->type_name("");
+  add_option(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
+             [&](const std::string& text) { options.job = text; });
+  add_option(
+      app, "--batch", "N", "sequences of an iteration, in place of the job's global_batch",
+      [&](const std::string& text) { options.batch = whole_number("--batch", text, 1, 1'000'000'000); });
+  const auto objective = add_option(
+      app, "--objective", "NAME",
+      "what is minimised: iteration-time, cost-per-token, device-efficiency (devices × time), comm-cost",
+      [&](const std::string& text) { set_objective(text, options); });
+  offer_values(*objective, {objectives.begin(), objectives.end()});
+  add_option(app, "--pipeline", "N|auto", "stages; not given: as the job says", [&](const std::string& text) {
+    options.pipeline = count_or_auto("--pipeline", text, options.pipeline_auto);
+  });
+  add_option(app, "--data", "N|auto", "replicas; not given: as the job says", [&](const std::string& text) {
+    options.data = count_or_auto("--data", text, options.data_auto);
+  });
+  add_option(app, "--tensor", "N|auto", "devices of one host a stage; not given: as the job says",
+             [&](const std::string& text) {
+               options.tensor = count_or_auto("--tensor", text, options.tensor_auto);
+             });
+  app.add_flag(
+      "--alike", options.alike,
+      "all pipelines have the same layers and as many micro-batches, as most trainers need (dtfm-export)");
+}
+
+void add_score(CLI::App& app, PlanOptions& options) {
+  add_option(app, "--score", "PLAN", "no search: check and score this plan, in any of the formats below",
+             [&](const std::string& text) { options.score = text; });
+  add_option(
+      app, "--warm-start", "PLAN",
+      "goes on from this plan of dtfm-plan, made for these machines or those that were: what moves counts",
+      [&](const std::string& text) { options.warm_start = text; });
+  add_option(app, "--horizon", "DURATION",
+             "with --warm-start: how long the plan will be used, as in 30min (2h)",
+             [&](const std::string& text) { options.horizon = horizon_s(text); });
+  using TwoFiles = std::pair<std::string, std::string>;
+  app.add_option_function<TwoFiles>(
+         "--diff",
+         [&](const TwoFiles& files) {
+           options.diff = {files.first, files.second};
+         },
+         "no search: what two plans of dtfm-plan differ in, and what moves from the first to the second; "
+         "with TOPOLOGY, from where and in how long")
+      ->type_name("PLAN PLAN");
+  add_option(app, "--ranks", "FILE", "with --score: the device of each rank of a Megatron plan",
+             [&](const std::string& text) { options.ranks = text; });
+  app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");
+}
+
+void add_judge(CLI::App& app, PlanOptions& options) {
+  add_option(
+      app, "--calibration", "FILE",
+      "the constants of the simulator's model, as dtfm-calibrate writes them; then times have intervals",
+      [&](const std::string& text) { options.calibration = text; });
+  app.add_option("--scenario", options.scenarios,
+                 "the best plans are simulated under it too (YAML); may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_option(app, "--finalists", "N", "plans that are simulated (8)", [&](const std::string& text) {
+    options.finalists = whole_number("--finalists", text, 1, 1000);
+  });
+  add_option(app, "--robust", "mean|p95|worst", "of the simulated times of all scenarios, what counts (mean)",
+             [&](const std::string& text) { options.robust = robust_named(text); });
+}
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const search::Strategy& strategy : search::strategies()) names.emplace_back(strategy.name);
+  return names;
+}
+
+void add_how(CLI::App& app, PlanOptions& options) {
+  const auto strategy = add_option(app, "--strategy", "NAME", "the search; see --list-strategies",
+                                   [&](const std::string& text) { options.strategy = text; });
+  offer_values(*strategy, strategy_names());
+  app.add_flag("--list-strategies", options.list_strategies, "names the strategies and exits");
+  add_seed_option(app, "of the random numbers (0)", options.seed);
+  add_threads_option(app, "all cores when not given; any number gives the same plan", options.threads);
+  add_option(app, "--evaluations", "N",
+             "stops after pricing so many plans and changes of plans, or goes on until then; each search of "
+             "--pareto",
+             [&](const std::string& text) {
+               options.evaluations = whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
+             });
+  add_option(
+      app, "--time-limit", "S",
+      "searches for so many seconds, longer than by itself too; another run may then give another plan",
+      [&](const std::string& text) { options.time_limit = seconds_above_zero("--time-limit", text); });
+  app.add_flag("--prove", options.prove, "works on until the plan is proven optimal");
+}
+
+void add_output(CLI::App& app, PlanOptions& options) {
+  add_option(app, "-o,--output", "FILE", "writes the plan (JSON); - is stdout, in place of the summary",
+             [&](const std::string& text) { options.output = text; });
+  add_option(app, "--pareto", "FILE",
+             "writes the best plans by time, by price and by devices, and what lies between them (JSON)",
+             [&](const std::string& text) { options.pareto = text; });
+  add_option(app, "--report", "FILE.html",
+             "writes a page with charts of the plan and of an iteration of it (HTML)",
+             [&](const std::string& text) { options.report = text; });
+  app.add_flag("--explain", options.explain,
+               "says what binds, what would help, and what makes the job compute-bound");
+  add_format_option(app, options.format);
+  add_color_option(app, options.color);
+  app.add_flag("--quiet", options.quiet, "no progress");
+  app.set_version_flag("--version", version_line);
+}
+
+/// A score is not searched for.
+void refuse_search_options(const CLI::App& app) {
+  refuse_given(app,
+               {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust",
+                "--alike"},
+               "is of the search, and --score does not search (unless it is to --advise)");
+}
+
+/// Two plans are compared as they are.
+void refuse_options_beside_diff(const CLI::App& app) {
+  refuse_given(app,
+               {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
+                "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
+                "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
+                "--explain", "--calibration", "--pareto",     "--advise",      "--report",     "--alike"},
+               "is of a search or a score, and --diff compares two plans");
+}
+
+/// What would say nothing beside a plan to score, or beside none.
+void check_score(const CLI::App& app, const PlanOptions& options) {
+  if (options.score && !options.advise) refuse_search_options(app);
+  if (options.advise && !options.score)
+    throw Error("--advise", "is about the plan to --score, and there is none");
+  if (options.score && options.warm_start)
+    throw Error("--warm-start", "is of the search, and --score does not search");
+}
+
+}  // namespace
+
+void add_plan_options(CLI::App& app, PlanOptions& options) {
+  app.name("dtfm-plan");
+  app.description("Places the stages and replicas of a training job on far-apart, unlike machines.");
+  app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
+  add_what(app, options);
+  add_score(app, options);
+  add_judge(app, options);
+  add_how(app, options);
+  add_output(app, options);
+}
+
+void check_plan_options(const CLI::App& app, const PlanOptions& options) {
+  if (options.diff) return refuse_options_beside_diff(app);
+  if (options.topology.empty() && !options.list_strategies)
+    throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
+  check_score(app, options);
+  if (options.horizon && !options.warm_start)
+    throw Error("--horizon", "is of the plan to --warm-start from, and there is none");
+  if (options.pareto && options.report)
+    throw Error("--report", "is of one plan, and --pareto writes many; --score one of them for its report");
+  if (options.pareto && options.score)
+    throw Error("--pareto", "is of a search, and --score has one plan alone");
+  if (options.pareto && options.warm_start)
+    throw Error("--pareto", "is of plans that begin anew, and --warm-start goes on from one");
+  if (options.ranks && !options.score) throw Error("--ranks", "is of the plan to --score, and there is none");
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,18 @@
+// The command line of dtfm-plan.
+#pragma once
+
+#include "cli/plan/plan_options.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace dtfm::cli {
+
+/// Makes `app` that of dtfm-plan: its name, what --help says, and all options, which go to `options`.
+void add_plan_options(CLI::App& app, PlanOptions& options);
+
+/// Refuses options that say nothing beside others, or lack others. Throws Error.
+void check_plan_options(const CLI::App& app, const PlanOptions& options);
+
+}  // namespace dtfm::cli

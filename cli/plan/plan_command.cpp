@@ -1,0 +1,306 @@
+// dtfm-plan without its command line: files in, a search or a score, a summary and a plan file out.
+#include <array>
+#include <chrono>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/plan/asked_search.hpp"
+#include "cli/common/interrupt.hpp"
+#include "cli/plan/iteration_plan.hpp"
+#include "cli/plan/iteration_record.hpp"
+#include "cli/plan/iteration_score.hpp"
+#include "cli/common/main_guard.hpp"
+#include "cli/common/notes.hpp"
+#include "cli/common/output_check.hpp"
+#include "cli/plan/plan_options.hpp"
+#include "cli/common/print_result.hpp"
+#include "cli/common/progress.hpp"
+#include "cli/plan/put_plan.hpp"
+#include "cli/report/report_html.hpp"
+#include "cli/plan/search_end.hpp"
+#include "cli/plan/summary.hpp"
+#include "cli/common/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/text/atomic_file.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/importers/foreign_plan.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/writers/pareto_json.hpp"
+#include "planner/io/writers/plan_json.hpp"
+#include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+struct Shape {
+  int stages = 0, replicas = 0;
+};
+
+std::string divisors_of(int number) {
+  std::vector<int> divisors;
+  for (int i = 1; i <= number; ++i)
+    if (number % i == 0) divisors.push_back(i);
+  return fmt::format("{}", fmt::join(divisors, ", "));
+}
+
+/// `count` stages (or replicas) out of `devices`; the number of the other one.
+int quotient(const std::string& where, std::string_view noun, int count, int devices) {
+  if (devices % count != 0)
+    throw Error(where, fmt::format("{} {} do not divide {} devices; divisors of {}: {}", count, noun, devices,
+                                   devices, divisors_of(devices)));
+  return devices / count;
+}
+
+/// What the command line says goes before what the job says.
+Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
+  const std::string of_job = "job " + job.name;
+  const bool data_on_top =
+      options.data && !options.pipeline;  // then the job's number of stages does not count
+  const auto stages = options.pipeline ? options.pipeline
+                      : data_on_top    ? std::nullopt
+                                       : job.parallelism.pipeline;
+  const auto replicas = options.data                            ? options.data
+                        : options.data_auto || options.pipeline ? std::nullopt
+                                                                : job.parallelism.data;
+  if (stages && replicas && 1LL * *stages * *replicas != devices)
+    throw Error(options.pipeline ? "--pipeline" : of_job,
+                fmt::format("{} stages × {} replicas are {} devices; the topology has {}", *stages, *replicas,
+                            1LL * *stages * *replicas, devices));
+  if (!stages && !replicas && job.comm_cost_stages)
+    return {*job.comm_cost_stages, quotient(of_job, "stages", *job.comm_cost_stages, devices)};
+  if (stages)
+    return {*stages, quotient(options.pipeline ? "--pipeline" : of_job, "stages", *stages, devices)};
+  if (replicas)
+    return {quotient(options.data ? "--data" : of_job, "replicas", *replicas, devices), *replicas};
+  throw Error("--pipeline",
+              fmt::format("comm-cost needs a number of stages, and {} has none; divisors of {}: {}", of_job,
+                          devices, divisors_of(devices)));
+}
+
+/// `given_plan`: the plan to score, if there is one.
+Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource>& given_plan) {
+  std::optional<Job> given;
+  if (options.job)
+    given = io::read_job(*options.job);
+  else if (given_plan)
+    given = io::job_of(*given_plan);
+  Job job = given ? *given : io::default_job();
+  if (options.batch) {
+    if (*options.batch % job.training.micro_batch != 0)
+      throw Error("--batch", fmt::format("{} is not a multiple of the micro-batch, {}", *options.batch,
+                                         job.training.micro_batch));
+    job.training.global_batch = *options.batch;
+  }
+  if (options.tensor || options.tensor_auto) {
+    job.parallelism.tensor = options.tensor.value_or(1);
+    job.automatic.tensor = options.tensor_auto;
+  }
+  job.parallelism.alike = job.parallelism.alike || options.alike;
+  return job;
+}
+
+void check_comm_cost(const Job& job) {
+  if (job.parallelism.tensor != 1)
+    throw Error("job " + job.name,
+                fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
+  if (job.compression.slower_than)
+    throw Error("job " + job.name,
+                "adaptive compression, but comm-cost is about messages of one size; plan by iteration time");
+}
+
+void set_shape(Job& job, const Shape& shape) {
+  job.parallelism.pipeline = shape.stages;
+  job.parallelism.data = shape.replicas;
+}
+
+std::vector<std::string> shape_warnings(const Job& job, const Shape& shape) {
+  std::vector<std::string> warnings;
+  if (shape.stages > layer_count(job.model))
+    warnings.push_back(fmt::format("{} stages for {} layers: some stages compute nothing", shape.stages,
+                                   layer_count(job.model)));
+  const int micro_batches = micro_batch_count(job.training);
+  if (shape.replicas > micro_batches)
+    warnings.push_back(fmt::format("{} pipelines for {} micro-batches: some pipelines compute nothing",
+                                   shape.replicas, micro_batches));
+  return warnings;
+}
+
+/// Found before the search begins, so that no work is lost.
+void check_output(const PlanOptions& options) {
+  if (options.pareto && io::is_stdout(*options.pareto))
+    throw Error("--pareto", "needs a file; stdout has the plan or its summary");
+  check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
+                           options.ranks.value_or(""), options.calibration.value_or(""),
+                           options.warm_start.value_or("")},
+                outputs_of(options));
+  if (options.output) check_kind(*options.output, begins_as_json, "plan");
+  if (options.pareto) check_kind(*options.pareto, io::begins_as_pareto, "file of --pareto");
+}
+
+void put_out(const PlanOptions& options, const PlanSummary& summary, const InterruptWatch& watch) {
+  put_plan(options, {summary.topology, summary.job, io::built_in_calibration(), io::built_in_roofline()},
+           summary.plan, summary.record, summary_text(summary), watch.stop());
+}
+
+io::PlanRecord::CommCostEstimate estimate_of(const cost::CommCost& cost) {
+  return {cost.data_parallel, cost.pipeline_parallel};
+}
+
+io::PlanRecord record_of(const search::SearchResult& result, const PlanOptions& options) {
+  io::PlanRecord record;
+  record.objective = options.objective;
+  record.comm_cost = estimate_of(result.cost);
+  record.version = DTFM_VERSION;
+  const double cost = result.cost.total(), bound = result.lower_bound.value;
+  record.lower_bound = io::PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
+  record.search = search_record(options, result.evaluations, result.stopped, result.convergence);
+  record.warnings = stop_notes(result.stopped, "plan");
+  return record;
+}
+
+search::SearchResult search_with_progress(const PlanOptions& options, const cost::CommCostModel& model,
+                                  std::chrono::steady_clock::time_point begin, const InterruptWatch& watch) {
+  ProgressPrinter printer(options.quiet, "dtfm-plan");
+  search::SearchOptions asked = common_options(options, begin, printer, watch);
+  asked.prove = options.prove;
+  return search::search_comm_cost(model, options.strategy, asked);
+}
+
+int plan(const PlanOptions& options, const Topology& topology, Job job, InterruptWatch& watch) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Shape shape = shape_of(options, job, topology.size());
+  set_shape(job, shape);
+  const CommVolumes volumes = comm_volumes(job, shape.stages, shape.replicas);
+  const cost::CommCostModel model = cost::comm_cost_model(topology, volumes, shape.stages, shape.replicas);
+
+  watch.keep_result();
+  const search::SearchResult result = search_with_progress(options, model, begin, watch);
+  io::PlanRecord record = record_of(result, options);
+  for (const auto& more : {open_notes(job), shape_warnings(job, shape)}) add_notes(more, record);
+  job.automatic = {};
+  const Plan found = deployed_plan(result.placement, job);
+  put_out(options, {topology, job, volumes, model, result.placement, found, record, {}}, watch);
+  // Whoever interrupts is told so, even where the search ended by itself just then.
+  return watch.interrupted() ? exit_code::interrupted : exit_code::done;
+}
+
+/// What --pipeline and --data say of a plan that was made elsewhere.
+void check_shape(const PlanOptions& options, const Plan& plan) {
+  const int stages = depth(plan), pipelines = static_cast<int>(plan.pipelines.size());
+  if (options.pipeline.value_or(stages) != stages)
+    throw Error("--pipeline",
+                fmt::format("{}, but the plan has {}", *options.pipeline, counted(stages, "stage")));
+  if (options.data.value_or(pipelines) != pipelines)
+    throw Error("--data",
+                fmt::format("{}, but the plan has {}", *options.data, counted(pipelines, "pipeline")));
+  if (options.tensor.value_or(plan.tensor) != plan.tensor)
+    throw Error("--tensor", fmt::format("{}, but the plan has {} a stage", *options.tensor,
+                                        counted(plan.tensor, "device")));
+}
+
+std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
+  std::vector<std::string> warnings = batch_notes(plan, job);
+  const auto& stages = plan.pipelines.front().stages;
+  const int count = static_cast<int>(stages.size());
+  bool is_even = true;
+  for (int stage = 0; stage < count; ++stage)
+    is_even = is_even && stages[at(stage)].layers == even_split(layer_count(job.model), count, stage);
+  if (!is_even && !job.comm_cost)
+    warnings.push_back(
+        "the bytes sent are estimated for an even split of the layers, which the plan's is not");
+  return warnings;
+}
+
+int score(const PlanOptions& options, const Topology& topology, Job job, const io::PlanSource& given_plan,
+          const InterruptWatch& watch) {
+  const auto [given, notes] = io::read_any_plan(given_plan, topology, job, options.job.has_value());
+  const Placement placement = io::balanced_placement(given, topology, *options.score);
+  check_shape(options, given);
+  set_shape(job, {placement.stages(), placement.replicas()});
+  const CommVolumes volumes = comm_volumes(job, placement.stages(), placement.replicas());
+  const cost::CommCostModel model = cost::comm_cost_model(topology, volumes, placement.stages(), placement.replicas());
+
+  io::PlanRecord record;
+  record.objective = options.objective;
+  record.comm_cost = estimate_of(cost::comm_cost(model, placement));
+  record.warnings = notes;
+  for (const auto& more : {open_notes(job), score_warnings(given, job)}) add_notes(more, record);
+  job.automatic = {};
+  record.version = DTFM_VERSION;
+  const cost::CommCost best = cost::comm_cost(model, cost::best_deployment(model, placement));
+  put_out(options, {topology, job, volumes, model, placement, given, record, best}, watch);
+  return exit_code::done;
+}
+
+int list_strategies() {
+  std::vector<std::vector<std::string>> rows;
+  for (const search::Strategy& strategy : search::strategies()) {
+    const std::string mark = strategy.name == search::default_strategy ? " (default)" : "";
+    rows.push_back({std::string(strategy.name), std::string(strategy.summary) + mark});
+  }
+  print_result(table(rows, false));
+  return exit_code::done;
+}
+
+/// Strategies but the default one search by the paper's cost.
+std::string objective_of(const PlanOptions& options) {
+  const bool by_cost = search::strategy_named(options.strategy).name != search::default_strategy || options.prove;
+  if (by_cost && !options.objective_given) return "comm-cost";
+  if (by_cost && options.objective != "comm-cost")
+    throw Error(options.prove ? "--prove" : "--strategy",
+                fmt::format("is for --objective comm-cost alone, not {}", options.objective));
+  return options.objective;
+}
+
+int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, Job job,
+                               const std::optional<io::PlanSource>& given_plan, InterruptWatch& watch) {
+  check_comm_cost(job);
+  const char* of_judge = !options.scenarios.empty() ? "--scenario"
+                         : options.finalists        ? "--finalists"
+                         : options.robust           ? "--robust"
+                         : options.pareto           ? "--pareto"
+                                                    : nullptr;
+  if (of_judge) throw Error(of_judge, "is not for --objective comm-cost, which simulates nothing");
+  if (options.advise)
+    throw Error("--advise", "is not for --objective comm-cost; without --score it searches");
+  if (options.calibration)
+    throw Error("--calibration", "is not for --objective comm-cost, which knows no machines");
+  if (options.warm_start)
+    throw Error("--warm-start",
+                "is not for --objective comm-cost, which does not know how long iterations take");
+  if (options.explain) throw Error("--explain", "is not for --objective comm-cost, which knows no compute");
+  return given_plan ? score(options, topology, job, *given_plan, watch) : plan(options, topology, job, watch);
+}
+
+}  // namespace
+
+int run_plan_command(const PlanOptions& given) {
+  if (given.list_strategies) return list_strategies();
+  PlanOptions options = given;
+  options.objective = objective_of(given);
+  check_report(options.report);
+  InterruptWatch watch("a plan");
+  const io::ReadLog read;
+  const Topology topology = io::read_topology(options.topology);
+  std::optional<io::PlanSource> given_plan;
+  if (options.score) given_plan = io::read_plan_source(*options.score, options.ranks);
+  const Job job = effective_job(options, given_plan);
+  check_output(options);
+  check_not_read(read, outputs_of(options));
+  if (options.objective == "comm-cost")
+    return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
+  const auto [constants, spread] = options.calibration ? io::read_calibration(*options.calibration)
+                                                       : FittedCalibration{io::built_in_calibration()};
+  const Problem problem{topology, job, constants, io::built_in_roofline()};
+  if (!given_plan) return plan_by_iteration_time(options, problem, spread, read, watch);
+  const auto [plan, notes] = io::read_any_plan(*given_plan, topology, job, options.job.has_value());
+  check_shape(options, plan);
+  return score_by_iteration_time(options, problem, spread, plan, notes, read, watch);
+}
+
+}  // namespace dtfm::cli

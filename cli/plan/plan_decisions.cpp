@@ -1,0 +1,44 @@
+#include "cli/plan/plan_decisions.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace dtfm::cli {
+
+std::vector<io::PlanRecord::Decision> decisions_of(const search::PlanCandidate& candidate) {
+  const Job& job = candidate.job->problem.job;
+  const Parallelism& how = job.parallelism;
+  const int flush = candidate.flush > 0 ? candidate.flush : how.flush.value_or(0);
+  return {{"micro_batch", job.training.micro_batch},
+          {"recompute", job.training.recompute},
+          {"schedule", how.schedule},
+          {"chunks", how.chunks.value_or(0)},
+          {"flush", flush},
+          {"gradient_sync", how.gradient_sync},
+          {"tensor", candidate.plan.tensor},
+          {"activations", job.compression.activations},
+          {"gradients", job.compression.gradients}};
+}
+
+void keep_differences(std::vector<std::vector<io::PlanRecord::Decision>>& lists) {
+  const auto all = lists;
+  for (auto& list : lists) list.clear();
+  for (std::size_t i = 0; !all.empty() && i < all.front().size(); ++i)
+    if (std::any_of(all.begin(), all.end(), [&](const auto& list) { return list[i] != all.front()[i]; }))
+      for (std::size_t k = 0; k < lists.size(); ++k) lists[k].push_back(all[k][i]);
+}
+
+std::string decision_words(const std::vector<io::PlanRecord::Decision>& decisions) {
+  std::string text;
+  for (auto [name, value] : decisions) {
+    if (value == io::PlanRecord::Decision{name, 0}.value) continue;  // there are none
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (!text.empty()) text += ", ";
+    if (!std::holds_alternative<std::string>(value) || name == "recompute") text += name + " ";
+    text += std::visit([](const auto& it) { return fmt::format("{}", it); }, value);
+  }
+  return text;
+}
+
+}  // namespace dtfm::cli

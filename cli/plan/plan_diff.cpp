@@ -1,0 +1,306 @@
+#include "cli/plan/plan_diff.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/common/main_guard.hpp"
+#include "cli/common/output_check.hpp"
+#include "cli/common/plan_words.hpp"
+#include "cli/common/put_out.hpp"
+#include "cli/plan/warm_start.hpp"
+#include "cli/common/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/text/json_text.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "planner/io/text/units.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// What a device does in a plan; pipelines have no names but their devices.
+struct Role {
+  int stage = 0, rank = 0, degree = 1, micro_batches = 0;
+  std::vector<std::pair<int, int>> layers;  // of its virtual stages
+  std::vector<std::string> before, after;   // of the stages next to it, those whose shards overlap its own
+
+  bool is_other_work(const Role& other) const {
+    return stage != other.stage || rank != other.rank || degree != other.degree || layers != other.layers;
+  }
+  friend bool operator==(const Role&, const Role&) = default;
+};
+
+struct Decision {
+  std::string name, first, second;
+};
+
+struct PlanDiff {
+  std::vector<Decision> decisions;  // that differ
+  std::vector<std::string> enter, leave;
+  struct Change {
+    std::string id;
+    Role first, second;
+  };
+  std::vector<Change> changes;
+  std::string no_moving;  // why nothing is said of it; empty: it is
+  io::PlanRecord::Moving moving;
+
+  bool is_same() const { return decisions.empty() && enter.empty() && leave.empty() && changes.empty(); }
+};
+
+std::map<std::string, Role> roles(const RunningPlan& running) {
+  const io::NamedPlan& named = running.named;
+  std::map<std::string, Role> result;
+  for (const Pipeline& pipeline : named.plan.pipelines) {
+    const auto& stages = pipeline.stages;
+    const auto layers = layers_of_stages(pipeline, stage_chunks(running.job));
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const std::size_t degree = stages[s].devices.size();
+      // All stages have equal shards: of another degree, those between the ends of this one.
+      const auto beside = [&](std::size_t rank, std::size_t stage) {
+        std::vector<std::string> names;
+        if (stage >= stages.size()) return names;
+        const std::vector<int>& devices = stages[stage].devices;
+        for (std::size_t i = rank * devices.size() / degree; i * degree < (rank + 1) * devices.size(); ++i)
+          names.push_back(named.ids[at(devices[i])]);
+        return names;
+      };
+      for (std::size_t rank = 0; rank < degree; ++rank)
+        result[named.ids[at(stages[s].devices[rank])]] = {
+            static_cast<int>(s),
+            static_cast<int>(rank),
+            static_cast<int>(degree),
+            pipeline.micro_batches,
+            layers[s],
+            s == 0 ? std::vector<std::string>{} : beside(rank, s - 1),
+            beside(rank, s + 1)};
+    }
+  }
+  return result;
+}
+
+std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& second) {
+  std::vector<Decision> result;
+  const auto add = [&](const char* name, const auto& value) {
+    const std::string a = fmt::format("{}", value(first)), b = fmt::format("{}", value(second));
+    if (a != b) result.push_back({name, a, b});
+  };
+  add("stages", [](const auto& it) { return depth(it.named.plan); });
+  add("pipelines", [](const auto& it) { return it.named.plan.pipelines.size(); });
+  add("tensor",
+      [](const auto& it) { return fmt::format("{}", fmt::join(tensor_degrees(it.named.plan), ", ")); });
+  add("schedule", [](const auto& it) { return it.job.parallelism.schedule; });
+  add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
+  add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
+  add("gradient_sync", [](const auto& it) { return it.job.parallelism.gradient_sync; });
+  add("alike", [](const auto& it) { return it.job.parallelism.alike; });
+  add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
+  add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
+  add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
+  add("micro_batch", [](const auto& it) { return it.job.training.micro_batch; });
+  add("recompute", [](const auto& it) { return it.job.training.recompute; });
+  add("precision", [](const auto& it) { return it.job.training.precision; });
+  add("optimizer", [](const auto& it) { return it.job.training.optimizer; });
+  const auto by_name = [](double ratio, const std::string& preset) {
+    return preset.empty() ? fmt::format("{}", ratio) : preset;
+  };
+  add("compression of activations", [&](const auto& it) {
+    return by_name(it.job.compression.activations, it.job.compression.activation_preset);
+  });
+  add("compression of gradients", [&](const auto& it) {
+    return by_name(it.job.compression.gradients, it.job.compression.gradient_preset);
+  });
+  add("links that are compressed", [](const auto& it) {
+    const auto& slower_than = it.job.compression.slower_than;
+    return slower_than ? "slower than " + io::format_rate(*slower_than) : "all";
+  });
+  add("throughput of compression", [](const auto& it) {
+    const auto& throughput = it.job.compression.throughput;
+    return throughput ? io::format_rate(*throughput) : "unlimited";
+  });
+  return result;
+}
+
+/// The devices of both plans, and nothing of what is between them.
+Topology bare_topology(const RunningPlan& first, const RunningPlan& second) {
+  Topology topology;
+  topology.name = "of both plans";
+  std::set<std::string> known;
+  for (const RunningPlan* plan : {&first, &second})
+    for (const std::string& id : plan->named.ids) {
+      if (!known.insert(id).second) continue;
+      topology.devices.emplace_back();
+      topology.devices.back().id = id;
+    }
+  return topology;
+}
+
+void check_devices(const RunningPlan& running, const Plan& plan, const Topology& topology) {
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p)
+    for (std::size_t s = 0; s < plan.pipelines[p].stages.size(); ++s)
+      for (std::size_t i = 0; i < plan.pipelines[p].stages[s].devices.size(); ++i)
+        if (plan.pipelines[p].stages[s].devices[i] == cost::no_device) {
+          const int device = running.named.plan.pipelines[p].stages[s].devices[i];
+          throw Error(running.file,
+                      fmt::format("/pipelines/{}/stages/{}/devices/{}: topology {} has no device {}; "
+                                  "only the first plan may be for machines that are gone",
+                                  p, s, i, topology.name, running.named.ids[at(device)]));
+        }
+}
+
+/// Without a topology, neither from whom nor in what time.
+io::PlanRecord::Moving moving(const RunningPlan& first, const RunningPlan& second,
+                          const std::optional<Topology>& given) {
+  const Topology topology = given ? *given : bare_topology(first, second);
+  const Problem problem{topology, second.job, io::built_in_calibration(), io::built_in_roofline()};
+  const Plan before = warm_start(first, problem, 0).plan, after = warm_start(second, problem, 0).plan;
+  check_devices(second, after, topology);
+  std::shared_ptr<const cost::NetworkCost> network;
+  if (given) network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
+  const cost::MovingCost cost(problem, network, before, stage_chunks(first.job));
+  if (given) check_steps(first, cost, static_cast<int>(pipeline_major(after).size()));
+  io::PlanRecord::Moving record = moving_record(cost.of(after, stage_chunks(second.job)), topology);
+  if (!given) record.seconds.reset();
+  return record;
+}
+
+PlanDiff diff_of(const RunningPlan& first, const RunningPlan& second,
+                 const std::optional<Topology>& topology) {
+  PlanDiff diff;
+  diff.decisions = decisions(first, second);
+  const auto before = roles(first), after = roles(second);
+  for (const auto& [id, role] : before)
+    if (!after.contains(id)) diff.leave.push_back(id);
+  for (const auto& [id, role] : after) {
+    const auto then = before.find(id);
+    if (then == before.end())
+      diff.enter.push_back(id);
+    else if (then->second != role)
+      diff.changes.push_back({id, then->second, role});
+  }
+  diff.no_moving = model_difference(first.job, second.job);
+  if (!diff.no_moving.empty()) {
+    diff.no_moving = "the models differ, and nothing of the first is of use to the second: " + diff.no_moving;
+    diff.decisions.push_back({"model", first.job.name, second.job.name});
+    return diff;
+  }
+  diff.moving = moving(first, second, topology);
+  return diff;
+}
+
+ordered_json role_json(const Role& role) {
+  return {{"stage", role.stage},
+          {"rank", role.rank},
+          {"tensor", role.degree},
+          {"layers", role.layers},
+          {"micro_batches", role.micro_batches},
+          {"before", role.before},
+          {"after", role.after}};
+}
+
+std::string diff_json(const PlanOptions& options, const PlanDiff& diff) {
+  ordered_json json = {{"schema", "dtfm-plan-diff/1"}, {"plans", *options.diff}, {"same", diff.is_same()}};
+  json["decisions"] = ordered_json::object();
+  for (const auto& [name, first, second] : diff.decisions) json["decisions"][name] = {first, second};
+  json["enter"] = diff.enter;
+  json["leave"] = diff.leave;
+  json["changes"] = ordered_json::array();
+  for (const auto& [id, first, second] : diff.changes)
+    json["changes"].push_back({{"device", id}, {"first", role_json(first)}, {"second", role_json(second)}});
+  if (diff.no_moving.empty())
+    json["moving"] = io::moving_json(diff.moving);
+  else
+    json["no_moving"] = diff.no_moving;
+  return io::json_text(json);
+}
+
+std::string listed(const std::vector<std::string>& ids) {
+  return fmt::format("{} ({})", counted(static_cast<long long>(ids.size()), "device"),
+                     shortened(fmt::format("{}", fmt::join(ids, " ")), 80));
+}
+
+std::string work(const Role& role) {
+  return fmt::format("stage {}, layers {}{}", role.stage, layers_in_words(role.layers),
+                     role.degree > 1 ? fmt::format(", rank {} of {}", role.rank, role.degree) : "");
+}
+
+std::string changes_text(const PlanDiff& diff) {
+  Rows rows = {{"device", "before", "after"}};
+  std::size_t all = 0, neighbours = 0;
+  for (const auto& [id, first, second] : diff.changes) {
+    if (!first.is_other_work(second)) {
+      ++neighbours;
+      continue;
+    }
+    if (++all <= most_rows) rows.push_back({id, work(first), work(second)});
+  }
+  std::string text = all > 0 ? short_table(rows, all, "devices") : "";
+  if (neighbours > 0)
+    text += fmt::format("{} with the same layers, but other neighbours or micro-batches\n",
+                        counted(static_cast<long long>(neighbours), "device"));
+  return text;
+}
+
+std::string moving_summary(const PlanDiff& diff) {
+  if (!diff.no_moving.empty()) return "Moves: " + diff.no_moving + "\n";
+  const io::PlanRecord::Moving& moving = diff.moving;
+  if (moving.devices.empty()) return "Nothing moves.\n";
+  std::string text = "Moves: " + io::format_bytes(Bytes(moving.bytes));
+  if (moving.seconds) text += fmt::format(", in {}", io::format_seconds(Seconds(*moving.seconds)));
+  if (moving.usd > 0) text += fmt::format(", for {:.4g} USD", moving.usd);
+  if (moving.checkpoint_bytes > 0)
+    text += fmt::format("; from a checkpoint {}, which no device holds any more{}",
+                        io::format_bytes(Bytes(moving.checkpoint_bytes)),
+                        moving.seconds ? " (its time is not counted)" : "");
+  return text + "\n" + moving_text(moving);
+}
+
+std::string diff_text(const PlanOptions& options, const PlanDiff& diff) {
+  const auto& [first, second] = *options.diff;
+  if (diff.is_same()) return fmt::format("{} and {} are the same plan\n", first, second);
+  Rows rows = {{"decision", first, second}};
+  for (const auto& [name, before, after] : diff.decisions) rows.push_back({name, before, after});
+  std::string devices;
+  if (!diff.leave.empty()) devices += "Leave: " + listed(diff.leave) + "\n";
+  if (!diff.enter.empty()) devices += "Enter: " + listed(diff.enter) + "\n";
+  return joined_blocks(
+      {rows.size() > 1 ? table(rows) : "", devices, changes_text(diff), moving_summary(diff)});
+}
+
+bool begins_as_diff(const std::string& begin) {
+  return begin.find("\"dtfm-plan-diff/") != std::string::npos;  // the schema is the first key
+}
+
+}  // namespace
+
+int run_plan_diff(const PlanOptions& options) {
+  const auto& [first_file, second_file] = options.diff.value();
+  const io::ReadLog read;
+  std::optional<Topology> topology;
+  if (!options.topology.empty()) topology = io::read_topology(options.topology);
+  const RunningPlan first = read_running_plan(first_file, io::default_job());
+  const RunningPlan second = read_running_plan(second_file, io::default_job());
+  if (options.output) {
+    check_outputs(std::array{options.topology, first_file, second_file}, std::array{*options.output});
+    check_not_read(read, std::array{*options.output});
+    check_kind(*options.output, begins_as_diff, "comparison of plans");
+  }
+  const PlanDiff diff = diff_of(first, second, topology);
+  put_out(options.output, options.format, diff_json(options, diff), diff_text(options, diff), options.color);
+  return exit_code::done;
+}
+
+}  // namespace dtfm::cli

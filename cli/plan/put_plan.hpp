@@ -1,0 +1,18 @@
+// Where the result of dtfm-plan goes.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "cli/plan/plan_options.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/io/writers/plan_json.hpp"
+
+namespace dtfm::cli {
+
+/// Writes the plan file first, because a search may have been long and the report may fail or be killed; then the
+/// report; then `text`, or the plan, to stdout.
+void put_plan(const PlanOptions& options, const Problem& problem, const Plan& plan,
+              const io::PlanRecord& record, const std::string& text, const std::function<bool()>& stop);
+
+}  // namespace dtfm::cli

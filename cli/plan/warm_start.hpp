@@ -1,0 +1,54 @@
+// A plan that runs, as the command line names it: reading it, and what is said of going on from it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/plan/judged_search.hpp"
+#include "cli/plan/plan_options.hpp"
+#include "planner/core/problem.hpp"
+#include "planner/io/writers/plan_json.hpp"
+#include "planner/io/readers/plan_reader.hpp"
+
+namespace dtfm::cli {
+
+/// Nobody knows when the network changes next. Prices and loads of shared machines change from hour to hour
+/// in published traces, so what pays within two hours is likely to pay at all; who knows better says so
+/// (--horizon).
+inline constexpr double default_horizon_s = 2 * 3600;
+
+struct RunningPlan {
+  std::string file;
+  io::NamedPlan named;
+  Job job;  // that it is for
+};
+
+/// A plan that dtfm-plan wrote. `fallback`: the job, where the file has none. Throws Error.
+RunningPlan read_running_plan(const std::string& file, const Job& fallback);
+
+/// "" or what tells the models of two jobs apart, layer by layer: "24 layers, not 32".
+std::string model_difference(const Job& from, const Job& to);
+
+/// On the devices of the problem's topology, by their ids. Throws Error where the model is another one,
+/// or the plan's schedule cannot run it.
+search::WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s);
+/// Throws Error where too much would have to be looked at to find out from whom every device of a plan on
+/// `devices` devices fetches what it lacks: stages of thousands of devices.
+void check_steps(const RunningPlan& running, const cost::MovingCost& cost, int devices);
+/// The plan of the options, if there is one, for `problem`. Throws Error also where no job is given and the
+/// plan is not for the built-in one.
+std::optional<search::WarmStart> warm_start_of(const PlanOptions& options, const Problem& problem);
+
+io::PlanRecord::Moving moving_record(const cost::Moving& moving, const Topology& topology);
+
+/// What there is to say of going on with the best plan; estimates say how long iterations take where none
+/// were simulated.
+io::PlanRecord::WarmStart warm_record(const PlanOptions& options, const JudgedSearch& search,
+                                  const search::WarmStart& warm);
+
+std::string warm_start_text(const io::PlanRecord::WarmStart& warm);
+/// The devices and what they fetch, as a table; empty where nothing moves.
+std::string moving_text(const io::PlanRecord::Moving& moving);
+
+}  // namespace dtfm::cli

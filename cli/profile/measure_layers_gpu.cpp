@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include "cli/profile/measure_layers.hpp"
+#include "kernels/platform/device.hpp"
+#include "kernels/profile.hpp"
+#include "planner/core/error.hpp"
+#include "planner/io/readers/profile_reader.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+kernels::DType number_type(const std::string& precision) {
+  if (precision == "fp16") return kernels::DType::f16;
+  if (precision == "bf16") return kernels::DType::bf16;
+  if (precision == "fp32") return kernels::DType::f32;
+  throw Error("--precision",
+              fmt::format("layers can be measured in fp16, bf16 or fp32, not in {}", precision));
+}
+
+/// Of a micro-batch of one sequence on one device. Throws Error for a model that the kernels do not have.
+kernels::TransformerShape shape_of(const Job& job) {
+  const auto* model = std::get_if<Transformer>(&job.model);
+  const auto refuse = [&](const char* what) {
+    return Error("job " + job.name,
+                 fmt::format("its layers cannot be measured: there are no kernels for {}", what));
+  };
+  if (!model) throw refuse("anything but transformers");
+  if (model->encoder) throw refuse("encoders");
+  if (model->rms_norm == model->biases) throw refuse("layer norm without biases, or RMS norm with biases");
+  kernels::TransformerShape shape;
+  shape.sequence = model->sequence;
+  shape.hidden = model->hidden;
+  shape.heads = model->heads;
+  shape.kv_heads = model->kv_heads > 0 ? model->kv_heads : model->heads;
+  shape.ffn = model->feed_forward > 0 ? model->feed_forward : 4 * model->hidden;
+  shape.vocabulary = model->vocabulary;
+  shape.gated = model->gated;
+  shape.rms = model->rms_norm;
+  shape.rotary = !model->learned_positions;
+  shape.dtype = number_type(job.training.precision);
+  return shape;
+}
+
+std::string gpu_of(const MeasureRequest& request, const kernels::DeviceIdentity& device) {
+  if (request.gpu) return *request.gpu;
+  return catalogued(request.catalogue, device.name, Bytes(static_cast<double>(device.memory_bytes))).name;
+}
+
+}  // namespace
+
+LayerProfile measured_layers(const MeasureRequest& request) {
+  if (!kernels::device_available())
+    throw Error("", fmt::format("nothing can be measured, for there is no GPU here, or no driver for it: {}",
+                                without_gpu));
+  const kernels::TransformerShape shape = shape_of(request.job);
+  std::string text;
+  try {
+    kernels::ProfileRequest wanted{gpu_of(request, kernels::device_identity()), request.job.name, shape,
+                                   request.micro_batches, request.tensors};
+    wanted.on_progress = request.on_progress;
+    text = kernels::measured_profile(wanted);
+  } catch (const kernels::DeviceError& error) {
+    throw Error("", error.what());
+  }
+  LayerProfile profile = io::parse_profile(std::move(text), "what was measured");
+  // The job's own words say more: whether embedding and head are tied, for one.
+  profile.shape = std::get<Transformer>(request.job.model);
+  profile.shape->layers = 0;              // as it is read
+  profile.shape->flash_attention = true;  // the kernels keep no scores
+  return profile;
+}
+
+}  // namespace dtfm::cli

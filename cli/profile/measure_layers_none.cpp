@@ -1,0 +1,13 @@
+#include <fmt/format.h>
+
+#include "cli/profile/measure_layers.hpp"
+#include "planner/core/error.hpp"
+
+namespace dtfm::cli {
+
+LayerProfile measured_layers(const MeasureRequest&) {
+  throw Error(
+      "", fmt::format("nothing can be measured, for this program was built without CUDA: {}", without_gpu));
+}
+
+}  // namespace dtfm::cli

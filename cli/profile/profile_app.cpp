@@ -1,0 +1,187 @@
+#include "cli/profile/profile_app.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/common/command_line.hpp"
+#include "cli/profile/profile_options.hpp"
+#include "cli/common/whole_number.hpp"
+#include "planner/io/text/control_characters.hpp"
+#include "planner/io/readers/gpu_catalogue.hpp"
+#include "planner/io/importers/import_profile.hpp"
+#include "planner/io/readers/model_presets.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+using Mode = ProfileOptions::Mode;
+
+#ifdef DTFM_HAVE_CUDA
+constexpr const char* version_line = "dtfm-profile " DTFM_VERSION " (CUDA: yes)";
+#else
+constexpr const char* version_line = "dtfm-profile " DTFM_VERSION " (CUDA: no)";
+#endif
+
+constexpr const char* examples = R"(Examples:
+  dtfm-profile --model gpt3-xl --micro-batch 1,2,4,8 -o h200.json     (times the layers on the GPU of this machine)
+  dtfm-profile --estimate A100-80GB --job job.yaml --tensor 1,2 -o a100.json
+  dtfm-profile --import sailor profile.json --gpu A100-40GB --job opt.yaml --precision tf32 -o a100.json
+  dtfm-profile --import metis DeviceType.A100_tp*_bs*.json --gpu A100-80GB --job job.yaml -o a100.json
+  dtfm-profile --import kineto run.pt.trace.json --gpu RTX-4090 --job job.yaml --micro-batch 2 --tensor 1 -o 4090.json
+  dtfm-profile a100.json                                              (checks a profile and prints it)
+  dtfm-profile --list-gpus
+
+A job names its profiles by `profile: a100.json` or a list of several. Layers in a trace are found by the names that the
+trainer gave them with record_function: embedding.fwd, embedding.bwd, layer.0.fwd, layer.0.bwd, …, head.fwd, head.bwd.
+
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or nothing to measure on.)";
+
+constexpr std::array precisions = {"fp16", "bf16", "tf32", "fp32"};
+
+template <class Items>
+std::vector<std::string> names_of(const Items& items) {
+  std::vector<std::string> names;
+  for (const auto& item : items) names.emplace_back(item.name);
+  return names;
+}
+
+/// `1,2,4`, in ascending order.
+std::vector<int> number_list(const std::string& option, const std::string& text) {
+  constexpr int most = 1'000'000;
+  constexpr std::size_t longest = 64;
+  std::vector<int> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    numbers.push_back(whole_number(option, text.substr(begin, comma - begin), 1, most));
+    if (numbers.size() > longest) throw Error(option, fmt::format("more than {} numbers", longest));
+    begin = comma + 1;
+  }
+  std::sort(numbers.begin(), numbers.end());
+  const auto twice = std::adjacent_find(numbers.begin(), numbers.end());
+  if (twice != numbers.end()) throw Error(option, fmt::format("{} is there twice", *twice));
+  return numbers;
+}
+
+std::string gpu_name(const std::string& option, const std::string& text) {
+  constexpr std::size_t longest = 128;  // as in profiles
+  if (text.empty() || text.size() > longest || io::has_control_character(text))
+    throw Error(option, fmt::format("expected the name of a GPU; found {}", io::in_quotes(text)));
+  return io::checked_text(text, option);
+}
+
+std::string precision_named(const std::string& text) {
+  if (std::find(precisions.begin(), precisions.end(), text) != precisions.end()) return text;
+  throw Error("--precision", fmt::format("expected fp16, bf16, tf32 or fp32; found {}", io::in_quotes(text)));
+}
+
+void add_what(CLI::App& app, ProfileOptions& options) {
+  const auto estimate = add_option(
+      app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
+      [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
+  offer_values(*estimate, names_of(io::built_in_gpus()));
+  const auto imported =
+      add_option(app, "--import", "FORMAT",
+                 "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
+                 [&](const std::string& text) { options.import_format = text; });
+  offer_values(*imported, names_of(io::import_formats()));
+  app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
+  app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
+  app.add_option("FILE", options.files, "what to import or check")->type_name("");
+}
+
+void add_model(CLI::App& app, ProfileOptions& options) {
+  const auto model = add_option(app, "--model", "NAME",
+                                "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
+                                [&](const std::string& text) { options.model = text; });
+  offer_values(*model, io::preset_names());
+  add_option(app, "--job", "FILE", "the same by a job (YAML)",
+             [&](const std::string& text) { options.job = text; });
+  const auto gpu = add_option(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
+                              [&](const std::string& text) { options.gpu = gpu_name("--gpu", text); });
+  offer_values(*gpu, names_of(io::built_in_gpus()));
+  const auto precision =
+      add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
+                 [&](const std::string& text) { options.precision = precision_named(text); });
+  offer_values(*precision, {precisions.begin(), precisions.end()});
+  add_option(app, "--micro-batch", "LIST", "sizes (1,2,4,8); of --import kineto, the size that was measured",
+             [&](const std::string& text) { options.micro_batches = number_list("--micro-batch", text); });
+  add_option(app, "--tensor", "LIST",
+             "tensor-parallel degrees (1); of --import kineto, the degree that was measured",
+             [&](const std::string& text) { options.tensors = number_list("--tensor", text); });
+}
+
+void add_output(CLI::App& app, ProfileOptions& options) {
+  add_option(app, "-o,--output", "FILE", "writes the profile (JSON); - is stdout, in place of the table",
+             [&](const std::string& text) { options.output = text; });
+  add_format_option(app, options.format);
+  add_color_option(app, options.color);
+  app.add_flag("--quiet", options.quiet, "no progress");
+  app.set_version_flag("--version", version_line);
+}
+
+Mode mode_of(const CLI::App& app) {
+  constexpr std::pair<const char*, Mode> modes[] = {{"--estimate", Mode::estimate},
+                                                    {"--import", Mode::import},
+                                                    {"--check", Mode::check},
+                                                    {"--list-gpus", Mode::list_gpus}};
+  const char* chosen = nullptr;
+  Mode mode = app.count("FILE") > 0 ? Mode::check : Mode::measure;
+  for (const auto& [name, its_mode] : modes) {
+    if (app.count(name) == 0) continue;
+    if (chosen) throw Error(name, fmt::format("cannot be given together with {}", chosen));
+    chosen = name;
+    mode = its_mode;
+  }
+  return mode;
+}
+
+/// What says nothing to the chosen mode.
+void refuse_others(const CLI::App& app, Mode mode) {
+  const bool only_prints = mode == Mode::check || mode == Mode::list_gpus;
+  if (only_prints)
+    refuse_given(app, {"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
+                 "is not for what is only printed");
+  if (only_prints || mode == Mode::estimate) refuse_given(app, {"--gpu"}, "is for --import and measuring");
+  if (mode != Mode::check && mode != Mode::import) refuse_given(app, {"FILE"}, "is for --import and --check");
+}
+
+void check_complete(const ProfileOptions& options) {
+  if (options.job && options.model) throw Error("--model", "cannot be given together with --job");
+  const auto missing = [](const char* what) {
+    return Error("", fmt::format("{} (see dtfm-profile --help)", what));
+  };
+  if (options.mode == Mode::check && options.files.size() != 1) throw missing("--check takes one FILE");
+  if (options.mode != Mode::import) return;
+  if (options.files.empty()) throw missing("FILE is missing: what to import");
+  if (!options.gpu) throw missing("--gpu is missing: what was measured");
+  if (!options.job && !options.model)
+    throw missing("--model or --job is missing: whose layers were measured");
+}
+
+}  // namespace
+
+void add_profile_options(CLI::App& app, ProfileOptions& options) {
+  app.name("dtfm-profile");
+  app.description(
+      "Times of a model's layers on a GPU: measured, estimated, or as others have measured them.");
+  app.footer(examples);
+  add_what(app, options);
+  add_model(app, options);
+  add_output(app, options);
+}
+
+void check_profile_options(const CLI::App& app, ProfileOptions& options) {
+  options.mode = mode_of(app);
+  refuse_others(app, options.mode);
+  check_complete(options);
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,33 @@
+// What the user asked dtfm-profile for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common/output_format.hpp"
+#include "cli/common/style.hpp"
+
+namespace dtfm::cli {
+
+struct ProfileOptions {
+  enum class Mode { measure, estimate, import, check, list_gpus };
+
+  Mode mode = Mode::measure;
+  std::string import_format;
+  std::vector<std::string> files;           // to import or check
+  std::optional<std::string> model;         // name of a preset
+  std::optional<std::string> job;           // file; neither: GPT-3 XL
+  std::optional<std::string> gpu;           // name in the catalogue; of `estimate` and `import` always there
+  std::optional<std::string> precision;     // nothing: the job's
+  std::vector<int> micro_batches, tensors;  // empty: what the mode takes then
+  std::optional<std::string> output;        // file
+  OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
+  bool quiet = false;
+};
+
+/// Does what the options ask for; the exit code. Throws Error for bad input.
+int run_profile_command(const ProfileOptions& options);
+
+}  // namespace dtfm::cli

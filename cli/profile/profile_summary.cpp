@@ -1,0 +1,204 @@
+#include "cli/profile/profile_summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/common/words.hpp"
+#include "planner/core/job.hpp"
+#include "planner/core/layer_times.hpp"
+#include "planner/core/roofline.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/units.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Rows = std::vector<std::vector<std::string>>;
+
+constexpr const char* nothing = "–";
+constexpr double ms_per_s = 1000, flops_per_teraflop = 1e12;
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.4g}", seconds * ms_per_s);
+}
+
+const Gpu* found(std::span<const Gpu> catalogue, const std::string& name) {
+  const auto gpu =
+      std::find_if(catalogue.begin(), catalogue.end(), [&](const Gpu& it) { return it.name == name; });
+  return gpu == catalogue.end() ? nullptr : &*gpu;
+}
+
+class Writer {
+ public:
+  explicit Writer(const ProfileSummary& summary)
+      : profile_(summary.profile), catalogue_(summary.catalogue), gpu_(found(catalogue_, profile_.gpu)) {
+    Training training;
+    training.precision = profile_.precision;
+    if (summary.model) kinds_ = layer_kinds(*summary.model, bytes_per_number(training));
+  }
+
+  std::string title() const {
+    std::string text = fmt::format("{}: layers of {} in {}, {}\n", profile_.gpu, profile_.model,
+                                   profile_.precision, name_of(profile_.source));
+    if (!profile_.derivation.empty()) text += profile_.derivation + "\n";
+    if (!gpu_) {
+      std::vector<std::string_view> names;
+      for (const Gpu& gpu : catalogue_) names.push_back(gpu.name);
+      text += remarks(
+          "note", {fmt::format("GPU {} is not in the catalogue: a topology that has it must describe it; {}",
+                               io::in_quotes(profile_.gpu), io::suggestion(profile_.gpu, names))});
+    }
+    return text + impossible();
+  }
+
+  std::string rows() const {
+    Rows rows = {{"kind", "micro-batch", "tensor", "forward ms", "backward ms", "update ms", "spread",
+                  "model TFLOP/s", "of peak"}};
+    for (const ProfileRow& row : profile_.rows) {
+      const auto rate = rate_of(row);
+      rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
+                      milliseconds(row.forward.median_s), milliseconds(row.backward.median_s),
+                      row.update ? milliseconds(row.update->median_s) : nothing, spread_of(row),
+                      rate ? fmt::format("{:.4g}", *rate / flops_per_teraflop) : nothing,
+                      share_of_peak(rate)});
+    }
+    return table(rows) + convention();
+  }
+
+  /// Empty where the profile says nothing of it.
+  std::string memory() const {
+    Rows rows = {{"kind", "micro-batch", "tensor", "kept until the backward", "most allocated"}};
+    for (const ProfileRow& row : profile_.rows)
+      if (row.activation_bytes || row.peak_bytes)
+        rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
+                        size_text(row.activation_bytes), size_text(row.peak_bytes)});
+    return rows.size() > 1 ? std::string("\n").append(table(rows)) : "";
+  }
+
+ private:
+  /// Kinds that would be computed faster than the GPU can: what was measured is less than the model has.
+  std::string impossible() const {
+    std::vector<std::string> kinds;
+    for (const ProfileRow& row : profile_.rows) {
+      const Layer* kind = kind_of(row);
+      const bool is_new = kinds.empty() || kinds.back() != io::in_quotes(row.kind);
+      if (gpu_ && kind && is_new &&
+          is_beyond_peak(*gpu_, *kind, row.micro_batch, row.tensor, seconds_of(row)))
+        kinds.push_back(io::in_quotes(row.kind));
+    }
+    if (kinds.empty()) return "";
+    return remarks(
+        "note", {fmt::format(
+                    "{} would be computed faster than the peak of the GPU: not all of it was measured, or it "
+                    "is of another model",
+                    fmt::join(kinds, ", "))});
+  }
+
+  /// Of forward and backward of a sequence, as the field counts a model's FLOPs: attention as if there were
+  /// no causal mask (Narayanan et al., arXiv 2104.04473, section 3.4; Chowdhery et al., arXiv 2204.02311,
+  /// appendix B).
+  static double model_flops(const Layer& kind) { return (kind.forward + kind.backward).value(); }
+
+  /// What the table counts, where kernels may do less.
+  std::string convention() const {
+    const bool has_attention = std::any_of(kinds_.kinds.begin(), kinds_.kinds.end(),
+                                           [](const Layer& kind) { return kind.attention.value() > 0; });
+    return has_attention ? "\nmodel TFLOP/s count attention in full, also where a causal mask lets kernels "
+                           "skip half of it; nothing that is computed again\n"
+                         : "";
+  }
+
+  static std::string size_text(const std::optional<double>& bytes) {
+    return bytes ? io::format_bytes(Bytes(*bytes)) : nothing;
+  }
+
+  /// Nothing for a layer that the model does not have.
+  const Layer* kind_of(const ProfileRow& row) const {
+    const auto kind = std::find_if(kinds_.kinds.begin(), kinds_.kinds.end(),
+                                   [&](const Layer& it) { return it.name == row.kind; });
+    return kind == kinds_.kinds.end() ? nullptr : &*kind;
+  }
+
+  static double seconds_of(const ProfileRow& row) { return row.forward.median_s + row.backward.median_s; }
+
+  /// Of the model's FLOPs. Nothing where it has none, or a time too short to divide by.
+  std::optional<double> rate_of(const ProfileRow& row) const {
+    const Layer* kind = kind_of(row);
+    if (kind == nullptr || kind->forward.value() == 0) return std::nullopt;
+    const double rate = model_flops(*kind) * row.micro_batch / row.tensor / seconds_of(row);
+    return std::isfinite(rate) ? std::optional(rate) : std::nullopt;
+  }
+
+  std::string share_of_peak(const std::optional<double>& rate) const {
+    const auto peak = gpu_ ? peak_of(*gpu_, profile_.precision) : std::nullopt;
+    return rate && peak ? percent(*rate / peak->value()) : nothing;
+  }
+
+  /// The larger of forward and backward, as a share of the median.
+  static std::string spread_of(const ProfileRow& row) {
+    double largest = 0;
+    for (const Timing& timing : {row.forward, row.backward})
+      if (timing.median_s > 0) largest = std::max(largest, timing.spread_s / timing.median_s);
+    return largest > 0 ? percent(largest) : nothing;
+  }
+
+  const LayerProfile& profile_;
+  std::span<const Gpu> catalogue_;
+  const Gpu* gpu_;
+  LayerKinds kinds_;
+};
+
+template <class Value, class Format>
+std::string or_nothing(const std::optional<Value>& value, const Format& format) {
+  return value ? format(*value) : nothing;
+}
+
+template <class Value>
+void add_number(ordered_json& json, const char* key, const std::optional<Value>& value, double divisor = 1) {
+  if (value) json[key] = value->value() / divisor;
+}
+
+}  // namespace
+
+std::string summary_text(const ProfileSummary& summary) {
+  const Writer writer(summary);
+  return writer.title() + "\n" + writer.rows() + writer.memory();
+}
+
+std::string catalogue_text(std::span<const Gpu> catalogue) {
+  const auto byte_rate = [](BitsPerSecond rate) {
+    return io::format_bytes(Bytes(rate.value() / bits_per_byte)) + "/s";
+  };
+  const auto price = [](DollarsPerHour rate) { return fmt::format("{} USD/h", rate.value()); };
+  Rows rows = {{"GPU", "memory", "16-bit peak", "TF32", "FP32", "bandwidth", "interconnect", "price"}};
+  for (const Gpu& gpu : catalogue)
+    rows.push_back({gpu.name, io::format_bytes(gpu.memory), or_nothing(gpu.peak, io::format_flop_rate),
+                    or_nothing(gpu.peak_tf32, io::format_flop_rate), or_nothing(gpu.peak_fp32, io::format_flop_rate),
+                    or_nothing(gpu.memory_bandwidth, byte_rate), or_nothing(gpu.interconnect, byte_rate),
+                    or_nothing(gpu.price, price)});
+  return table(rows);
+}
+
+ordered_json catalogue_json(std::span<const Gpu> catalogue) {
+  ordered_json list = ordered_json::array();
+  for (const Gpu& gpu : catalogue) {
+    ordered_json& json =
+        list.emplace_back(ordered_json{{"name", gpu.name}, {"memory_bytes", gpu.memory.value()}});
+    add_number(json, "peak_flops_per_s", gpu.peak);
+    add_number(json, "peak_tf32_flops_per_s", gpu.peak_tf32);
+    add_number(json, "peak_fp32_flops_per_s", gpu.peak_fp32);
+    add_number(json, "memory_bytes_per_s", gpu.memory_bandwidth, bits_per_byte);
+    add_number(json, "interconnect_bytes_per_s", gpu.interconnect, bits_per_byte);
+    add_number(json, "price_usd_per_h", gpu.price);
+  }
+  return list;
+}
+
+}  // namespace dtfm::cli

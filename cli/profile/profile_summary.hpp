@@ -1,0 +1,27 @@
+// Profiles and the GPU catalogue for people.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "planner/core/layer_profile.hpp"
+#include "planner/core/model.hpp"
+#include "planner/core/topology.hpp"
+
+namespace dtfm::cli {
+
+struct ProfileSummary {
+  const LayerProfile& profile;
+  std::optional<Model> model;  // nothing: FLOPs are not known
+  std::span<const Gpu> catalogue;
+};
+
+/// A title and a table of the rows.
+std::string summary_text(const ProfileSummary& summary);
+
+std::string catalogue_text(std::span<const Gpu> catalogue);
+nlohmann::ordered_json catalogue_json(std::span<const Gpu> catalogue);
+
+}  // namespace dtfm::cli

@@ -1,0 +1,18 @@
+// What dtfm-sim --graph does.
+#pragma once
+
+#include <string>
+
+namespace dtfm::cli {
+
+struct GraphOptions {
+  std::string graph;   // file to read
+  std::string tasks;   // CSV file to write; empty: none
+  std::string output;  // JSON file to write; empty: none
+  bool stats = false, quiet = false;
+};
+
+/// The exit code. Throws Error.
+int run_graph_command(const GraphOptions& options);
+
+}  // namespace dtfm::cli

@@ -1,0 +1,23 @@
+// A simulation in words: what a person wants to know first.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/core/plan.hpp"
+#include "planner/core/topology.hpp"
+#include "simulator/io/report_json.hpp"
+
+namespace dtfm::cli {
+
+struct SimSummary {
+  const Topology& topology;
+  const Plan& plan;
+  const sim::SimReport& report;
+  const io::SimRecord& record;
+};
+
+/// Some 40 to 70 lines, however many devices there are.
+std::string summary_text(const SimSummary& summary);
+
+}  // namespace dtfm::cli

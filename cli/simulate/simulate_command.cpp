@@ -1,0 +1,341 @@
+// dtfm-sim TOPOLOGY PLAN without its command line.
+#include <array>
+#include <memory>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "cli/common/interrupt.hpp"
+#include "cli/common/main_guard.hpp"
+#include "cli/common/notes.hpp"
+#include "cli/common/output_check.hpp"
+#include "cli/common/print_error.hpp"
+#include "cli/common/print_result.hpp"
+#include "cli/common/progress.hpp"
+#include "cli/common/put_out.hpp"
+#include "planner/api/replanner.hpp"
+#include "cli/report/put_report.hpp"
+#include "cli/report/report_html.hpp"
+#include "cli/simulate/run_stats.hpp"
+#include "cli/simulate/sim_summary.hpp"
+#include "cli/simulate/simulate_options.hpp"
+#include "cli/simulate/swarm_run.hpp"
+#include "cli/simulate/swarm_summary.hpp"
+#include "cli/common/words.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/layer_times.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/io/text/atomic_file.hpp"
+#include "planner/io/readers/calibration_reader.hpp"
+#include "planner/io/text/control_characters.hpp"
+#include "planner/io/importers/foreign_plan.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/readers/roofline_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/readers/topology_reader.hpp"
+#include "simulator/calibration/prediction.hpp"
+#include "simulator/io/chrome_trace.hpp"
+#include "simulator/io/scenario_reader.hpp"
+#include "simulator/report/stage_memory.hpp"
+#include "simulator/run/departure_policy.hpp"
+#include "planner/api/schemes/scheme.hpp"
+#include "simulator/simulate.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+struct Input {
+  Problem problem;
+  Plan plan;
+  sim::Scenario scenario;
+  std::vector<std::string> notes;                // on the plan
+  int sync_every = 1;                            // SimOptions::sync_every
+  std::optional<search::Routing> routing = {};           // of a scheme whose micro-batches have paths
+  std::optional<sim::SwarmSetup> swarm = {};          // in place of the plan
+  std::optional<CalibrationSpread> spread = {};  // of the constants, where it is known
+
+  const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
+};
+
+/// Plans in formats of others say no job: that is no mistake of theirs.
+Job job_of_plan(const io::PlanSource& source) {
+  auto job = io::job_of(source);
+  if (!job && source.format != io::PlanFormat::json) return io::default_job();
+  if (!job) throw Error(source.file.path, "says no job; give one with --job");
+  return std::move(*job);
+}
+
+void take_plan(const SimulateOptions& options, Input& input) {
+  const io::PlanSource source = io::read_plan_source(options.plan, options.ranks);
+  input.problem.job = options.job ? io::read_job(*options.job) : job_of_plan(source);
+  const auto [plan, notes] =
+      io::read_any_plan(source, input.problem.topology, input.problem.job, options.job.has_value());
+  input.plan = plan;
+  input.notes = notes;
+}
+
+/// The fastest of its layouts. Throws NoLayout where none fits.
+void take_scheme(const SimulateOptions& options, Input& input) {
+  const api::Scheme& scheme = io::row_named(api::schemes(), *options.scheme, "--scheme", "unknown scheme");
+  const api::SchemeOptions of_schemes{options.seed, options.sync_every, options.skip, options.verify,
+                                 options.lying};
+  const api::ChosenLayout chosen = api::choose_layout(input.problem, scheme, of_schemes, options.threads);
+  if (!chosen.is_any() && chosen.is_fault)
+    throw Error("", fmt::format("no layout of {} can be simulated: {}", scheme.name, chosen.why_none));
+  if (!chosen.is_any()) throw api::NoLayout(fmt::format("no layout of {}: {}", scheme.name, chosen.why_none));
+  if (chosen.layout) {
+    input.problem.job = chosen.layout->job;
+    input.plan = chosen.layout->plan;
+    input.sync_every = chosen.layout->sync_every;
+    input.routing = chosen.layout->routing;
+  }
+  input.swarm = chosen.swarm;
+  input.notes = {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
+                             api::shape_text(input.problem, chosen), chosen.fitting, chosen.tried),
+                 fmt::format("scheme {} assumes: {}", scheme.name, api::assumptions(scheme, of_schemes))};
+}
+
+std::array<std::string, 4> outputs_of(const SimulateOptions& options) {
+  return {options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or(""),
+          options.report.value_or("")};
+}
+
+void check_files(const SimulateOptions& options) {
+  check_outputs(
+      std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
+                 options.ranks.value_or(""), options.calibration.value_or("")},
+      outputs_of(options));
+}
+
+/// All files first: who would write over one is told before the layouts of a scheme are tried.
+Input read_input(const SimulateOptions& options) {
+  const io::ReadLog read;
+  Input input;
+  input.problem.topology = io::read_topology(options.topology);
+  input.problem.constants = io::built_in_calibration();
+  if (options.calibration) {
+    const FittedCalibration fitted = io::read_calibration(*options.calibration);
+    input.problem.constants = fitted.constants;
+    input.spread = fitted.spread;
+  }
+  input.problem.roofline = io::built_in_roofline();
+  if (options.scheme)
+    input.problem.job = options.job ? io::read_job(*options.job) : io::default_job();
+  else
+    take_plan(options, input);
+  if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
+  check_not_read(read, outputs_of(options));
+  if (options.scheme) take_scheme(options, input);
+  for (const std::string& note : open_notes(input.problem.job)) input.notes.push_back(note);
+  return input;
+}
+
+/// How far the run is, on stderr.
+class RunProgress : public sim::RunObserver {
+ public:
+  RunProgress(const SimulateOptions& options, const sim::Scenario& scenario)
+      : printer_(options.quiet, "dtfm-sim"), iterations_(options.iterations), horizon_(scenario.horizon_s) {}
+
+  void see(const sim::Stretch& stretch) override {
+    if (!printer_.is_due()) return;
+    const double share = horizon_ ? stretch.end / *horizon_ : (stretch.iteration + 1.0) / iterations_;
+    printer_.show(share, fmt::format("iteration {}, {:.6g} s simulated", stretch.iteration, stretch.end));
+  }
+
+ private:
+  ProgressPrinter printer_;
+  int iterations_;
+  std::optional<double> horizon_;
+};
+
+/// The outputs that are written while the run goes on, whole or not at all.
+class StreamedOutputs {
+ public:
+  StreamedOutputs(const SimulateOptions& options, const Input& input) {
+    if (options.trace) {
+      trace_file_.emplace(*options.trace);
+      memory_.emplace(input.problem, input.plan, sim::departure_policy(input.scenario.on_departure).keeps_copies);
+      trace_.emplace(input.problem.topology, memory_->memory_of(),
+                     [this](std::string_view text) { trace_file_->write(text); });
+    }
+    if (options.report) timeline_.emplace(input.problem.topology.size());
+    if (options.tasks) {
+      task_file_.emplace(*options.tasks);
+      tasks_.emplace([this](std::string_view text) { task_file_->write(text); });
+    }
+  }
+  StreamedOutputs(const StreamedOutputs&) = delete;
+  StreamedOutputs& operator=(const StreamedOutputs&) = delete;
+
+  std::vector<sim::RunObserver*> observers() {
+    std::vector<sim::RunObserver*> observers;
+    if (memory_) observers.push_back(&*memory_);
+    if (trace_) observers.push_back(&*trace_);
+    if (tasks_) observers.push_back(&*tasks_);
+    if (timeline_) observers.push_back(&*timeline_);
+    return observers;
+  }
+
+  std::optional<Timeline> timeline() const {
+    return timeline_ ? std::optional(timeline_->timeline()) : std::nullopt;
+  }
+
+  void commit() {
+    if (trace_) trace_->finish();
+    if (trace_file_) trace_file_->commit();
+    if (task_file_) task_file_->commit();
+  }
+
+ private:
+  std::optional<io::WholeFile> trace_file_, task_file_;
+  std::optional<sim::PlacedMemory> memory_;
+  std::optional<io::ChromeTrace> trace_;
+  std::optional<io::TaskCsv> tasks_;
+  std::optional<TimelineRecorder> timeline_;
+};
+
+/// One run, or many of a random scenario: the first and what all have come to.
+struct Outcome {
+  sim::SimReport report;
+  std::optional<sim::SampleSummary> samples;
+  std::optional<sim::FairnessComparison> fairness;
+  RunStats stats;
+  std::optional<Timeline> timeline = {};  // for a report
+  std::optional<io::SwarmRecord> swarm = {};
+};
+
+void count(const sim::SimReport& run, RunStats& stats) {
+  stats.tasks += run.tasks;
+  stats.flows += run.flows;
+  stats.events += run.events_handled;
+}
+
+Outcome simulated(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
+  sim::SimOptions sim_options;
+  sim_options.iterations = options.iterations * input.sync_every;
+  sim_options.sync_every = input.sync_every;
+  sim_options.paths = input.paths();
+  sim_options.seed = options.seed;
+  sim_options.stop = watch.stop();
+  sim_options.replan = api::replanner(input.problem);
+  if (options.samples) {
+    const int samples = sim::is_random(input.scenario) ? *options.samples : 1;
+    std::vector<sim::SimReport> runs =
+        sim::simulate_samples(input.problem, input.plan, input.scenario, sim_options, samples, options.threads);
+    Outcome outcome{runs.front(), {}, {}, {}};
+    for (const sim::SimReport& it : runs) count(it, outcome.stats);
+    // Of those that were broken off, iterations at their beginning would count more than others.
+    if (watch.interrupted())
+      std::erase_if(runs, [](const sim::SimReport& it) { return it.stopped == sim::stopped_by_user; });
+    outcome.samples = sim::sample_summary(runs);
+    if (watch.interrupted())
+      outcome.report.stopped = fmt::format("interrupted after {} of {} runs", runs.size(), samples);
+    return outcome;
+  }
+  if (input.swarm) {
+    auto [swarm, report] = swarm_run(options, input.problem, *input.swarm, input.scenario, watch);
+    Outcome outcome{std::move(report), {}, {}, {}, {}, std::move(swarm)};
+    count(outcome.report, outcome.stats);
+    return outcome;
+  }
+  RunProgress progress(options, input.scenario);
+  // A second Ctrl-C must not leave half a file beside its place.
+  const InterruptHold hold(must_be_whole(std::array{options.trace.value_or(""), options.tasks.value_or("")}));
+  StreamedOutputs outputs(options, input);
+  sim_options.observers = outputs.observers();
+  sim_options.observers.push_back(&progress);
+  Outcome outcome{sim::simulate(input.problem, input.plan, input.scenario, sim_options), {}, {}, {}};
+  outputs.commit();
+  outcome.timeline = outputs.timeline();
+  count(outcome.report, outcome.stats);
+  return outcome;
+}
+
+/// Why there is no iteration; nothing where there is one.
+std::vector<std::string> idle_notes(const sim::SimReport& report, const sim::Scenario& scenario) {
+  if (!report.iterations.empty()) return {};
+  if (report.stuck) return {"no iteration was completed, and none can be"};  // `stopped` says why
+  if (!report.stopped.empty()) return {"no iteration was completed"};
+  return {fmt::format("no iteration was completed: the horizon, {:.6g} s, came before the end of the first",
+                      scenario.horizon_s.value_or(0))};
+}
+
+std::vector<std::string> notes_of(const SimulateOptions& options, const Input& input,
+                                  const Outcome& outcome) {
+  std::vector<std::string> notes = idle_notes(outcome.report, input.scenario);
+  std::vector<int> devices(at(input.problem.topology.size()));
+  std::iota(devices.begin(), devices.end(), 0);  // of a swarm
+  if (!input.swarm) devices = pipeline_major(input.plan);
+  for (const auto& more :
+       {input.notes, input.swarm ? std::vector<std::string>() : batch_notes(input.plan, input.problem.job),
+        LayerTimes(input.problem.job, input.problem.topology, input.problem.roofline,
+                   input.swarm ? std::vector{1} : tensor_degrees(input.plan))
+            .notes(devices)})
+    notes.insert(notes.end(), more.begin(), more.end());
+  if (options.samples && !sim::is_random(input.scenario))
+    notes.push_back(fmt::format(
+        "nothing in the scenario is random (there is no jitter): all samples are equal, and 1 of {} was run",
+        *options.samples));
+  return notes;
+}
+
+/// Nothing where there is no iteration, or where nobody says how well the constants are known.
+std::optional<TimeInterval> interval_of(const Input& input, const sim::SimReport& report) {
+  if (!input.spread || input.swarm || report.iterations.empty()) return std::nullopt;
+  return sim::time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean, input.paths());
+}
+
+std::string summary_of(const Input& input, const sim::SimReport& report, const io::SimRecord& record) {
+  return input.swarm ? swarm_summary_text(input.problem, report, record)
+                     : summary_text({input.problem.topology, input.plan, report, record});
+}
+
+void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
+  const io::SimRecord record{input.problem.job.name, input.scenario.name,
+                         options.seed,           outcome.samples,
+                         outcome.fairness,       notes_of(options, input, outcome),
+                         DTFM_VERSION,           interval_of(input, outcome.report),
+                         outcome.swarm};
+  const std::string json = io::report_json(input.problem.topology, outcome.report, record);
+  if (options.output) put_into(*options.output, json);
+  if (options.report)  // after the result, which must be there even if this fails
+    put_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
+  for (const auto& output : {options.output, options.trace, options.tasks})
+    if (output && io::is_stdout(*output)) return;
+  print_result(options.format == OutputFormat::json ? json : summary_of(input, outcome.report, record),
+               options.color);
+}
+
+int replay(const SimulateOptions& options) {
+  InterruptWatch watch("a result");
+  const double begin = cpu_seconds();
+  check_report(options.report);
+  check_files(options);
+  const Input input = read_input(options);
+  const double read = cpu_seconds();
+  watch.keep_result();
+  Outcome outcome = simulated(options, input, watch);
+  // Who interrupts does not wait for what was not asked for.
+  if (!watch.interrupted() && !input.swarm)
+    outcome.fairness = sim::compare_fairness(input.problem, input.plan, watch.stop(), input.paths());
+  outcome.stats.read_cpu_s = read - begin;
+  outcome.stats.run_cpu_s = cpu_seconds() - read;
+  put_out(options, input, outcome);
+  if (options.stats) print_error(stats_json(outcome.stats));
+  if (watch.interrupted()) return exit_code::interrupted;
+  const bool has_none = outcome.report.iterations.empty() && outcome.report.stuck;
+  return has_none || !outcome.report.overfull.empty() ? exit_code::infeasible : exit_code::done;
+}
+
+}  // namespace
+
+int run_simulate_command(const SimulateOptions& options) {
+  try {
+    return replay(options);
+  } catch (const api::NoLayout& none) {
+    print_error(fmt::format("dtfm-sim: {}\n", io::visible(none.what(), "\n")));
+    return exit_code::infeasible;
+  }
+}
+
+}  // namespace dtfm::cli

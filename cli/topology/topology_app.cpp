@@ -1,0 +1,241 @@
+#include "cli/topology/topology_app.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cli/common/command_line.hpp"
+#include "cli/common/whole_number.hpp"
+#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+using Mode = TopologyOptions::Mode;
+
+constexpr const char* examples = R"(Examples:
+  dtfm-topology check lab.yaml                    (says what it holds, and what looks like a mistake)
+  dtfm-topology show lab.yaml --format json
+  dtfm-topology import --format iperf3 a-b.json b-a.json --name 10.0.0.1=oregon --name 10.0.0.2=ohio -o lab.yaml
+  scripts/measure.sh --hosts hosts.txt -o lab     (measures your machines and imports that)
+
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input.)";
+
+constexpr const char* import_examples = R"(Formats:
+  measurements   the files of raw/ that scripts/measure.sh leaves
+  iperf3         what iperf3 -J printed, one file a run: with one flow bandwidth, with several (-P) capacity
+  csv            two square matrices, latencies first, row = sender, names in the first line
+  nccl-tests     what sendrecv_perf or all_reduce_perf printed, one GPU a host; latency and bandwidth are fitted:
+                 t = latency + S/bandwidth, or t = 2 (n-1) (latency + S/(n bandwidth)) for an all-reduce of n ranks
+
+Examples:
+  dtfm-topology import --format measurements lab/raw/*.json -o lab.yaml
+  dtfm-topology import --format iperf3 run.json --between oregon ohio --symmetric --latency 24ms --gpu A100-80GB -o two.yaml
+  dtfm-topology import --format csv rtt.csv rates.csv --rtt --latency-unit ms --bandwidth-unit Mbps -o lab.yaml
+  dtfm-topology import --format nccl-tests sendrecv.txt --between oregon ohio --count oregon=8 --within-site 0.1ms,10Gbps
+
+The topology is read back before it is written, and is written whole or not at all.
+
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input.)";
+
+constexpr const char* check_examples = R"(Examples:
+  dtfm-topology check lab.yaml
+  dtfm-topology check lab.yaml --format json | jq '.warnings[]'
+
+Exit codes: 0 the topology can be used (there may be warnings), 1 a bug of ours, 2 bad usage or bad input.)";
+
+constexpr const char* show_examples = R"(Examples:
+  dtfm-topology show lab.yaml
+  dtfm-topology show world.yaml --site oregon --site tokyo
+
+A cell is what a message between two devices of the sites meets: from the row's site to the column's; low … high
+where its device pairs differ; - where there is no such pair.
+
+Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input.)";
+
+/// An option that may be given again and again, one value each time.
+void add_repeated(CLI::App& app, const char* name, const char* value, const char* help,
+                  const std::function<void(const std::string&)>& set) {
+  app.add_option_function<std::vector<std::string>>(
+         name,
+         [set](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) set(text);
+         },
+         help)
+      ->type_name(value)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+/// `KEY=VALUE`; without a key, the whole text is the value.
+std::pair<std::string, std::string> key_and_value(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos) return {"", text};
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+template <class Value>
+auto with_option(const char* option, const std::string& text, Value (*parse)(std::string_view)) {
+  try {
+    return parse(io::checked_text(text, option));
+  } catch (const Error& complaint) {
+    throw complaint.where().empty() ? Error(option, complaint.what()) : complaint;
+  }
+}
+
+io::WrittenLink written_link(const char* option, const std::string& text) {
+  const std::size_t comma = text.find(',');
+  if (comma == std::string::npos)
+    throw Error(option,
+                fmt::format("expected LATENCY,BANDWIDTH such as 5us,300Gbps; found {}", io::in_quotes(text)));
+  const io::WrittenLink link{with_option(option, text.substr(0, comma), io::parse_seconds),
+                         with_option(option, text.substr(comma + 1), io::parse_rate)};
+  if (link.latency < Seconds(0) || link.bandwidth <= BitsPerSecond(0))
+    throw Error(option, "expected a latency that is not negative and a bandwidth above zero");
+  return link;
+}
+
+void add_hosts(CLI::App& app, TopologyOptions& options) {
+  app.add_option_function<std::vector<std::string>>(
+         "--between",
+         [&](const std::vector<std::string>& ends) {
+           options.survey.between = {io::checked_text(ends.at(0), "--between"),
+                                     io::checked_text(ends.at(1), "--between")};
+         },
+         "who sent to whom in the only file (iperf3, nccl-tests)")
+      ->type_name("FROM TO")
+      ->expected(2);
+  add_repeated(app, "--name", "HOST=SITE", "the site that a host of the files is; may be repeated",
+               [&](const std::string& text) {
+                 const auto [host, site] = key_and_value(io::checked_text(text, "--name"));
+                 if (host.empty()) throw Error("--name", "expected HOST=SITE; found " + io::in_quotes(text));
+                 options.survey.names[host] = site;
+               });
+  add_repeated(app, "--gpu", "[SITE=]NAME", "the GPUs of every site, or of one; may be repeated",
+               [&](const std::string& text) {
+                 const auto [site, gpu] = key_and_value(io::checked_text(text, "--gpu"));
+                 (site.empty() ? options.fleet.gpu : options.fleet.gpu_of[site]) = gpu;
+               });
+  add_repeated(app, "--count", "[SITE=]N", "hosts at every site, or at one (1); may be repeated",
+               [&](const std::string& text) {
+                 const auto [site, number] = key_and_value(io::checked_text(text, "--count"));
+                 const int count = whole_number("--count", number, 1, io::most_devices);
+                 if (site.empty())
+                   options.fleet.hosts = count;
+                 else
+                   options.fleet.hosts_of[site] = count;
+               });
+  add_option(app, "--gpus-per-host", "N", "as measured, or 1, when not given", [&](const std::string& text) {
+    options.fleet.gpus_per_host = whole_number("--gpus-per-host", text, 1, io::most_devices);
+  });
+  add_option(
+      app, "--within-site", "LATENCY,BANDWIDTH", "between hosts of a site that has several",
+      [&](const std::string& text) { options.fleet.within_site = written_link("--within-site", text); });
+  add_option(
+      app, "--within-host", "LATENCY,BANDWIDTH", "between GPUs of a host that has several",
+      [&](const std::string& text) { options.fleet.within_host = written_link("--within-host", text); });
+}
+
+void add_numbers(CLI::App& app, TopologyOptions& options) {
+  add_option(app, "--latency", "TIME", "one way, in place of what iperf3 or nccl-tests say",
+             [&](const std::string& text) {
+               options.survey.latency = with_option("--latency", text, io::parse_seconds);
+               if (*options.survey.latency < Seconds(0))
+                 throw Error("--latency", "must not be negative; found " + io::in_quotes(text));
+             });
+  add_option(app, "--latency-unit", "UNIT", "of a matrix: ns, us, ms or s", [&](const std::string& text) {
+    options.survey.latency_unit = with_option("--latency-unit", text, io::time_unit);
+  });
+  add_option(app, "--bandwidth-unit", "UNIT", "of a matrix: Mbps, Gbps, MB/s, …",
+             [&](const std::string& text) {
+               options.survey.bandwidth_unit = with_option("--bandwidth-unit", text, io::rate_unit);
+             });
+  app.add_flag("--rtt", options.survey.is_round_trip, "the matrix of latencies has round trips");
+  app.add_flag("--symmetric", options.survey.is_symmetric,
+               "a direction that was not measured is as the other one");
+  add_option(app, "--collective", "sendrecv|all_reduce", "of nccl-tests whose text does not say it",
+             [&](const std::string& text) {
+               if (text != "sendrecv" && text != "all_reduce")
+                 throw Error("--collective", "expected sendrecv or all_reduce; found " + io::in_quotes(text));
+               options.survey.collective = text;
+             });
+}
+
+void add_import(CLI::App& app, TopologyOptions& options) {
+  CLI::App& command = *app.add_subcommand("import", "makes a topology from others' measurements");
+  command.footer(import_examples);
+  command.callback([&] { options.mode = Mode::import; });
+  command.add_option("FILE", options.files, "measurements")->type_name("");
+  CLI::Option* format =
+      add_option(command, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
+                 [&](const std::string& text) { options.survey_format = text; });
+  std::vector<std::string> names;
+  for (const io::SurveyFormat& it : io::survey_formats()) names.emplace_back(it.name);
+  offer_values(*format, names);
+  add_hosts(command, options);
+  add_numbers(command, options);
+  add_option(command, "--topology-name", "NAME", "of the topology; that of the output file when not given",
+             [&](const std::string& text) { options.name = io::checked_text(text, "--topology-name"); });
+  add_option(command, "-o,--output", "FILE",
+             "writes the topology (YAML) and prints a summary; stdout when not given",
+             [&](const std::string& text) { options.output = text; });
+  add_option(command, "--summary", "text|json", "of what is printed beside -o (text)",
+             [&](const std::string& text) { options.format = output_format("--summary", text); });
+  add_color_option(command, options.color);
+  command.add_flag("--quiet", options.quiet, "nothing but warnings");
+}
+
+void add_reading(CLI::App& command, Mode mode, const char* footer, TopologyOptions& options) {
+  command.footer(footer);
+  command.callback([&options, mode] { options.mode = mode; });
+  command.add_option("TOPOLOGY", options.files, "the machines and the network between them (YAML)")
+      ->type_name("");
+  add_format_option(command, options.format);
+  add_color_option(command, options.color);
+  command.add_flag("--quiet", options.quiet, mode == Mode::check ? "nothing but warnings" : "no notes");
+}
+
+Error missing(const std::string& what, const char* command) {
+  return Error("", fmt::format("{} (see dtfm-topology {} --help)", what, command));
+}
+
+}  // namespace
+
+void add_topology_options(CLI::App& app, TopologyOptions& options) {
+  app.name("dtfm-topology");
+  app.description("Makes a topology from others' measurements, validates one, prints it as a table.");
+  app.footer(examples);
+  add_color_option(app, options.color);
+  app.set_version_flag("--version", "dtfm-topology " DTFM_VERSION);
+  add_import(app, options);
+  add_reading(*app.add_subcommand("check", "validates a topology and says what it holds"), Mode::check,
+              check_examples, options);
+  CLI::App& show =
+      *app.add_subcommand("show", "prints latency and bandwidth between all sites, and the devices");
+  add_reading(show, Mode::show, show_examples, options);
+  add_repeated(show, "--site", "SITE", "one of those to show (all); may be repeated",
+               [&](const std::string& text) { options.sites.push_back(text); });
+  app.require_subcommand(0, 1);
+}
+
+void check_complete(const TopologyOptions& options) {
+  if (options.mode == Mode::none)
+    throw Error("", "expected import, check or show (see dtfm-topology --help)");
+  if (options.mode != Mode::import) {
+    const char* command = options.mode == Mode::check ? "check" : "show";
+    if (options.files.size() != 1)
+      throw missing(fmt::format("expected one TOPOLOGY; found {}", options.files.size()), command);
+    return;
+  }
+  if (options.survey_format.empty()) throw missing("--format is missing: what the files are", "import");
+  if (options.files.empty()) throw missing("FILE is missing: what to import", "import");
+}
+
+}  // namespace dtfm::cli

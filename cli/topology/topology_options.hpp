@@ -1,0 +1,31 @@
+// What the user asked dtfm-topology for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common/output_format.hpp"
+#include "cli/common/style.hpp"
+#include "planner/io/importers/network_survey.hpp"
+#include "planner/io/writers/topology_writer.hpp"
+
+namespace dtfm::cli {
+
+struct TopologyOptions {
+  enum class Mode { none, import, check, show };
+
+  Mode mode = Mode::none;
+  std::vector<std::string> files;  // what to import; else one topology
+  std::vector<std::string> sites;  // to show; empty: all
+  std::string survey_format;       // of the files to import
+  io::SurveySettings survey;
+  io::FleetSettings fleet;
+  std::optional<std::string> name;    // of the topology
+  std::optional<std::string> output;  // file; nothing: the topology goes to stdout
+  OutputFormat format = OutputFormat::text;
+  ColorChoice color = ColorChoice::automatic;
+  bool quiet = false;
+};
+
+}  // namespace dtfm::cli

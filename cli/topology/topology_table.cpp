@@ -1,0 +1,151 @@
+#include "cli/topology/topology_table.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/common/topology_words.hpp"
+#include "cli/common/words.hpp"
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/units.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+using Cells = std::vector<std::vector<std::string>>;
+
+constexpr std::size_t most_columns = 6;  // of a table that fits a screen; more sites, more tables
+constexpr std::size_t longest_name = 24;
+
+int site_named(const Topology& topology, const std::string& name) {
+  return static_cast<int>(&io::row_named(topology.sites, name, "--site", "no site") - topology.sites.data());
+}
+
+std::vector<int> chosen_sites(const Topology& topology, const std::vector<std::string>& names) {
+  std::vector<int> sites;
+  for (const std::string& name : names) {
+    sites.push_back(site_named(topology, name));
+    if (std::find(sites.begin(), sites.end() - 1, sites.back()) != sites.end() - 1)
+      throw Error("--site", io::in_quotes(name) + " is there twice");
+  }
+  if (names.empty()) {
+    sites.resize(topology.sites.size());
+    std::iota(sites.begin(), sites.end(), 0);
+  }
+  if (sites.size() > most_shown_sites)
+    throw Error("--site", fmt::format("{} sites; choose at most {} of them", sites.size(), most_shown_sites));
+  return sites;
+}
+
+std::string range(const std::string& low, const std::string& high) {
+  return low == high ? low : low + " … " + high;
+}
+
+std::string latency_cell(const LinkRange& link) {
+  return link.is_any ? range(io::format_seconds(link.least_latency), io::format_seconds(link.most_latency)) : "-";
+}
+
+std::string bandwidth_cell(const LinkRange& link) {
+  return link.is_any ? range(io::format_rate(link.least_bandwidth), io::format_rate(link.most_bandwidth)) : "-";
+}
+
+std::string site_name(const Topology& topology, int site) {
+  return shortened(topology.sites[at(site)].name, longest_name);
+}
+
+std::string matrix_text(const Topology& topology, const SiteTable& table, const char* title,
+                        std::string (*cell)(const LinkRange&)) {
+  std::string text;
+  for (std::size_t begin = 0; begin < table.sites.size(); begin += most_columns) {
+    const std::size_t end = std::min(begin + most_columns, table.sites.size());
+    Cells cells{{title}};
+    for (std::size_t column = begin; column < end; ++column)
+      cells[0].push_back(site_name(topology, table.sites[column]));
+    for (std::size_t row = 0; row < table.sites.size(); ++row) {
+      cells.push_back({site_name(topology, table.sites[row])});
+      for (std::size_t column = begin; column < end; ++column)
+        cells.back().push_back(cell(table.link(row, column)));
+    }
+    if (!text.empty()) text += "\n";
+    text += aligned(cells);
+  }
+  return text;
+}
+
+/// Of one site, those that are alike together: "8 × V100-16GB".
+std::string devices_in_words(const Topology& topology, int site) {
+  std::vector<std::string> kinds;
+  for (const Device& device : topology.devices) {
+    if (device.site != site) continue;
+    kinds.push_back(gpu_name(topology, device));
+    if (device.speed != 1) kinds.back() += fmt::format(" at {:.4g} speed", device.speed);
+  }
+  return counts_in_words(counts_of(kinds));
+}
+
+std::string first_and_last(const Topology& topology, int site) {
+  const auto is_here = [&](const Device& device) { return device.site == site; };
+  const auto first = std::find_if(topology.devices.begin(), topology.devices.end(), is_here);
+  const auto last = std::find_if(topology.devices.rbegin(), topology.devices.rend(), is_here);
+  if (first == topology.devices.end()) return "none";
+  return range(shortened(first->id, longest_name), shortened(last->id, longest_name));
+}
+
+}  // namespace
+
+SiteTable site_table(const Topology& topology, const std::vector<std::string>& names) {
+  SiteTable table{chosen_sites(topology, names), {}};
+  const std::size_t size = table.sites.size();
+  table.links.resize(size * size);
+  std::vector<int> place(topology.sites.size(), -1);
+  for (std::size_t i = 0; i < size; ++i) place[at(table.sites[i])] = static_cast<int>(i);
+  for (int from = 0; from < topology.size(); ++from)
+    for (int to = 0; to < topology.size(); ++to) {
+      const int row = place[at(topology.devices[at(from)].site)],
+                column = place[at(topology.devices[at(to)].site)];
+      if (from != to && row >= 0 && column >= 0)
+        table.links[at(row) * size + at(column)].add(topology.link(from, to));
+    }
+  return table;
+}
+
+std::string table_text(const Topology& topology, const SiteTable& table) {
+  Cells devices{{"site", "devices", "", "uplink", "downlink"}};
+  for (const int site : table.sites) {
+    const Site& its = topology.sites[at(site)];
+    devices.push_back({site_name(topology, site), first_and_last(topology, site),
+                       devices_in_words(topology, site), io::format_rate(its.uplink), io::format_rate(its.downlink)});
+  }
+  return joined_blocks({machines_in_words(topology) + "\n", aligned(devices),
+                        matrix_text(topology, table, "latency", latency_cell),
+                        matrix_text(topology, table, "bandwidth", bandwidth_cell)});
+}
+
+nlohmann::ordered_json table_json(const Topology& topology, const SiteTable& table) {
+  using Json = nlohmann::ordered_json;
+  Json sites = Json::array(), links = Json::array();
+  for (const int site : table.sites) {
+    Json devices = Json::array();
+    for (const Device& device : topology.devices)
+      if (device.site == site)
+        devices.push_back({{"device", device.id},
+                           {"gpu", device.gpu < 0 ? Json(nullptr) : Json(topology.gpus[at(device.gpu)].name)},
+                           {"speed", device.speed}});
+    sites.push_back({{"site", topology.sites[at(site)].name}, {"devices", devices}});
+  }
+  for (std::size_t row = 0; row < table.sites.size(); ++row)
+    for (std::size_t column = 0; column < table.sites.size(); ++column) {
+      const LinkRange& range = table.link(row, column);
+      if (!range.is_any) continue;
+      links.push_back({{"from", topology.sites[at(table.sites[row])].name},
+                       {"to", topology.sites[at(table.sites[column])].name}});
+      links.back().update(range_json(range));
+    }
+  return {{"schema", "dtfm-topology-table/1"}, {"name", topology.name}, {"sites", sites}, {"links", links}};
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,62 @@
+#include "kernels/platform/device_state.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dtfm::kernels {
+namespace {
+
+/// NVML API reference, nvmlClocksEventReasons (before driver 535: nvmlClocksThrottleReasons).
+constexpr std::pair<std::uint64_t, const char*> reasons[] = {{0x1, "idleness"},
+                                                             {0x2, "clocks that were set"},
+                                                             {0x4, "the power limit"},
+                                                             {0x8, "the hardware"},
+                                                             {0x10, "other GPUs of a sync boost group"},
+                                                             {0x20, "heat (software)"},
+                                                             {0x40, "heat (hardware)"},
+                                                             {0x80, "the power brake"},
+                                                             {0x100, "clocks of a display"}};
+
+std::string reason_text(std::uint64_t bits) {
+  std::string text;
+  for (const auto& [bit, name] : reasons)
+    if ((bits & bit) != 0) text += (text.empty() ? "held back by " : " and ") + std::string(name);
+  return text;
+}
+
+/// "5", or "5 to 7"; empty where no state has it.
+std::string range_text(std::span<const DeviceState> states, int DeviceState::*number) {
+  int least = 0, most = 0;
+  for (const DeviceState& state : states) {
+    if (state.*number == 0) continue;
+    least = least == 0 ? state.*number : std::min(least, state.*number);
+    most = std::max(most, state.*number);
+  }
+  if (most == 0) return "";
+  return least == most ? std::to_string(most) : std::to_string(least) + " to " + std::to_string(most);
+}
+
+}  // namespace
+
+std::string text_of(std::span<const DeviceState> states) {
+  std::uint64_t bits = 0;
+  int highest_clock = 0;
+  double power = 0;
+  for (const DeviceState& state : states) {
+    bits |= state.throttle_reasons;
+    highest_clock = std::max(highest_clock, state.max_sm_clock_mhz);
+    power = std::max(power, state.power_watts);
+  }
+  std::string text;
+  const auto add = [&](const std::string& part, const std::string& behind) {
+    if (!part.empty()) text += (text.empty() ? "" : ", ") + part + behind;
+  };
+  add(range_text(states, &DeviceState::sm_clock_mhz),
+      highest_clock > 0 ? " MHz of " + std::to_string(highest_clock) : " MHz");
+  add(range_text(states, &DeviceState::temperature_celsius), " °C");
+  if (power > 0) add(std::to_string(static_cast<int>(power + 0.5)), " W at most");
+  add(reason_text(bits), "");
+  return text;
+}
+
+}  // namespace dtfm::kernels

@@ -1,0 +1,97 @@
+#include "planner/api/replanner.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+
+namespace dtfm::api {
+namespace {
+
+// Set by hand: on 32 devices a second's worth, and machines of published spot traces stay for some half hour.
+constexpr long long evaluations = 1'000;
+constexpr double horizon_s = 1800;
+
+/// Of some devices of a topology, with their numbers in it.
+struct Part {
+  Topology topology;
+  std::vector<int> whole;    // of each device of the part
+  std::vector<int> in_part;  // of each device of the whole; no_device
+};
+
+MeasuredLinks links_of(const MeasuredLinks& links, const std::vector<int>& devices) {
+  const auto size = static_cast<Eigen::Index>(devices.size());
+  Eigen::MatrixXd latency(size, size), bandwidth(size, size);
+  for (Eigen::Index i = 0; i < size; ++i)
+    for (Eigen::Index j = 0; j < size; ++j) {
+      const int from = devices[static_cast<std::size_t>(i)], to = devices[static_cast<std::size_t>(j)];
+      latency(i, j) = links.latency(from, to);
+      bandwidth(i, j) = links.bandwidth(from, to);
+    }
+  return {latency, bandwidth};
+}
+
+Part part_of(const Topology& whole, const std::vector<bool>& there) {
+  Part part{whole, {}, std::vector<int>(there.size(), cost::no_device)};
+  part.topology.devices.clear();
+  for (int device = 0; device < whole.size(); ++device) {
+    if (!there[at(device)]) continue;
+    part.in_part[at(device)] = part.topology.size();
+    part.whole.push_back(device);
+    part.topology.devices.push_back(whole.devices[at(device)]);
+  }
+  if (auto* rules = std::get_if<RuleLinks>(&part.topology.links)) {
+    std::vector<int> ports;
+    for (const int device : part.whole) ports.push_back(rules->port[at(device)]);
+    rules->port = std::move(ports);
+  } else {
+    part.topology.links = links_of(std::get<MeasuredLinks>(whole.links), part.whole);
+  }
+  return part;
+}
+
+Plan with_devices(Plan plan, const std::vector<int>& numbers) {
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      for (int& device : stage.devices) device = numbers[at(device)];
+  return plan;
+}
+
+/// Under which the plan runs, with nothing left open.
+Job job_of(const Problem& problem, const Plan& plan) {
+  Job job = problem.job;
+  job.automatic = {};
+  job.parallelism.pipeline.reset();
+  job.parallelism.data.reset();
+  job.parallelism.tensor = plan.tensor;
+  job.parallelism.schedule = plan.schedule;
+  job.parallelism.gradient_sync = plan.gradient_sync;
+  return job;
+}
+
+}  // namespace
+
+sim::Replanner replanner(const Problem& problem) {
+  return [&problem](const Plan& running, const std::vector<bool>& there) -> std::optional<Plan> {
+    const Part part = part_of(problem.topology, there);
+    if (part.whole.empty()) return std::nullopt;
+    const Problem left{part.topology, job_of(problem, running), problem.constants, problem.roofline};
+    search::IterationSearchOptions options;
+    options.common.evaluations = evaluations;
+    options.finalists = 1;
+    options.warm = search::WarmStart{with_devices(running, part.in_part), left.job, horizon_s};
+    try {
+      const search::IterationSearchResult found = search::search_iteration(left, options);
+      if (found.finalists.empty() || found.finalists.front().lacking > 0) return std::nullopt;
+      return with_devices(found.finalists.front().plan, part.whole);
+    } catch (const search::NoSuchShape&) {
+      return std::nullopt;
+    }
+  };
+}
+
+}  // namespace dtfm::api

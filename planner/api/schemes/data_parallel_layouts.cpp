@@ -1,0 +1,82 @@
+// Every device computes all layers: plain data parallelism, ZeRO, and one device alone.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/api/schemes/layout.hpp"
+
+namespace dtfm::api {
+namespace {
+
+std::vector<int> all_devices(const Problem& problem) {
+  std::vector<int> devices;
+  for (int i = 0; i < problem.topology.size(); ++i) devices.push_back(i);
+  return devices;
+}
+
+void check_batch(const Problem& problem) {
+  const int batch = problem.job.training.global_batch, devices = problem.topology.size();
+  if (batch < devices)
+    throw NoLayout(fmt::format("a batch of {} leaves some of {} devices without a sequence", batch, devices));
+}
+
+/// What a device holds while it computes one micro-batch.
+bool fits(const Problem& problem, const Layout& layout) {
+  Problem own = problem;
+  own.job = layout.job;
+  const sim::LoadModel model(own, layout.plan);
+  return std::all_of(layout.plan.pipelines.begin(), layout.plan.pipelines.end(), [&](const Pipeline& it) {
+    const auto memory = memory_of(problem.topology, it.stages.front().devices.front());
+    return !memory || needed_bytes(model.of(it.stages.front())) <= *memory;
+  });
+}
+
+/// The fewer micro-batches there are, the less often everything is exchanged: the largest that fits. Where
+/// none does, single sequences show what is lacking.
+std::vector<Layout> zero(const Problem& problem, std::string_view sync) {
+  check_batch(problem);
+  const int batch = problem.job.training.global_batch, devices = problem.topology.size();
+  for (int micro_batch = batch / devices; micro_batch > 1; --micro_batch) {
+    if (batch % micro_batch != 0) continue;
+    Layout layout = replicated(problem, all_devices(problem), micro_batch, sync);
+    if (fits(problem, layout)) return {std::move(layout)};
+  }
+  return {replicated(problem, all_devices(problem), 1, sync)};
+}
+
+}  // namespace
+
+std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOptions&) {
+  check_batch(problem);
+  int micro_batch = problem.job.training.micro_batch;  // or less, so that every device has one
+  while (problem.job.training.global_batch % micro_batch != 0 ||
+         problem.job.training.global_batch / micro_batch < problem.topology.size())
+    --micro_batch;
+  return {replicated(problem, all_devices(problem), micro_batch, "ring")};
+}
+
+std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions&) {
+  return zero(problem, "zero2");
+}
+
+std::vector<Layout> zero3_layouts(const Problem& problem, const SchemeOptions&) {
+  return zero(problem, "zero3");
+}
+
+std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptions&) {
+  std::map<std::pair<int, double>, int> kinds;
+  for (int i = 0; i < problem.topology.size(); ++i) {
+    const Device& device = problem.topology.devices[at(i)];
+    kinds.try_emplace({device.gpu, device.speed}, i);
+  }
+  std::vector<Layout> layouts;
+  for (const auto& [kind, device] : kinds)
+    layouts.push_back(replicated(problem, {device}, problem.job.training.micro_batch, "ring"));
+  return layouts;
+}
+
+}  // namespace dtfm::api

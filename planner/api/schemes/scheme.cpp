@@ -1,0 +1,225 @@
+#include "planner/api/schemes/scheme.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/api/schemes/layout.hpp"
+#include "planner/api/schemes/skip_pipe.hpp"
+
+namespace dtfm::api {
+namespace {
+
+constexpr Scheme table[] = {
+    {"megatron", "Megatron-LM, ranks in file order, the best of all tensor, pipeline and data degrees",
+     "1F1B whose devices wait while they send; ring all-reduce after the last backward; equal stages",
+     megatron_layouts},
+    {"megatron-random", "the same with ranks at random",
+     "1F1B whose devices wait while they send; ring all-reduce after the last backward; equal stages",
+     megatron_random_layouts},
+    {"gpipe-random", "GPipe on devices at random, the best of all depths: a plan that nobody made",
+     "messages overlap with computations; the job's gradient_sync; equal stages; drains as often as memory "
+     "needs",
+     gpipe_random_layouts},
+    {"data-parallel", "a replica on every device", "ring all-reduce after the last backward",
+     data_parallel_layouts},
+    {"zero2", "ZeRO, gradients and optimizer states in parts",
+     "rings; gradients scattered after every micro-batch, as large as fits; parameters gathered once",
+     zero2_layouts},
+    {"zero3", "ZeRO, parameters in parts too",
+     "rings; parameters of a layer gathered before its forward and backward, one layer ahead; micro-batches "
+     "as large as fit",
+     zero3_layouts},
+    {"local-sgd", "replicas that exchange parameters every 16 iterations, or --sync-every",
+     "a replica is devices next to each other in file order, 1F1B; the exchange is a ring; replicas "
+     "wait for each other after every iteration; what rare exchanges cost in learning is not counted",
+     local_sgd_layouts, SchemeOption::sync_every},
+    {"diloco", "the same every 500 iterations, or --sync-every",
+     "as local-sgd; the outer optimizer takes no time and its state is not on the devices", diloco_layouts,
+     SchemeOption::sync_every},
+    {"skip-pipe", "SkipPipe: micro-batches leave out 0.25 of the stages, or --skip, on ways of their own",
+     "a micro-batch computes that much less: what this costs in learning is not counted, model FLOP/s are of "
+     "what is computed; equal stages, the job's gradient_sync; ways are planned before the run",
+     skip_pipe_layouts, SchemeOption::skip},
+    {"single-gpu", "the fastest device alone", "no network", single_gpu_layouts},
+    {"swarm",
+     "SWARM: stages served by peers, micro-batches that look for their way, the best number of stages",
+     "micro-batches of the next batches are under way before a step; activations from peer to peer, backward "
+     "with its forward again, a peer moves every 300 s at most, where that helps; all-reduces beside the "
+     "messages; compression, if any, on all links; memory of queues is not counted",
+     nullptr, SchemeOption::verifying},
+};
+
+struct Trial {
+  double seconds = 0;
+  bool fits = false, is_known = false, is_fault = false;
+  std::string why_not;  // but for memory
+  std::optional<Lack> lack = {};
+  std::optional<search::Routing> routing = {};
+};
+
+/// Of the device that lacks most, for what it has.
+Lack worst_lack(const Topology& topology, const sim::SimReport& report) {
+  const auto lack = [](const sim::DeviceReport& it) {
+    return it.memory_bytes > 0 ? it.peak_memory_bytes / it.memory_bytes : 0;
+  };
+  const sim::DeviceReport& worst =
+      *std::max_element(report.devices.begin(), report.devices.end(),
+                        [&](const sim::DeviceReport& a, const sim::DeviceReport& b) { return lack(a) < lack(b); });
+  return lack_of(topology, worst.device, worst.peak_memory_bytes, worst.memory_bytes);
+}
+
+Trial tried(const Problem& problem, const Layout& layout, const std::function<bool()>& stop) {
+  Trial trial;
+  Problem own = problem;
+  own.job = layout.job;
+  sim::SimOptions options;
+  options.iterations = 1;
+  options.stop = stop;
+  if (stop && stop()) return trial;
+  try {
+    if (layout.skipped) options.paths = &trial.routing.emplace(routing_of(problem, layout)).schedule;
+    const sim::SimReport report = sim::simulate(own, layout.plan, {}, options);
+    if (report.iterations.empty()) return trial;  // interrupted
+    trial.is_known = true;
+    trial.seconds = layout.sync_every == 1 ? report.iterations.front().duration_s()
+                                           : sim::undisturbed_seconds(own, layout.plan, layout.sync_every);
+    trial.fits = report.overfull.empty();
+    if (!trial.fits) trial.lack = worst_lack(problem.topology, report);
+    if (!trial.fits) trial.routing.reset();
+  } catch (const NoLayout& none) {
+    trial.why_not = none.what();
+  } catch (const Error& error) {
+    trial.why_not = error.what();
+    trial.is_fault = true;
+  }
+  return trial;
+}
+
+/// Whatever the layout is; that the time on a device is known only those need that use it.
+void check_computable(const Problem& problem) {
+  Plan plan;
+  plan.tensor = 1;
+  sim::LoadModel(problem, plan);
+}
+
+/// "16"; "11–21" where some pipelines do not have all stages.
+std::string replicas_text(const Plan& plan) {
+  const auto all = std::count_if(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
+    return it.stages.size() == plan.pipelines.front().stages.size();
+  });
+  const auto most = static_cast<long>(plan.pipelines.size());
+  return all == most ? fmt::format("{}", most) : fmt::format("{}–{}", all, most);
+}
+
+/// ", skips 1 of 4", and of how many micro-batches nobody looked for the best way; else empty.
+std::string skipped_text(const Layout& layout) {
+  if (!layout.skipped) return "";
+  const std::string text =
+      fmt::format(", skips {} of {}", *layout.skipped, layout.plan.pipelines.front().stages.size());
+  if (!layout.routing || layout.routing->greedy == 0) return text;
+  return text +
+         fmt::format(", {} of {} ways greedy", layout.routing->greedy, layout.routing->schedule.paths.size());
+}
+
+}  // namespace
+
+std::span<const Scheme> schemes() {
+  return table;
+}
+
+bool is_swarm(const Scheme& scheme) {
+  return scheme.layouts == nullptr;
+}
+
+std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
+  std::string text(scheme.assumes);
+  if (scheme.takes == SchemeOption::sync_every && options.sync_every)
+    text += fmt::format("; here every {} iterations", *options.sync_every);
+  if (scheme.takes == SchemeOption::skip)
+    text += fmt::format("; here {:g} of the stages are left out", options.skip);
+  if (scheme.takes != SchemeOption::verifying) return text;
+  if (options.verify > 0)
+    text += fmt::format("; a second peer computes {:g} % of the calls too, whose sketches are compared",
+                        100 * options.verify);
+  if (options.lying > 0) text += fmt::format("; {:g} % of the peers lie", 100 * options.lying);
+  return text;
+}
+
+ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const SchemeOptions& options,
+                           int threads, const std::function<bool()>& stop) {
+  check_computable(problem);
+  if (is_swarm(scheme)) return choose_swarm(problem, options, threads, stop);
+  ChosenLayout chosen;
+  std::vector<Layout> layouts;
+  try {
+    layouts = scheme.layouts(problem, options);
+  } catch (const NoLayout& none) {
+    chosen.why_none = none.what();
+    return chosen;
+  } catch (const Error& error) {
+    chosen.why_none = error.what();
+    chosen.is_fault = true;
+    return chosen;
+  }
+  auto trials = parallel_map(static_cast<int>(layouts.size()), threads,
+                             [&](int i) { return tried(problem, layouts[at(i)], stop); });
+  Trial* best = nullptr;
+  std::optional<Lack> nearest;
+  for (Trial& it : trials) {
+    ++chosen.tried;
+    if (it.is_known && it.fits) {
+      ++chosen.fitting;
+      if (best == nullptr || it.seconds < best->seconds) best = &it;
+    } else if (it.lack) {
+      keep_nearest(nearest, *it.lack);
+    } else if (chosen.why_none.empty()) {
+      chosen.why_none = it.why_not;
+    }
+  }
+  if (nearest) chosen.why_none = nearest->text;
+  if (best == nullptr) {
+    chosen.is_fault = std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return it.is_fault; });
+    if (chosen.why_none.empty()) chosen.why_none = sim::stopped_by_user;
+    return chosen;
+  }
+  chosen.why_none.clear();
+  chosen.layout = std::move(layouts[static_cast<std::size_t>(best - trials.data())]);
+  chosen.layout->routing = std::move(best->routing);
+  return chosen;
+}
+
+sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chosen, const sim::Scenario& scenario,
+                          const sim::SimOptions& options) {
+  if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options).report;
+  Problem own = problem;
+  own.job = chosen.layout->job;
+  sim::SimOptions of_layout = options;
+  of_layout.sync_every = chosen.layout->sync_every;
+  of_layout.paths = chosen.layout->paths();
+  constexpr int most_iterations = 1'000'000;
+  if (of_layout.iterations > most_iterations / of_layout.sync_every)
+    throw Error("", fmt::format("{} rounds of {} iterations are more than {} iterations",
+                                of_layout.iterations, of_layout.sync_every, most_iterations));
+  of_layout.iterations *= of_layout.sync_every;
+  return sim::simulate(own, chosen.layout->plan, scenario, of_layout);
+}
+
+std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
+  if (chosen.swarm)
+    return fmt::format("{} stage{} of {} peer{}, micro-batch {}{}", chosen.swarm->stages,
+                       chosen.swarm->stages == 1 ? "" : "s", problem.topology.size(),
+                       problem.topology.size() == 1 ? "" : "s", problem.job.training.micro_batch,
+                       chosen.is_partly_verified ? ", partly not verified" : "");
+  const Layout& layout = *chosen.layout;
+  const Plan& plan = layout.plan;
+  return fmt::format(
+      "tp {}, pp {}, dp {}, micro-batch {}{}{}", plan.tensor, plan.pipelines.front().stages.size(),
+      replicas_text(plan), layout.job.training.micro_batch,
+      layout.sync_every > 1 ? fmt::format(", sync 1/{}", layout.sync_every) : "", skipped_text(layout));
+}
+
+}  // namespace dtfm::api

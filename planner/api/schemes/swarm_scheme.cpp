@@ -1,0 +1,221 @@
+// SWARM beside the schemes that are plans.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "simulator/report/run_totals.hpp"
+#include "simulator/report/useful_work.hpp"
+#include "planner/api/schemes/layout.hpp"
+
+namespace dtfm::api {
+namespace {
+
+/// Runs that a number of steps ends are given up after so many times what computing alone takes: where
+/// messages take longer than requests may, they are asked for again and again. Where none is, a forward and a
+/// backward of a stage take 30 + 75 s at most, their timeouts: 200 times as long as they compute where that
+/// is half a second. A run of less computing that is as slow would have an end, but be no rival of any other.
+constexpr double most_slowdown = 200;
+
+sim::SwarmSetup setup_of(int stages, const SchemeOptions& options) {
+  sim::SwarmSetup setup;
+  setup.stages = stages;
+  setup.transport = sim::SwarmTransport::peer_to_peer;
+  setup.rebalance_s = 300;  // that of the paper's measurements
+  setup.verify = options.verify;
+  setup.lying = options.lying;
+  return setup;
+}
+
+/// Any peer may come to serve any stage: whether all can hold the largest, and a micro-batch while they
+/// compute it. Of the one that lacks most.
+std::optional<Lack> lack_in(const Problem& problem, int stages) {
+  const Layout layout = replicated(problem, {0}, problem.job.training.micro_batch, "ring");
+  const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
+  const sim::LoadModel model(own, layout.plan);
+  std::optional<Lack> worst;
+  for (int device = 0; device < problem.topology.size(); ++device) {
+    const auto memory = memory_of(problem.topology, device);
+    for (int stage = 0; memory && stage < stages; ++stage) {
+      const double needed = needed_bytes(model.of({even_split(model.layers(), stages, stage), {device}}));
+      if (needed > *memory * (worst ? worst->times : 1))
+        worst = lack_of(problem.topology, device, needed, *memory);
+    }
+  }
+  return worst;
+}
+
+/// Of so many steps, by all devices as if each were the slowest, and overheads.
+double computing_s(const Problem& problem, int steps) {
+  const Layout layout = replicated(problem, {0}, problem.job.training.micro_batch, "ring");
+  const sim::LoadModel model(problem, layout.plan);
+  double slowest = 0;
+  for (int device = 0; device < problem.topology.size(); ++device) {
+    const sim::StageLoad load = model.of({{0, model.layers()}, {device}});
+    slowest = std::max(slowest, load.forward_s + load.backward_s + load.update_s);
+  }
+  const double of_step = slowest * micro_batch_count(problem.job.training) / problem.topology.size();
+  return steps * (of_step + slowest + problem.constants.iteration_overhead_s);
+}
+
+sim::DeviceReport device_report(const Topology& topology, const sim::SwarmDevice& it) {
+  sim::DeviceReport report;
+  report.device = it.device;
+  report.compute_s = it.compute_s;
+  report.waiting_network_s = it.fetching_s;
+  report.waiting_others_s = it.idle_s;
+  report.down_s = it.down_s;
+  if (const int gpu = topology.devices[at(it.device)].gpu; gpu >= 0)
+    report.memory_bytes = topology.gpus[at(gpu)].memory.value();
+  return report;
+}
+
+sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario, const sim::SwarmReport& swarm) {
+  sim::SimReport report;
+  report.length_s = swarm.length_s;
+  double begin = 0;
+  std::vector<double> durations;
+  for (const sim::SwarmStep& step : swarm.steps) {
+    report.iterations.push_back({begin, step.end_s});
+    if (report.iterations.size() > 1 || swarm.steps.size() == 1) durations.push_back(step.end_s - begin);
+    begin = step.end_s;
+  }
+  report.iteration_time_s = sim::distribution(std::move(durations));
+  const double batch = problem.job.training.global_batch;
+  // Until its first step a swarm fills: where steps end the run, they are measured from then on.
+  const bool are_unlike = sim::is_disturbed(scenario) && scenario.horizon_s;
+  report.tokens_per_s = sim::completed_per_s(report, batch * sequence_length(problem.job.model), are_unlike);
+  double flops = 0;
+  for (const Layer& layer : layer_chain(problem.job)) flops += (layer.forward + layer.backward).value();
+  report.model_flops_per_s = sim::completed_per_s(report, batch * flops, are_unlike);
+  // As of plans: what is not in a whole step is not counted.
+  if (sim::is_disturbed(scenario)) {
+    report.useful = sim::useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
+    report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
+    report.useful->share_of_optimal = swarm.share_of_optimum;
+    report.useful->samples_per_s = sim::completed_per_s(report, batch, are_unlike);
+  }
+  for (const sim::SwarmDevice& it : swarm.devices) report.devices.push_back(device_report(problem.topology, it));
+  report.peak_flops_per_s = sim::peak_flops_per_s(problem, report);
+  report.bubble = sim::bubble(report);
+  report.links = swarm.links;
+  report.events = swarm.events;
+  report.lost_work_s = swarm.lost_work_s;
+  report.stopped = swarm.stopped;
+  report.tasks = swarm.visits;
+  report.events_handled = swarm.events_handled;
+  report.flows = swarm.messages;
+  return report;
+}
+
+/// Where a run did not come to its steps by itself.
+void give_up(sim::SimReport& report, int steps) {
+  const auto done = static_cast<int>(report.iterations.size());
+  if (done >= steps || !report.stopped.empty()) return;
+  report.stuck = done == 0;
+  report.stopped = fmt::format("{} of {} steps in {:.6g} s, more than {:g} times what computing takes", done,
+                               steps, report.length_s, most_slowdown);
+}
+
+/// Those that divide the layers and that all devices have room for; fills in how many were looked at, and why
+/// one fell out.
+std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
+  std::vector<int> fitting;
+  const int layers = layer_count(problem.job.model);
+  chosen.is_fault = true;
+  std::optional<Lack> nearest;
+  for (int stages = 1; stages <= std::min(layers, problem.topology.size()); ++stages) {
+    if (layers % stages != 0) continue;
+    ++chosen.tried;
+    try {
+      const std::optional<Lack> lack = lack_in(problem, stages);
+      chosen.is_fault = false;
+      if (lack)
+        keep_nearest(nearest, *lack);
+      else
+        fitting.push_back(stages);
+    } catch (const Error& error) {
+      if (chosen.why_none.empty()) chosen.why_none = error.what();
+    }
+  }
+  if (nearest) chosen.why_none = nearest->text;
+  chosen.fitting = static_cast<int>(fitting.size());
+  return fitting;
+}
+
+/// What is known of a number of stages from a run of two steps.
+struct Trial {
+  double rate = 0;      // 0: it came to no step
+  int least_peers = 0;  // of a stage, at the end
+  std::string error;
+};
+
+Trial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t seed,
+            const std::function<bool()>& stop) {
+  sim::SimOptions options;
+  options.iterations = 2;
+  options.seed = seed;
+  options.stop = stop;
+  try {
+    const auto [swarm, report] = simulate_as_swarm(problem, setup, {}, options);
+    const auto least =
+        std::min_element(swarm.stages.begin(), swarm.stages.end(),
+                         [](const sim::SwarmStage& a, const sim::SwarmStage& b) { return a.peers < b.peers; });
+    return {report.tokens_per_s, least->peers, ""};
+  } catch (const Error& error) {
+    return {0, 0, error.what()};
+  }
+}
+
+/// A peer that has its stage for itself has nobody who could compute its calls again.
+bool is_verifiable(const Trial& trial) {
+  return trial.rate > 0 && trial.least_peers > 1;
+}
+
+}  // namespace
+
+ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, int threads,
+                          const std::function<bool()>& stop) {
+  ChosenLayout chosen;
+  const std::vector<int> fitting = fitting_stages(problem, chosen);
+  const auto trials = parallel_map(chosen.fitting, threads, [&](int i) {
+    return tried(problem, setup_of(fitting[at(i)], given), given.seed, stop);
+  });
+  const auto best = std::max_element(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) {
+    if (given.verify > 0 && is_verifiable(a) != is_verifiable(b)) return is_verifiable(b);
+    return a.rate < b.rate;
+  });
+  if (best == trials.end()) return chosen;
+  if (best->rate > 0) {
+    chosen.why_none.clear();
+    chosen.swarm = setup_of(fitting[static_cast<std::size_t>(best - trials.begin())], given);
+    chosen.is_partly_verified = given.verify > 0 && !is_verifiable(*best);
+    return chosen;
+  }
+  chosen.is_fault =
+      std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return !it.error.empty(); });
+  chosen.why_none = !best->error.empty() ? best->error
+                    : stop && stop()     ? sim::stopped_by_user
+                                         : "requests time out: no step comes to an end";
+  return chosen;
+}
+
+SwarmResult simulate_as_swarm(const Problem& problem, const sim::SwarmSetup& setup, const sim::Scenario& scenario,
+                              const sim::SimOptions& given,
+                              const std::function<void(const sim::SwarmEvent&)>& observe) {
+  sim::SwarmOptions options;
+  options.seconds = most_slowdown * computing_s(problem, given.iterations);
+  if (!scenario.horizon_s) options.steps = given.iterations;
+  options.seed = given.seed;
+  options.stop = given.stop;
+  options.observe = observe;
+  SwarmResult result{sim::simulate_swarm(problem, setup, scenario, options), {}};
+  result.report = sim_report(problem, scenario, result.swarm);
+  if (setup.verify > 0 || setup.lying > 0) result.report.verification = result.swarm.verification;
+  if (options.steps) give_up(result.report, *options.steps);
+  return result;
+}
+
+}  // namespace dtfm::api

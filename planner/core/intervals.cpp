@@ -1,0 +1,48 @@
+#include "planner/core/intervals.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace dtfm {
+
+double covered(std::vector<Interval> intervals, Interval window) {
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  double sum = 0, until = window.begin;
+  for (const Interval& interval : intervals) {
+    const double begin = std::max(interval.begin, until), end = std::min(interval.end, window.end);
+    if (end <= begin) continue;
+    sum += end - begin;
+    until = end;
+  }
+  return sum;
+}
+
+double covered(std::vector<Interval> intervals) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return covered(std::move(intervals), {-infinity, infinity});
+}
+
+std::vector<Interval> within(const std::vector<Interval>& intervals, Interval window) {
+  std::vector<Interval> parts;
+  for (const Interval& it : intervals) {
+    const Interval part{std::max(it.begin, window.begin), std::min(it.end, window.end)};
+    if (part.begin < part.end) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::vector<Interval> without(const std::vector<Interval>& intervals, const std::vector<Interval>& holes) {
+  std::vector<Interval> parts;
+  for (Interval rest : intervals) {
+    for (const Interval& hole : holes) {
+      if (hole.end <= rest.begin || hole.begin >= rest.end) continue;
+      if (hole.begin > rest.begin) parts.push_back({rest.begin, hole.begin});
+      rest.begin = hole.end;
+    }
+    if (rest.begin < rest.end) parts.push_back(rest);
+  }
+  return parts;
+}
+
+}  // namespace dtfm

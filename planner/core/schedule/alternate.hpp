@@ -1,0 +1,26 @@
+// What 1f1b and interleaved have in common.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "planner/core/schedule/schedule.hpp"
+
+namespace dtfm {
+
+/// `warm_up` forwards, then one forward and one backward in turn, then the backwards that are left.
+/// `forward(i)` and `backward(i)` are the i-th of `count` each.
+template <class Forward, class Backward>
+std::vector<Operation> alternate(int count, int warm_up, const Forward& forward, const Backward& backward) {
+  std::vector<Operation> order;
+  const int ahead = std::min(warm_up, count);
+  for (int i = 0; i < ahead; ++i) order.push_back(forward(i));
+  for (int i = ahead; i < count; ++i) {
+    order.push_back(forward(i));
+    order.push_back(backward(i - ahead));
+  }
+  for (int i = count - ahead; i < count; ++i) order.push_back(backward(i));
+  return order;
+}
+
+}  // namespace dtfm

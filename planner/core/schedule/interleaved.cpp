@@ -1,0 +1,21 @@
+#include "planner/core/error.hpp"
+#include "planner/core/schedule/alternate.hpp"
+
+namespace dtfm {
+
+/// Devices take turns of p micro-batches: p of them through chunk 0, the same through chunk 1, …, then the
+/// next p; backward from the last chunk to the first.
+std::vector<Operation> interleaved_order(const PipelinePosition& position) {
+  const int p = position.devices, v = position.chunks;
+  DTFM_ASSERT(position.micro_batches % p == 0);
+  const auto operation = [p, v](Operation::Kind kind, int i) {
+    const int chunk = i % (p * v) / p;
+    return Operation{kind, kind == Operation::Kind::forward ? chunk : v - 1 - chunk, i / (p * v) * p + i % p};
+  };
+  return alternate(
+      position.micro_batches * v, 2 * (p - position.device - 1) + (v - 1) * p,
+      [&](int i) { return operation(Operation::Kind::forward, i); },
+      [&](int i) { return operation(Operation::Kind::backward, i); });
+}
+
+}  // namespace dtfm

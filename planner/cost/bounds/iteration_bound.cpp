@@ -1,0 +1,408 @@
+#include "planner/cost/bounds/iteration_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/cost/bounds/balanced_rates.hpp"
+#include "planner/cost/bounds/message_bounds.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+/// Dates of the simulator are on a grid; sums are rounded.
+constexpr double rounding = 1e-9;
+
+std::vector<int> known_devices(const IterationModel& model) {
+  std::vector<int> devices;
+  for (int device = 0; device < model.problem.topology.size(); ++device)
+    if (std::any_of(model.by_degree.begin(), model.by_degree.end(),
+                    [&](const StageCosts& costs) { return costs.unknown(device).empty(); }))
+      devices.push_back(device);
+  return devices;
+}
+
+/// Of so many of the first.
+std::vector<double> sums_of(const std::vector<double>& values) {
+  std::vector<double> sums = {0};
+  for (const double value : values) sums.push_back(sums.back() + value);
+  return sums;
+}
+
+double divided_up(int a, int b) {
+  return std::ceil(static_cast<double>(a) / b);
+}
+
+}  // namespace
+
+IterationBounds::IterationBounds(const IterationModel& model)
+    : model_(model),
+      devices_(known_devices(model)),
+      layers_(model.stages.layers()),
+      tensor_(model.stages.tensor()),
+      micro_batches_(micro_batch_count(model.problem.job.training)),
+      hop_(hop_costs(model, devices_)),
+      hop_busy_(hop_occupancies(model, devices_)),
+      message_fixed_(least_message_costs(model, devices_)),
+      message_per_byte_(least_byte_costs(model, devices_)) {
+  if (static_cast<int>(devices_.size()) < model.by_degree.front().tensor())
+    throw Error("", "there are not enough devices whose times are known for a stage");
+  find_links();
+  find_layers();
+  find_rates();
+  find_memory();
+}
+
+void IterationBounds::find_links() {
+  for (const int from : devices_)
+    for (const int to : devices_) {
+      if (from == to) continue;
+      const MessageCost cost = model_.network.message(from, to);
+      const Line line{cost.overhead_s + cost.latency_s, cost.seconds_per_byte};
+      const auto no_better = [](const Line& a, const Line& b) {
+        return a.fixed_s >= b.fixed_s && a.seconds_per_byte >= b.seconds_per_byte;
+      };
+      if (std::any_of(best_links_.begin(), best_links_.end(),
+                      [&](const Line& other) { return no_better(line, other); }))
+        continue;
+      std::erase_if(best_links_, [&](const Line& other) { return no_better(other, line); });
+      best_links_.push_back(line);
+    }
+}
+
+void IterationBounds::find_layers() {
+  const StageCosts& costs = model_.stages;
+  for (int layer = 0; layer < layers_; ++layer) {
+    const double gradients = least_gradient_bytes({layer, layer + 1});
+    gradient_bytes_ += gradients;
+    largest_gradient_bytes_ = std::max(largest_gradient_bytes_, gradients);
+    if (layer == 0) first_gradient_bytes_ = gradients;
+    if (layer > 0 && !model_.problem.job.compression.slower_than)  // else a hop may be fast
+      recode_s_ = layer == 1 ? costs.recode_s(layer) : std::min(recode_s_, costs.recode_s(layer));
+  }
+}
+
+/// A device computes a layer in no less than its own time and, of several that share a stage, the all-reduces
+/// in between over the best links.
+KindOfDevice IterationBounds::times_of(const StageCosts& costs, int kind) const {
+  KindOfDevice it;
+  const bool reduces = costs.tensor() > 1;
+  for (int layer = 0; layer < layers_; ++layer) {
+    const std::pair<int, int> one{layer, layer + 1};
+    const ComputeTime time = costs.compute(kind, one);
+    const StageCosts::AllReduces there = costs.all_reduces(one, false), back = costs.all_reduces(one, true);
+    it.forward_s.push_back(time.forward_s + (reduces ? message_s(there.messages, there.bytes) : 0));
+    it.backward_s.push_back(time.backward_s + (reduces ? message_s(back.messages, back.bytes) : 0));
+    // As of a stage from the first layer on, which updates what is tied to that once.
+    it.update_s.push_back(costs.compute(kind, {0, layer + 1}).update_s -
+                          costs.compute(kind, {0, layer}).update_s);
+  }
+  return it;
+}
+
+/// At every degree a device is a kind of its own.
+void IterationBounds::find_rates() {
+  std::vector<KindOfDevice> kinds;
+  std::vector<std::vector<int>> kind_at;  // [degree][kind of the costs], −1: not known
+  for (const StageCosts& costs : model_.by_degree) {
+    std::vector<int>& kind_of = kind_at.emplace_back(at(costs.kinds()), -1);
+    for (const int device : devices_) {
+      if (!costs.unknown(device).empty()) continue;
+      int& kind = kind_of[at(costs.kind_of(device))];
+      if (kind < 0) {
+        kind = static_cast<int>(kinds.size());
+        kinds.push_back(times_of(costs, costs.kind_of(device)));
+      }
+      ++kinds[at(kind)].devices;
+    }
+  }
+  layer_times_ = least_times(kinds);
+  balanced_ = balanced_work(kinds);
+  std::vector<double> rates, shares;  // of the stages that a device is in, and of it: at best
+  least_rate_ = std::numeric_limits<double>::infinity();
+  for (const int device : devices_) {
+    double rate = 0, share = 0;
+    for (std::size_t degree = 0; degree < kind_at.size(); ++degree) {
+      const StageCosts& costs = model_.by_degree[degree];
+      const int kind = kind_at[degree][at(costs.kind_of(device))];
+      if (kind < 0) continue;
+      rate = std::max(rate, balanced_.rates[at(kind)]);
+      share = std::max(share, balanced_.rates[at(kind)] / costs.tensor());
+      least_rate_ = std::min(least_rate_, balanced_.rates[at(kind)]);
+    }
+    rates.push_back(rate);
+    shares.push_back(share);
+  }
+  rates_ = most_of_stages(rates, shares);
+  rate_sums_ = sums_of(rates_);
+  if (model_.by_degree.size() == 1) least_rate_ = rates_.back();
+}
+
+/// What each stage has at most, the best first. A stage has no more than the least that one of its devices
+/// has: the i-th best of one degree t no more than the (t · i)-th device; where degrees differ, than the i-th
+/// device, and all stages together no more than the shares of all devices.
+std::vector<double> IterationBounds::most_of_stages(std::vector<double> of_devices,
+                                                    const std::vector<double>& of_shares) const {
+  std::sort(of_devices.begin(), of_devices.end(), std::greater<>());
+  const std::size_t least = at(model_.by_degree.front().tensor());
+  const bool are_alike = model_.by_degree.size() == 1;
+  double rest = std::accumulate(of_shares.begin(), of_shares.end(), 0.0);
+  std::vector<double> most;
+  for (std::size_t i = 1; i * least <= of_devices.size(); ++i) {
+    double of_stage = of_devices[are_alike ? i * least - 1 : i - 1];
+    if (!are_alike && rest < of_stage) of_stage = std::max(0.0, rest);
+    if (std::isfinite(rest)) rest -= of_stage;
+    most.push_back(of_stage);
+  }
+  return most;
+}
+
+void IterationBounds::find_memory() {
+  const StageCosts& costs = model_.stages;
+  const StageNeeds all = costs.needs({0, layers_});
+  state_ = all.state;
+  of_micro_batch_ = all.of_micro_batch;
+  for (int layer = 0; layer < layers_; ++layer) {
+    // Of a stage from the first layer on, so that what is tied to that counts once.
+    const double state = costs.needs({0, layer + 1}).state - costs.needs({0, layer}).state;
+    largest_layer_ = std::max(largest_layer_, state + costs.needs({layer, layer + 1}).working);
+  }
+  // A stage of fewer devices has less memory; of the largest degree's shares, a device is one.
+  std::vector<double> memory, shares;
+  for (const int device : devices_) {
+    const int gpu = model_.problem.topology.devices[at(device)].gpu;
+    memory.push_back(gpu < 0 ? std::numeric_limits<double>::infinity()
+                             : model_.problem.topology.gpus[at(gpu)].memory.value());
+    shares.push_back(memory.back() / tensor_);
+  }
+  memory_sums_ = sums_of(most_of_stages(memory, shares));
+}
+
+int IterationBounds::most_stages() const {
+  return std::min(static_cast<int>(rates_.size()), layers_ / model_.chunks);
+}
+
+int IterationBounds::most_replicas(int stages) const {
+  return static_cast<int>(rates_.size()) / stages;
+}
+
+/// Of the pipeline that has most.
+int IterationBounds::micro_batches(int stages, int replicas) const {
+  const int multiple = model_.schedule == PipelineSchedule::interleaved ? stages : 1;
+  return multiple * static_cast<int>(divided_up(micro_batches_, replicas * multiple));
+}
+
+/// Every pipeline holds the state of all layers, and the one that has most micro-batches as many of them at a
+/// time as gpipe has between two drains, or one; somewhere there is the largest layer.
+/// Where the job does not say how often pipelines drain, a plan may drain after every micro-batch.
+bool IterationBounds::may_fit(int stages, int replicas) const {
+  const int most = micro_batches(stages, replicas);
+  const int between = model_.flush > 0 ? std::min(model_.flush, most) : std::min(1, most);
+  const int in_flight = model_.schedule == PipelineSchedule::gpipe ? between : std::min(1, most);
+  return largest_layer_ <= memory_sums_[1] &&
+         state_ + in_flight * of_micro_batch_ <= memory_sums_[at(stages)] * (1 + rounding) &&
+         replicas * state_ <= memory_sums_[at(stages * replicas)] * (1 + rounding);
+}
+
+int IterationBounds::least_stages() const {
+  for (int stages = 1; stages <= most_stages(); ++stages)
+    for (int replicas = 1; replicas <= most_replicas(stages); ++replicas)
+      if (may_fit(stages, replicas)) return stages;
+  return 0;
+}
+
+/// Some stage has no less than an equal share of all work, than the longest of so many pieces of the chain
+/// or, where stages have several pieces, than the largest layer and than as many layers as every stage has if
+/// they are shared out evenly; a stage alone has everything, on one device.
+double IterationBounds::stage_s(const WorkBound& of, double balanced, int stages) const {
+  if (stages == 1) return of.whole_s;
+  const double share = balanced / rate_sums_[at(stages)];
+  if (model_.chunks == 1) return std::max(share, of.fullest_s[at(stages)]);
+  const auto layers = static_cast<std::size_t>(divided_up(layers_, stages));
+  return std::max({share, of.by_size_s.back(), of.smallest_s[layers]});
+}
+
+/// Every micro-batch passes every layer forward and backward, and all the hops there and back.
+double IterationBounds::hops_s(int stages) const {
+  if (stages == 1) return 0;
+  const double around = (model_.chunks - 1) * hop_.dearest(2);
+  return model_.chunks * hop_.sum(stages) + around + 4 * recode_s_ * (stages * model_.chunks - 1);
+}
+
+double IterationBounds::way_s(int stages) const {
+  return (stages == 1 ? layer_times_.both.whole_s : layer_times_.both.sum_s) + hops_s(stages);
+}
+
+/// Before its first forward stage s waits for that of the stages before and their hops, and after its last
+/// backward for theirs: h(s) for the hops, and the stages' own work. In between it has m times its own. With
+/// z the work (in the weights of the balance) of the stages so far, of which q is at most done in a second
+/// and c = 1 ÷ the largest q is the least time, work x of the next stage needs m x ÷ q ≤ T − h − c z: z grows
+/// by at most q (T − h − c z) ÷ m, which grows with z + that and with q, and with the larger of two q first.
+/// The least T for which z reaches all work, by bisection.
+double IterationBounds::filling_s(int stages, int micro_batches) const {
+  // Of interleaved only the first chunk of the stages before has to be done, which may be small.
+  const double c = model_.schedule == PipelineSchedule::interleaved ? 0 : 1 / rates_.front();
+  const auto reached = [&](double time) {
+    double work = 0;
+    for (int stage = 0; stage < stages; ++stage)
+      work += std::max(0.0, rates_[at(stage)] * (time - hop_.sum(stage + 1) - c * work) / micro_batches);
+    return work;
+  };
+  double low = micro_batches * balanced_.both / rate_sums_[at(stages)];
+  double high = low + way_s(stages) + hop_.sum(stages) + stages * balanced_.both * c;
+  if (!(reached(high) >= balanced_.both)) return low;
+  for (int step = 0; step < 50; ++step) {
+    const double middle = (low + high) / 2;
+    (reached(middle) < balanced_.both ? low : high) = middle;
+  }
+  return low;
+}
+
+/// The same for the hops alone and all micro-batches: the stages of `pipelines` pipelines do, until T, at
+/// most Σ q (T − h). With the largest q first that is, for T at hand, the largest of the sums of so many
+/// first stages.
+double IterationBounds::all_filling_s(int stages, int pipelines) const {
+  double least = std::numeric_limits<double>::infinity(), waits = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    const double rates = rate_sums_[at((stage + 1) * pipelines)];
+    waits += (rates - rate_sums_[at(stage * pipelines)]) * hop_.sum(stage + 1);
+    least = std::min(least, (micro_batches_ * balanced_.both + waits) / rates);
+  }
+  return least;
+}
+
+/// m micro-batches of one pipeline, in k rounds between which it drains. Stations that m messages pass one
+/// after the other, whatever else they do, take the whole way of one of them and (m − 1) times their own
+/// time. Under gpipe that holds for forward and backward one after the other; otherwise for forward or for
+/// backward. Under 1f1b the first of S stages has at most S micro-batches on their way at a time.
+IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_batches) const {
+  const double rounds = model_.flush > 0 ? divided_up(micro_batches, model_.flush) : 1;
+  const double way = way_s(stages), after_first = micro_batches - rounds, hop = hop_busy_.dearest(stages);
+  const double forward = stage_s(layer_times_.forward, balanced_.forward, stages),
+               backward = stage_s(layer_times_.backward, balanced_.backward, stages);
+  std::vector<Part> parts = {
+      {micro_batches * stage_s(layer_times_.both, balanced_.both, stages), "compute of the slowest stage"},
+      {filling_s(stages, micro_batches), "compute at perfect balance, after the stages before"},
+      {rounds * way + after_first * hop, "the way of a micro-batch and the slowest hop"}};
+  if (model_.schedule == PipelineSchedule::gpipe) {
+    parts.push_back({rounds * way + after_first * (forward + backward),
+                     "the way of a micro-batch and the slowest stage"});
+  } else {
+    const double layer =
+        std::max(layer_times_.forward.by_size_s.back(), layer_times_.backward.by_size_s.back());
+    const double stage = model_.chunks > 1 ? layer : std::max(forward, backward);
+    parts.push_back({rounds * way + after_first * stage, "the way of a micro-batch and the slowest stage"});
+  }
+  if (model_.schedule == PipelineSchedule::one_f_one_b)
+    parts.push_back({way * std::max(rounds, static_cast<double>(micro_batches) / stages),
+                     "the way of as many micro-batches at a time as there are stages"});
+  return *std::max_element(parts.begin(), parts.end(),
+                           [](const Part& a, const Part& b) { return a.value < b.value; });
+}
+
+/// At most as many of them compute as there are micro-batches; one has at least an equal share. Under gpipe
+/// every pipeline p takes T ≥ way + (m − 1) x with x the seconds of its slowest stage, forward and backward,
+/// and Σ q of its stages is at least Y ÷ x, with Y all work: the sum over all pipelines is (M − R) Y ≤ (T −
+/// way) Σ q.
+IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const {
+  const int computing = std::max(1, std::min(replicas, micro_batches_));
+  Part most = slowest_pipeline(stages, micro_batches(stages, computing));
+  const auto take = [&](const Part& other) {
+    if (other.value > most.value) most = other;
+  };
+  take({all_filling_s(stages, computing), "compute at perfect balance"});
+  if (model_.schedule == PipelineSchedule::gpipe)
+    take({way_s(stages) + (micro_batches_ - computing) * balanced_.both / rate_sums_[at(stages * computing)],
+          "the way of a micro-batch and compute at perfect balance"});
+  return most;
+}
+
+/// As `pipelines`, where the first stage of all of them ends before layer `cut`: first stages do the layers
+/// before it, the others those behind.
+double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const {
+  const int computing = std::max(1, std::min(replicas, micro_batches_));
+  const int most = micro_batches(stages, computing);
+  const double before = balanced_.both_before[at(cut)], behind = balanced_.both - before;
+  const auto of_stages = [&](int pipelines) {
+    const double first = before / rate_sums_[at(pipelines)];
+    return stages > 1 ? std::max(first, behind / rate_sums_[at((stages - 1) * pipelines)]) : first;
+  };
+  if (model_.schedule != PipelineSchedule::gpipe)
+    return std::max(micro_batches_ * of_stages(computing), most * of_stages(1));
+  const double rounds = model_.flush > 0 ? divided_up(most, model_.flush) : 1, way = way_s(stages);
+  return std::max(way + (micro_batches_ - computing) * of_stages(computing),
+                  rounds * way + (most - rounds) * of_stages(1));
+}
+
+/// Where all pipelines have the same first stage, its gradients are exchanged when all of them have computed:
+/// the fewer layers it has, the more are left for the other stages. The best of all cuts.
+IterationBounds::Part IterationBounds::cut_and_exchanged(int stages, int replicas, double computed_s) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (int cut = stages == 1 ? layers_ : 1; cut <= layers_ - (stages - 1); ++cut)
+    least = std::min(least, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
+                                recoded_exchange_s(replicas, least_gradient_bytes({0, cut})));
+  return {least + layer_times_.first_update_s, "then the gradients of the first stage over the best links"};
+}
+
+/// Every device computes, exchanges its gradients where that cannot overlap (one exchange of each device's
+/// where the cuts are common) and updates what it holds. In the weights of the balance: T Σ q is no less than
+/// all of this, of which exchanges are of every device's own rate, no less than the least one.
+IterationBounds::Part IterationBounds::worked(int stages, int replicas, Cuts cuts) const {
+  double work = micro_batches_ * balanced_.both + replicas * balanced_.update;
+  const double rates = rate_sums_[at(stages * replicas)];
+  if (cuts == Cuts::any || replicas < 2) return {work / rates, "compute and updates at perfect balance"};
+  work += replicas * least_rate_ * exchange_s_per_byte(replicas) * gradient_bytes_;
+  return {work / rates, "compute, gradients and updates at perfect balance"};
+}
+
+/// The gradients of the first layer are the last: they are exchanged after all pipelines have computed, and
+/// then updated. Those of the largest layer, or of as many as the cuts of all pipelines leave together, are
+/// exchanged after a micro-batch's forward at least.
+IterationBound IterationBounds::of_shape(int stages, int replicas, Cuts cuts) const {
+  DTFM_ASSERT(stages > 0 && replicas > 0 && stages <= most_stages() && replicas <= most_replicas(stages));
+  const double overhead = model_.problem.constants.iteration_overhead_s;
+  const bool overlaps = model_.problem.job.parallelism.overlap || model_.chunks > 1;
+  const Part computed = pipelines(stages, replicas);
+  IterationBound bound{computed.value + layer_times_.first_update_s, computed.method,
+                       may_fit(stages, replicas)};
+  const auto take = [&](const Part& part) {
+    if (!(part.value > bound.value)) return;
+    bound.value = part.value;
+    bound.method = part.method;
+  };
+  if (replicas > 1) {
+    bound.value += recoded_exchange_s(replicas, first_gradient_bytes_);
+    bound.method += ", then the gradients of the first layer over the best links";
+    const int pieces = (cuts == Cuts::common ? 1 : replicas) * (stages * model_.chunks - 1) + 1;
+    const bool by_layer = model_.problem.job.parallelism.overlap;
+    const double bytes = std::max(largest_gradient_bytes_, by_layer ? 0 : gradient_bytes_ / pieces);
+    take({layer_times_.forward.sum_s + recoded_exchange_s(replicas, bytes),
+          "a forward, then the gradients of a stage over the best links"});
+    if (cuts == Cuts::common && !overlaps) {
+      const Part cut = cut_and_exchanged(stages, replicas, computed.value);
+      if (cut.value > bound.value)
+        bound = {cut.value, computed.method + (", " + std::string(cut.method)), bound.fits};
+    }
+  }
+  take(worked(stages, replicas, overlaps ? Cuts::any : cuts));
+  bound.value = (bound.value + overhead) * (1 - rounding);
+  if (overhead > 0) bound.method += ", and the overhead of an iteration";
+  return bound;
+}
+
+IterationBound IterationBounds::of_all(Cuts cuts) const {
+  IterationBound least{std::numeric_limits<double>::infinity(), "no shape fits memory", false};
+  for (int stages = 1; stages <= most_stages(); ++stages)
+    for (int replicas = 1; replicas <= most_replicas(stages); ++replicas) {
+      if (!may_fit(stages, replicas)) continue;
+      const IterationBound bound = of_shape(stages, replicas, cuts);
+      if (bound.value < least.value) least = bound;
+    }
+  if (!least.fits) least.value = 0;
+  return least;
+}
+
+}  // namespace dtfm::cost

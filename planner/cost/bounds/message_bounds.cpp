@@ -1,0 +1,67 @@
+#include "planner/cost/bounds/message_bounds.hpp"
+
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+/// Messages over the smallest boundary.
+class LeastMessages {
+ public:
+  explicit LeastMessages(const IterationModel& model) : model_(model) {}
+  double total_s(int from, int to) const { return model_.network.message(from, to).total_s(bytes(from, to)); }
+  double occupancy_s(int from, int to) const {
+    return model_.network.message(from, to).occupancy_s(bytes(from, to));
+  }
+
+ private:
+  double least_bytes(bool compressed) const {
+    const StageCosts& costs = model_.stages;
+    double least = costs.layers() > 1 ? costs.boundary_bytes(1, compressed) : 0;
+    for (int i = 2; i < costs.layers(); ++i) least = std::min(least, costs.boundary_bytes(i, compressed));
+    return least;
+  }
+  double bytes(int from, int to) const { return model_.is_compressed(from, to) ? compressed_ : whole_; }
+
+  const IterationModel& model_;
+  const double whole_ = least_bytes(false), compressed_ = least_bytes(true);
+};
+
+/// A cost of pairs of devices.
+template <class Cost>
+SpanningBound spanning(const std::vector<int>& devices, const Cost& cost) {
+  return SpanningBound(static_cast<int>(devices.size()),
+                       [&](int a, int b) { return cost(devices[at(a)], devices[at(b)]); });
+}
+
+}  // namespace
+
+SpanningBound hop_costs(const IterationModel& model, const std::vector<int>& devices) {
+  const LeastMessages messages(model);
+  return spanning(devices, [&](int a, int b) { return messages.total_s(a, b) + messages.total_s(b, a); });
+}
+
+SpanningBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices) {
+  const LeastMessages messages(model);
+  return spanning(devices, [&](int a, int b) {
+    const double there = messages.occupancy_s(a, b), back = messages.occupancy_s(b, a);
+    return model.schedule == PipelineSchedule::gpipe ? there + back : std::max(there, back);
+  });
+}
+
+SpanningBound least_message_costs(const IterationModel& model, const std::vector<int>& devices) {
+  return spanning(devices, [&](int a, int b) {
+    return std::min(model.network.message(a, b).total_s(0), model.network.message(b, a).total_s(0));
+  });
+}
+
+SpanningBound least_byte_costs(const IterationModel& model, const std::vector<int>& devices) {
+  return spanning(devices, [&](int a, int b) {
+    return std::min(model.network.message(a, b).seconds_per_byte,
+                    model.network.message(b, a).seconds_per_byte);
+  });
+}
+
+}  // namespace dtfm::cost

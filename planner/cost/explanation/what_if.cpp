@@ -1,0 +1,285 @@
+#include "planner/cost/explanation/what_if.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/cost/explanation/changed_network.hpp"
+#include "planner/cost/iteration_time/micro_batch_split.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+constexpr std::size_t most_links = 32;
+
+int batch_step(const PlannedProblem& planned) {
+  const bool interleaved =
+      pipeline_schedule(planned.problem.job.parallelism.schedule) == PipelineSchedule::interleaved;
+  return interleaved ? depth(planned.plan) : 1;
+}
+
+/// `total` micro-batches by the pace of each pipeline. Paces are those at even shares.
+void deal(PlannedProblem& planned, int total, const std::shared_ptr<const NetworkCost>& network) {
+  auto& pipelines = planned.plan.pipelines;
+  const int step = batch_step(planned), count = static_cast<int>(pipelines.size());
+  if (total / step < count)
+    throw Error("", fmt::format("{} micro-batches are too few for {} pipelines", total, count));
+  for (int i = 0; i < count; ++i) {
+    const auto [begin, end] = even_split(total / step, count, i);
+    pipelines[at(i)].micro_batches = (end - begin) * step;
+  }
+  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
+  IterationTimer timer(model, planned.plan);
+  timer.set_flush(planned.flush);
+  std::vector<PipelinePace> paces;
+  for (int i = 0; i < count; ++i) {
+    const PipelineTime& time = timer.pipeline(i);
+    const int share = pipelines[at(i)].micro_batches;
+    paces.push_back({std::max(0.0, time.end_s - share * time.steady_s), time.steady_s});
+  }
+  const std::vector<int> shares = balanced_micro_batches(paces, step, total);
+  for (std::size_t i = 0; i < pipelines.size(); ++i) pipelines[i].micro_batches = shares[i];
+}
+
+void remove_pipeline(PlannedProblem& planned, int pipeline,
+                     const std::shared_ptr<const NetworkCost>& network) {
+  auto& pipelines = planned.plan.pipelines;
+  if (pipelines.size() < 2) throw Error("", "there is one pipeline, which needs all of its devices");
+  const int total = static_cast<int>(micro_batches_of(planned.plan));
+  pipelines.erase(pipelines.begin() + pipeline);
+  deal(planned, total, network);
+}
+
+/// With the layers of pipeline `like`.
+void add_pipeline(PlannedProblem& planned, int like, const std::vector<int>& devices,
+                  const std::shared_ptr<const NetworkCost>& network) {
+  Pipeline added = planned.plan.pipelines[at(like)];
+  std::size_t next = 0;
+  for (Stage& stage : added.stages)
+    for (int& device : stage.devices) device = devices[next++];
+  const int total = static_cast<int>(micro_batches_of(planned.plan));
+  planned.plan.pipelines.push_back(std::move(added));
+  deal(planned, total, network);
+}
+
+/// Two micro-batches of a pipeline become one; of pipelines with an odd number, every other gets one more.
+void double_micro_batch(PlannedProblem& planned) {
+  const int step = batch_step(planned);
+  if (micro_batches_of(planned.plan) % (2 * step) != 0)
+    throw Error(
+        "", fmt::format("{} micro-batches cannot be put together in pairs{}", micro_batches_of(planned.plan),
+                        step > 1 ? fmt::format(", in multiples of {}", step) : ""));
+  bool odd_before = false;
+  for (Pipeline& pipeline : planned.plan.pipelines) {
+    const int shares = pipeline.micro_batches / step;
+    const bool odd = shares % 2 != 0;
+    pipeline.micro_batches = (shares / 2 + (odd && odd_before ? 1 : 0)) * step;
+    if (odd) odd_before = !odd_before;
+  }
+  planned.problem.job.training.micro_batch *= 2;
+  if (planned.flush > 0) planned.flush = std::max(1, planned.flush / 2);
+  auto& flush = planned.problem.job.parallelism.flush;
+  if (flush) flush = std::max(1, *flush / 2);
+}
+
+void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
+              double now_s) {
+  try {
+    const PlannedProblem other = changed(planned, what, network);
+    const bool same_network = what.change != Change::link_doubled && what.change != Change::access_doubled;
+    const IterationModel model(
+        other.problem, tensor_degrees(other.plan),
+        same_network ? network
+                     : std::make_shared<const NetworkCost>(other.problem.topology, other.problem.constants));
+    IterationTimer timer(model, other.plan);
+    timer.set_flush(other.flush);
+    what.iteration_s = timer.iteration_s();
+    what.gain = 1 - what.iteration_s / now_s;
+    what.lacking = timer.lacking_bytes();
+  } catch (const Error& error) {
+    what.impossible = error.what();
+  }
+}
+
+/// Pairs of sites, (a, b) with a ≤ b, those first over whose links the plan sends longest.
+std::vector<std::pair<int, int>> used_links(const IterationModel& model, const Plan& plan) {
+  const auto& devices = model.problem.topology.devices;
+  std::map<std::pair<int, int>, double> seconds;
+  const auto add = [&](int from, int to, double bytes, double messages) {
+    if (devices[at(from)].host == devices[at(to)].host) return;
+    const auto sites = std::minmax(devices[at(from)].site, devices[at(to)].site);
+    seconds[{sites.first, sites.second}] += messages * model.network.message(from, to).total_s(bytes);
+  };
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (std::size_t stage = 0; stage + 1 < pipeline.stages.size(); ++stage) {
+      const std::vector<int>&here = pipeline.stages[stage].devices,
+            &next = pipeline.stages[stage + 1].devices;
+      const int parts = parts_between(here, next);
+      for (int part = 0; part < parts; ++part) {
+        const int from = device_of_part(here, part, parts), to = device_of_part(next, part, parts);
+        add(from, to, model.boundary_bytes(from, to, parts, pipeline.stages[stage].layers.second),
+            pipeline.micro_batches);
+      }
+    }
+  const auto groups = stage_groups(plan);
+  const Problem& problem = model.problem;
+  for (const std::vector<int>& group : groups) {
+    const bool compressed = is_compressed(problem.topology, problem.job.compression, group);
+    const double bytes = model.stages.gradient_bytes({0, model.stages.layers()}, true, compressed) /
+                         static_cast<double>(groups.size());
+    for (std::size_t a = 0; a < group.size(); ++a)
+      for (std::size_t b = a + 1; b < group.size(); ++b)
+        add(group[a], group[b], bytes / static_cast<double>(group.size()), 2);
+  }
+  std::vector<std::pair<double, std::pair<int, int>>> order;
+  for (const auto& [sites, sum] : seconds) order.emplace_back(-sum, sites);
+  std::stable_sort(order.begin(), order.end());
+  std::vector<std::pair<int, int>> links;
+  for (std::size_t i = 0; i < order.size() && i < most_links; ++i) links.push_back(order[i].second);
+  return links;
+}
+
+/// Sets of as many devices of one host as the largest stage has, none of them used, with known times.
+std::vector<std::vector<int>> unused_units(const IterationModel& model, const Plan& plan) {
+  const Topology& topology = model.problem.topology;
+  std::vector<bool> used(topology.devices.size());
+  for (const int device : pipeline_major(plan)) used[at(device)] = true;
+  std::map<int, std::vector<int>> open;  // of each host, not yet as many
+  std::vector<std::vector<int>> units;
+  for (int device = 0; device < topology.size(); ++device) {
+    if (used[at(device)] || !model.stages.unknown(device).empty()) continue;
+    std::vector<int>& unit = open[topology.devices[at(device)].host];
+    unit.push_back(device);
+    if (static_cast<int>(unit.size()) < plan.tensor) continue;
+    units.push_back(std::move(unit));
+    unit.clear();
+  }
+  return units;
+}
+
+/// Like those of a pipeline: stage by stage a unit of the same site, the fastest there, else anywhere. Empty
+/// where there are too few.
+std::vector<int> devices_like(const IterationModel& model, const Pipeline& pipeline,
+                              std::vector<std::vector<int>> units) {
+  std::vector<int> devices;
+  if (units.size() < pipeline.stages.size()) return devices;
+  const auto& topology = model.problem.topology;
+  for (const Stage& stage : pipeline.stages) {
+    const int site = topology.devices[at(stage.devices.front())].site;
+    const auto rank = [&](const std::vector<int>& unit) {
+      const bool elsewhere = topology.devices[at(unit.front())].site != site;
+      const ComputeTime time = model.stages.compute(model.stages.kind_of(unit.front()), stage.layers);
+      return std::pair(elsewhere, time.forward_s + time.backward_s);
+    };
+    const auto best = std::min_element(units.begin(), units.end(),
+                                       [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    devices.insert(devices.end(), best->begin(), best->begin() + std::ssize(stage.devices));
+    units.erase(best);
+  }
+  return devices;
+}
+
+std::vector<int> devices_of(const Pipeline& pipeline) {
+  std::vector<int> devices;
+  for (const Stage& stage : pipeline.stages)
+    devices.insert(devices.end(), stage.devices.begin(), stage.devices.end());
+  return devices;
+}
+
+bool is_better(const WhatIf& a, const WhatIf& b) {
+  const auto rank = [](const WhatIf& it) { return !it.impossible.empty() ? 2 : it.lacking > 0 ? 1 : 0; };
+  if (rank(a) != rank(b)) return rank(a) < rank(b);
+  return a.gain > b.gain;
+}
+
+std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
+  std::vector<WhatIf> all;
+  const auto add = [&](Change change, int first = -1, int second = -1, std::vector<int> devices = {}) {
+    WhatIf what;
+    what.change = change;
+    what.first = first;
+    what.second = second;
+    what.devices = std::move(devices);
+    all.push_back(std::move(what));
+  };
+  for (const auto& [a, b] : used_links(model, plan)) add(Change::link_doubled, a, b);
+  for (const int site : limited_sites(model.problem.topology, pipeline_major(plan)))
+    add(Change::access_doubled, site);
+  const auto units = unused_units(model, plan);
+  for (int i = 0; i < static_cast<int>(plan.pipelines.size()); ++i) {
+    const Pipeline& pipeline = plan.pipelines[at(i)];
+    add(Change::pipeline_removed, i, -1, devices_of(pipeline));
+    add(Change::pipeline_added, i, -1, devices_like(model, pipeline, units));
+  }
+  for (const Change change :
+       {Change::activations_halved, Change::activations_quartered, Change::gradients_halved,
+        Change::gradients_quartered, Change::micro_batch_doubled})
+    add(change);
+  return all;
+}
+
+}  // namespace
+
+PlannedProblem changed(const PlannedProblem& planned, const WhatIf& what,
+                       const std::shared_ptr<const NetworkCost>& network) {
+  PlannedProblem result = planned;
+  Compression& compression = result.problem.job.compression;
+  switch (what.change) {
+    case Change::link_doubled:
+      double_link(result.problem.topology, what.first, what.second);
+      break;
+    case Change::access_doubled:
+      double_access(result.problem.topology, what.first);
+      break;
+    case Change::pipeline_removed:
+      remove_pipeline(result, what.first, network);
+      break;
+    case Change::pipeline_added:
+      if (what.devices.empty()) throw Error("", "no whole set of devices for a pipeline is unused");
+      add_pipeline(result, what.first, what.devices, network);
+      break;
+    case Change::activations_halved:
+    case Change::activations_quartered:
+      compression.activations /= what.change == Change::activations_halved ? 2 : 4;
+      break;
+    case Change::gradients_halved:
+    case Change::gradients_quartered:
+      compression.gradients /= what.change == Change::gradients_halved ? 2 : 4;
+      break;
+    case Change::micro_batch_doubled:
+      double_micro_batch(result);
+      break;
+  }
+  return result;
+}
+
+std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
+                             int threads) {
+  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
+  IterationTimer timer(model, planned.plan);
+  timer.set_flush(planned.flush);
+  const double now_s = timer.iteration_s();
+  const std::vector<WhatIf> open = candidates(model, planned.plan);
+  std::vector<WhatIf> all = parallel_map(static_cast<int>(open.size()), threads, [&](int i) {
+    WhatIf what = open[at(i)];
+    estimate(what, planned, network, now_s);
+    return what;
+  });
+  std::stable_sort(all.begin(), all.end(), is_better);
+  std::vector<WhatIf> result;
+  for (WhatIf& what : all) {
+    const bool one_is_enough =
+        what.change == Change::pipeline_removed || what.change == Change::pipeline_added;
+    const auto same = [&](const WhatIf& other) { return other.change == what.change; };
+    if (!one_is_enough || std::none_of(result.begin(), result.end(), same)) result.push_back(std::move(what));
+  }
+  return result;
+}
+
+}  // namespace dtfm::cost

@@ -1,0 +1,439 @@
+#include "planner/cost/iteration_time/iteration_time.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+std::vector<StageCosts> costs_by_degree(const Problem& problem, const std::vector<int>& tensors) {
+  std::vector<StageCosts> costs;
+  costs.reserve(tensors.size());
+  for (const int tensor : tensors) costs.emplace_back(problem, tensor);
+  return costs;
+}
+
+std::vector<std::size_t> numbers_of(const std::vector<int>& tensors) {
+  DTFM_ASSERT(!tensors.empty());
+  std::vector<std::size_t> numbers(at(tensors.back()) + 1);
+  for (std::size_t i = 0; i < tensors.size(); ++i) numbers[at(tensors[i])] = i;
+  return numbers;
+}
+
+}  // namespace
+
+IterationModel::IterationModel(const Problem& of, int tensor)
+    : IterationModel(of, std::vector{tensor},
+                     std::make_shared<const NetworkCost>(of.topology, of.constants)) {}
+
+IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensors,
+                               std::shared_ptr<const NetworkCost> its_network)
+    : problem(of),
+      by_degree(costs_by_degree(of, tensors)),
+      number_of_degree(numbers_of(tensors)),
+      stages(by_degree.back()),
+      shared_network(std::move(its_network)),
+      network(*shared_network),
+      schedule(pipeline_schedule(of.job.parallelism.schedule)),
+      sync(gradient_sync(of.job.parallelism.gradient_sync)),
+      chunks(stage_chunks(of.job)),
+      flush(of.job.parallelism.flush.value_or(0)) {}
+
+std::size_t IterationModel::degree_below(std::size_t degree) const {
+  const std::size_t number = number_of_degree[degree];
+  return number > 0 ? static_cast<std::size_t>(by_degree[number - 1].tensor()) : 0;
+}
+
+bool IterationModel::has_degree(std::size_t degree) const {
+  return degree < number_of_degree.size() && static_cast<std::size_t>(stages_of(degree).tensor()) == degree;
+}
+
+const std::string& IterationModel::unknown(int device) const {
+  for (const StageCosts& costs : by_degree)
+    if (!costs.unknown(device).empty()) return costs.unknown(device);
+  return stages.unknown(device);
+}
+
+double IterationModel::compressed_share(const std::vector<int>& own, const std::vector<int>& other,
+                                        Way way) const {
+  const int parts = parts_between(own, other), of_rank = parts / static_cast<int>(own.size());
+  int most = 0, compressed = 0;
+  for (int part = 0; part < parts; ++part) {
+    if (part % of_rank == 0) compressed = 0;
+    const int device = device_of_part(own, part, parts), peer = device_of_part(other, part, parts);
+    if (way == Way::sent ? is_compressed(device, peer) : is_compressed(peer, device)) ++compressed;
+    most = std::max(most, compressed);
+  }
+  return static_cast<double>(most) / of_rank;
+}
+
+IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
+    : model_(model),
+      plan_(std::move(plan)),
+      flush_(model.flush),
+      lanes_(plan_.pipelines.size()),
+      held_(model.schedule, model.chunks),
+      channels_(plan_.pipelines.size()),
+      forward_load_(at(model.network.shared_count())),
+      backward_load_(forward_load_.size()),
+      at_once_(forward_load_.size()),
+      busy_s_(forward_load_.size()),
+      exchange_(model.problem.topology, model.network) {
+  DTFM_ASSERT(!plan_.pipelines.empty());
+  if (model.chunks > 1)
+    for (const Pipeline& it : plan_.pipelines) kept_stages_ = std::max(kept_stages_, it.stages.size());
+  if (model.by_degree.size() > 1) check_tensor_degrees(plan_);
+}
+
+void IterationTimer::set_devices(int pipeline, int stage, const std::vector<int>& devices) {
+  std::vector<int>& now = plan_.pipelines[at(pipeline)].stages[at(stage)].devices;
+  Lane& lane = lanes_[at(pipeline)];
+  if (now.size() != devices.size()) lane.are_layers_fresh = false;  // what a device holds of them
+  now = devices;
+  lane.is_fresh = is_fresh_ = false;
+  const int stages = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
+  for (Segment& segment : segments_)
+    if (segment.stage[at(pipeline)] % stages == stage) segment.is_fresh = false;
+}
+
+void IterationTimer::set_layers(int pipeline, int stage, std::pair<int, int> layers) {
+  plan_.pipelines[at(pipeline)].stages[at(stage)].layers = layers;
+  Lane& lane = lanes_[at(pipeline)];
+  lane.is_fresh = lane.are_layers_fresh = is_fresh_ = are_segments_known_ = false;
+}
+
+void IterationTimer::set_micro_batches(int pipeline, int micro_batches) {
+  plan_.pipelines[at(pipeline)].micro_batches = micro_batches;
+  Lane& lane = lanes_[at(pipeline)];
+  lane.is_fresh = lane.are_layers_fresh = is_fresh_ = false;
+}
+
+void IterationTimer::set_flush(int micro_batches) {
+  if (flush_ == micro_batches) return;
+  flush_ = micro_batches;
+  for (Lane& lane : lanes_) lane.is_fresh = lane.are_layers_fresh = false;
+  is_fresh_ = false;
+}
+
+int IterationTimer::fitting_flush() {
+  refresh();
+  if (model_.schedule != PipelineSchedule::gpipe) return 0;
+  double least = std::numeric_limits<double>::max();
+  for (const Pipeline& pipeline : plan_.pipelines)
+    for (const Stage& stage : pipeline.stages) {
+      const StageNeeds needs = costs_of(stage.devices).needs(stage.layers);
+      for (const int device : stage.devices) {
+        const int gpu = model_.problem.topology.devices[at(device)].gpu;
+        if (gpu < 0 || needs.of_micro_batch <= 0) continue;
+        const double room =
+            model_.problem.topology.gpus[at(gpu)].memory.value() - needs.state - needs.working;
+        least = std::min(least, std::floor(room / needs.of_micro_batch));
+      }
+    }
+  return least < 1 ? 0 : static_cast<int>(std::min(least, 1e9));
+}
+
+double IterationTimer::iteration_s() {
+  refresh();
+  return estimate_.iteration_s;
+}
+
+double IterationTimer::computed_s(const Lane& lane) {
+  double end = 0;
+  for (std::size_t stage = 0; stage < lane.layers.size(); ++stage)
+    end = std::max(end, lane.time.backward_s[stage] + lane.late_s[stage]);
+  return end;
+}
+
+double IterationTimer::mean_end_s() {
+  refresh();
+  return mean_end_s_;
+}
+
+IterationEstimate IterationTimer::estimate() {
+  refresh();
+  IterationEstimate estimate = estimate_;
+  for (const Lane& lane : lanes_) {
+    estimate.pipeline_s.push_back(computed_s(lane));
+    estimate.steady_s.push_back(lane.time.steady_s);
+  }
+  return estimate;
+}
+
+const PipelineTime& IterationTimer::pipeline(int pipeline) {
+  refresh();
+  return lanes_[at(pipeline)].time;
+}
+
+const PipelineWork& IterationTimer::work(int pipeline) {
+  refresh();
+  return lanes_[at(pipeline)].work;
+}
+
+double IterationTimer::egress_usd() {
+  refresh();
+  double sum = 0;
+  for (const Lane& lane : lanes_) sum += lane.egress_usd;
+  for (const Segment& segment : segments_) sum += segment.egress_usd;
+  return sum;
+}
+
+double IterationTimer::lacking_bytes() {
+  refresh();
+  double sum = 0;
+  for (const Lane& lane : lanes_) sum += lane.lacking;
+  return sum;
+}
+
+const std::vector<int>& IterationTimer::devices_of(int pipeline, int computed_stage) const {
+  const std::vector<Stage>& stages = plan_.pipelines[at(pipeline)].stages;
+  return stages[at(computed_stage) % stages.size()].devices;
+}
+
+void IterationTimer::refresh() {
+  if (is_fresh_) return;
+  for (int i = 0; i < static_cast<int>(lanes_.size()); ++i) {
+    Lane& lane = lanes_[at(i)];
+    if (lane.is_fresh) continue;
+    if (!lane.are_layers_fresh) refresh_layers(i);
+    refresh_work(i);
+    refresh_updates(i);
+    refresh_memory(i);
+    if (is_shared()) refresh_load(i);
+    if (model_.network.is_priced()) refresh_egress(i);
+    lane.is_fresh = true;
+    lane.is_timed = false;
+  }
+  if (is_shared()) share_links();
+  time_lanes();
+  if (!are_segments_known_) find_segments();
+  refresh_exchanges();
+  finish();
+  is_fresh_ = true;
+}
+
+/// Of those with the same work, one.
+void IterationTimer::time_lanes() {
+  const auto is_less = [](const Lane* a, const Lane* b) { return a->work < b->work; };
+  std::set<const Lane*, decltype(is_less)> known(is_less);
+  for (Lane& lane : lanes_) {
+    if (lane.is_timed) continue;
+    const auto [like, is_new] = known.insert(&lane);
+    lane.time = is_new ? pipeline_time(model_.schedule, lane.work) : (*like)->time;
+    lane.is_timed = true;
+  }
+}
+
+void IterationTimer::refresh_layers(int pipeline) {
+  Lane& lane = lanes_[at(pipeline)];
+  lane.layers = computed_layers(plan_.pipelines[at(pipeline)], model_.chunks);
+  lane.late_s.assign(lane.layers.size(), 0);
+  lane.are_layers_fresh = true;
+  refresh_needs(pipeline);
+}
+
+/// Of a device: the states of all its computed stages, and what it holds of micro-batches.
+void IterationTimer::refresh_needs(int pipeline) {
+  Lane& lane = lanes_[at(pipeline)];
+  const int devices = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
+  const int between = drained_at_once(flush_, plan_.pipelines[at(pipeline)].micro_batches);
+  lane.needed.resize(at(devices));
+  std::vector<StageNeeds> chunks(at(model_.chunks));
+  for (int stage = 0; stage < devices; ++stage) {
+    const StageCosts& costs = costs_of(devices_of(pipeline, stage));
+    for (int chunk = 0; chunk < model_.chunks; ++chunk)
+      chunks[at(chunk)] = costs.needs(lane.layers[at(stage + chunk * devices)]);
+    lane.needed[at(stage)] = held_.of(devices, stage, between).most_bytes(chunks);
+  }
+}
+
+/// Of the parts of a message over the boundary before `layer`.
+double IterationTimer::largest_part(const std::vector<int>& from, const std::vector<int>& to,
+                                    int layer) const {
+  const int parts = parts_between(from, to);
+  double most = 0;
+  for (int part = 0; part < parts; ++part)
+    most = std::max(most, model_.boundary_bytes(device_of_part(from, part, parts),
+                                                device_of_part(to, part, parts), parts, layer));
+  return most;
+}
+
+/// The parts of a message are sent at the same time; what several of them pass carries them all.
+HopTime IterationTimer::hop(const std::vector<int>& from, const std::vector<int>& to, int layer) const {
+  HopTime slowest;
+  const int parts = parts_between(from, to);
+  const double together = parts > 1 && is_shared() ? together_s(from, to, layer) : 0;
+  for (int part = 0; part < parts; ++part) {
+    const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
+    const MessageCost cost = model_.network.message(sender, receiver);
+    const double bytes = model_.boundary_bytes(sender, receiver, parts, layer);
+    const double occupancy = std::max(cost.occupancy_s(bytes), cost.overhead_s + together);
+    slowest.occupancy_s = std::max(slowest.occupancy_s, occupancy);
+    slowest.overhead_s = std::max(slowest.overhead_s, cost.overhead_s);
+    slowest.latency_s = std::max(slowest.latency_s, cost.latency_s);
+  }
+  return slowest;
+}
+
+/// Of every part's bytes, where most of them meet.
+double IterationTimer::together_s(const std::vector<int>& from, const std::vector<int>& to, int layer) const {
+  const int parts = parts_between(from, to);
+  std::map<int, double> seconds;  // of shared capacities
+  double most = 0;
+  for (int part = 0; part < parts; ++part) {
+    const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
+    if (sender == receiver) continue;
+    const double bytes = model_.boundary_bytes(sender, receiver, parts, layer);
+    for (const int id : model_.network.shared(sender, receiver))
+      most = std::max(most, seconds[id] += bytes * model_.network.shared_seconds_per_byte(id));
+  }
+  return most;
+}
+
+double IterationTimer::all_reduce_s(const std::vector<int>& devices, std::pair<int, int> layers,
+                                    bool backward) const {
+  if (devices.size() < 2 || layers.first == layers.second) return 0;
+  const auto [messages, bytes] = costs_of(devices).all_reduces(layers, backward);
+  double slowest = 0;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const MessageCost cost = model_.network.message(devices[i], devices[(i + 1) % devices.size()]);
+    slowest =
+        std::max(slowest, messages * (cost.overhead_s + cost.latency_s) + bytes * cost.seconds_per_byte);
+  }
+  return slowest;
+}
+
+void IterationTimer::refresh_work(int pipeline) {
+  Lane& lane = lanes_[at(pipeline)];
+  PipelineWork& work = lane.work;
+  const std::size_t stages = lane.layers.size();
+  work.micro_batches = plan_.pipelines[at(pipeline)].micro_batches;
+  work.flush = flush_;
+  work.chunks = model_.chunks;
+  work.forward_s.resize(stages);
+  work.backward_s.resize(stages);
+  lane.compressing_sent_s.assign(stages, 0);
+  work.forward_hops.resize(stages - 1);
+  work.backward_hops.resize(stages - 1);
+  for (std::size_t i = 0; i < stages; ++i) {
+    const auto layers = lane.layers[i];
+    const std::vector<int>& devices = devices_of(pipeline, static_cast<int>(i));
+    const StageCosts& costs = costs_of(devices);
+    ComputeTime slowest;
+    for (const int device : devices) {
+      const ComputeTime time = costs.compute(costs.kind_of(device), layers);
+      slowest.forward_s = std::max(slowest.forward_s, time.forward_s);
+      slowest.backward_s = std::max(slowest.backward_s, time.backward_s);
+    }
+    const double overhead = model_.problem.constants.micro_batch_overhead_s;
+    work.forward_s[i] = slowest.forward_s + overhead + all_reduce_s(devices, layers, false);
+    work.backward_s[i] = slowest.backward_s + overhead + all_reduce_s(devices, layers, true);
+    // Activations are expanded and compressed on the device that computes, and so are their gradients.
+    using Way = IterationModel::Way;
+    if (i > 0) {
+      const std::vector<int>& before = devices_of(pipeline, static_cast<int>(i) - 1);
+      const double recode_s = costs.recode_s(layers.first);
+      work.forward_s[i] += recode_s * model_.compressed_share(devices, before, Way::received);
+      lane.compressing_sent_s[i] = recode_s * model_.compressed_share(devices, before, Way::sent);
+      work.backward_s[i] += lane.compressing_sent_s[i];
+    }
+    if (i + 1 == stages) break;
+    const std::vector<int>& next = devices_of(pipeline, static_cast<int>(i) + 1);
+    const double recode_s = costs.recode_s(layers.second);
+    work.forward_s[i] += recode_s * model_.compressed_share(devices, next, Way::sent);
+    work.backward_s[i] += recode_s * model_.compressed_share(devices, next, Way::received);
+    work.forward_hops[i] = hop(devices, next, layers.second);
+    work.backward_hops[i] = hop(next, devices, layers.second);
+  }
+}
+
+/// What the optimizer's step takes the slowest device of a stage, with all the layers that it computes.
+void IterationTimer::refresh_updates(int pipeline) {
+  Lane& lane = lanes_[at(pipeline)];
+  const std::size_t devices = plan_.pipelines[at(pipeline)].stages.size();
+  lane.update_s.assign(lane.layers.size(), 0);
+  for (std::size_t stage = 0; stage < devices; ++stage) {
+    double most = 0;
+    const std::vector<int>& ranks = devices_of(pipeline, static_cast<int>(stage));
+    const StageCosts& costs = costs_of(ranks);
+    for (const int device : ranks) {
+      double sum = 0;
+      for (std::size_t i = stage; i < lane.layers.size(); i += devices)
+        sum += costs.compute(costs.kind_of(device), lane.layers[i]).update_s;
+      most = std::max(most, sum);
+    }
+    for (std::size_t i = stage; i < lane.layers.size(); i += devices) lane.update_s[i] = most;
+  }
+}
+
+void IterationTimer::refresh_memory(int pipeline) {
+  const std::vector<Stage>& stages = plan_.pipelines[at(pipeline)].stages;
+  const Topology& topology = model_.problem.topology;
+  Lane& lane = lanes_[at(pipeline)];
+  lane.lacking = 0;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    for (const int device : stages[stage].devices) {
+      const int gpu = topology.devices[at(device)].gpu;
+      if (gpu >= 0) lane.lacking += std::max(0.0, lane.needed[stage] - topology.gpus[at(gpu)].memory.value());
+    }
+}
+
+std::vector<DeviceMemory> IterationTimer::memory() {
+  refresh();
+  const Topology& topology = model_.problem.topology;
+  std::vector<DeviceMemory> result;
+  for (std::size_t pipeline = 0; pipeline < lanes_.size(); ++pipeline) {
+    const std::vector<Stage>& stages = plan_.pipelines[pipeline].stages;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
+      for (const int device : stages[stage].devices) {
+        const int gpu = topology.devices[at(device)].gpu;
+        if (gpu < 0) continue;
+        const double needed = lanes_[pipeline].needed[stage],
+                     capacity = topology.gpus[at(gpu)].memory.value();
+        result.push_back({device, needed, capacity});
+      }
+  }
+  return result;
+}
+
+void IterationTimer::finish() {
+  estimate_ = {};
+  double end = 0, ends = 0;
+  for (const Lane& lane : lanes_) {
+    ends += lane.time.end_s;
+    estimate_.pipelines_s = std::max(estimate_.pipelines_s, computed_s(lane));
+    for (std::size_t stage = 0; stage < lane.layers.size(); ++stage)
+      end = std::max(end, lane.time.backward_s[stage] + lane.late_s[stage] + lane.update_s[stage]);
+  }
+  for (const Segment& segment : segments_) {
+    double last = segment.end_s;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      // Where links are shared, what was taken to be expanded early may have come later.
+      const double own =
+          std::max(segment.expanded_s[i], exchanged_s(segment, static_cast<int>(i)) + segment.recode_s);
+      last = std::max(last, own);
+      end = std::max(end, own + lanes_[i].update_s[at(segment.stage[i])]);
+    }
+    estimate_.exchanges_s = std::max(estimate_.exchanges_s, last);
+    ends += last;
+  }
+  mean_end_s_ = ends / static_cast<double>(lanes_.size() + segments_.size());
+  estimate_.update_s = end - std::max(estimate_.pipelines_s, estimate_.exchanges_s);
+  estimate_.overhead_s = model_.problem.constants.iteration_overhead_s;
+  estimate_.iteration_s = end + estimate_.overhead_s;
+}
+
+IterationEstimate iteration_estimate(const IterationModel& model, const Plan& plan) {
+  return IterationTimer(model, plan).estimate();
+}
+
+}  // namespace dtfm::cost

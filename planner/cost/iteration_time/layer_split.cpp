@@ -1,0 +1,271 @@
+#include "planner/cost/iteration_time/layer_split.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time/split_stations.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+constexpr std::size_t most_labels = 1 << 20;  // 40 MB; of small problems none is ever dropped for it
+
+/// The best of what the first stages can be, up to where `stage` (of the place it is kept at) begins.
+struct Label {
+  StationTime time;
+  int from = 0, parent = -1;  // where the stage before begins, and which of the labels there
+};
+
+/// What is left from a place on takes no less.
+struct Rest {
+  StationTime parts{never, never, never};  // each by itself
+  double mean = never;                     // Σ with the shares of the maxima
+};
+
+/// Dynamic programming over (stages so far, layers so far).
+///
+/// The time of a split is a function of the labels (sum, forward, backward) that does not fall with any of
+/// the three, and each of them comes from the one before by adding or by taking a maximum: it does not fall
+/// with any of those of the stages before. So (Bellman) what the first stages are may be replaced by anything
+/// with a label no greater in any component and as many layers, and only labels that no other dominates are
+/// kept. Of all paths through the same place one with a least time survives. Labels that cannot lead to less
+/// than a known split, by the least sum and the least maxima of what is left, are dropped too; these bounds
+/// are found from the end by the same recursion, each by itself.
+class SplitSearch {
+ public:
+  SplitSearch(const IterationModel& model, const std::vector<StageChain>& pipelines)
+      : stations_(model, pipelines), stages_(stations_.stages()), layers_(stations_.layers()) {}
+
+  LayerSplit best() {
+    try_even_split();
+    find_shares();
+    find_rests();
+    if (!fits(0, 0)) return least_full();
+    find_labels(1);  // a good split, by which most others are known to be worse
+    find_labels(std::max(std::size_t{4}, most_labels / rests_.size()));
+    DTFM_ASSERT(known_);
+    known_->least_s = std::min(known_->time_s, dropped_);
+    return *known_;
+  }
+
+ private:
+  using Labels = std::vector<Label>;
+  std::size_t place(int stage, int layer) const { return at(stage) * at(layers_ + 1) + at(layer); }
+  Rest& rest(int stage, int layer) { return rests_[place(stage, layer)]; }
+  bool fits(int stage, int layer) { return rest(stage, layer).parts.sum < never; }
+  double upper() const { return known_ ? known_->time_s : never; }
+
+  /// Layers with which stage `stage`, which begins at `begin`, may end: [first, last].
+  std::pair<int, int> ends(int stage, int begin) const {
+    const int least = stations_.least_layers();
+    const int after = stages_ - 1 - stage;
+    return {after == 0 ? layers_ : begin + least, layers_ - after * least};
+  }
+  bool can_begin(int stage, int begin) const {
+    const int least = stations_.least_layers();
+    return begin >= stage * least && (stage > 0 || begin == 0) &&
+           begin + (stages_ - stage) * least <= layers_;
+  }
+
+  void try_even_split() {
+    LayerSplit even;
+    StationTime time;
+    for (int stage = 0; stage < stages_; ++stage) {
+      const auto layers = even_split(layers_, stages_, stage);
+      even.layers.push_back(layers);
+      if (stations_.fullness(stage, layers) > 1) return;
+      stations_.pass(time, stage, layers);
+    }
+    even.time_s = time.total();
+    known_ = even;
+  }
+
+  /// Where every stage takes μ for a whole chain of layers, Σ + λ (max forward + max backward), it does not
+  /// matter which of them has more; a stage that takes longer has none, and λ = 0. Σ λ = 1 by bisection.
+  void find_shares() {
+    std::vector<StationTime> whole;
+    double high = 0;
+    for (int stage = 0; stage < stages_; ++stage) {
+      whole.push_back(stations_.stage(stage, {0, layers_}));
+      high = std::max(high, whole.back().total());
+    }
+    const auto shares = [&](double mu) {
+      std::vector<double> left(at(stages_ + 1));  // of the stages from each one on
+      for (int stage = stages_ - 1; stage >= 0; --stage) {
+        const StationTime& own = whole[at(stage)];
+        const double maxima = own.forward + own.backward;
+        left[at(stage)] = left[at(stage + 1)] + (maxima > 0 ? std::max(0.0, (mu - own.sum) / maxima) : 0);
+      }
+      return left;
+    };
+    double low = 0;
+    for (int step = 0; step < 50; ++step) {
+      const double middle = (low + high) / 2;
+      (shares(middle).front() < 1 ? low : high) = middle;
+    }
+    shares_left_ = shares(low);
+  }
+
+  void find_rests() {
+    rests_.assign(at(stages_ + 1) * at(layers_ + 1), {});
+    rest(stages_, layers_) = {{}, 0};
+    for (int begin = layers_ - 1; begin >= 0; --begin)
+      for (int stage = 0; stage < stages_; ++stage)
+        if (can_begin(stage, begin)) find_rest(stage, begin);
+  }
+
+  void find_rest(int stage, int begin) {
+    const double share = shares_left_[at(stage)] - shares_left_[at(stage + 1)];
+    Rest& least = rest(stage, begin);
+    const auto [first, last] = ends(stage, begin);
+    for (int end = first; end <= last; ++end) {
+      const StationTime own = stations_.stage(stage, {begin, end});
+      if (own.total() - stations_.recode_slack() > upper()) break;
+      if (!fits(stage + 1, end) || stations_.fullness(stage, {begin, end}) > 1) continue;
+      const Rest& after = rest(stage + 1, end);
+      const StationTime hop = stations_.hop(stage, end);
+      const double sum = own.sum + hop.sum, forward = std::max(own.forward, hop.forward),
+                   backward = std::max(own.backward, hop.backward);
+      least.parts.sum = std::min(least.parts.sum, sum + after.parts.sum);
+      least.parts.forward = std::min(least.parts.forward, std::max(forward, after.parts.forward));
+      least.parts.backward = std::min(least.parts.backward, std::max(backward, after.parts.backward));
+      least.mean = std::min(least.mean, sum + share * (forward + backward) + after.mean);
+    }
+  }
+
+  /// No split that goes on from `time` at this place takes less.
+  double bound(const StationTime& time, int stage, int layer) {
+    const Rest& after = rest(stage, layer);
+    const double sum = time.sum + after.parts.sum;
+    const double apart = sum + std::max({time.forward, after.parts.forward, stations_.mean_of_all(sum)}) +
+                         std::max(time.backward, after.parts.backward);
+    const double so_far = std::max(0.0, 1 - shares_left_[at(stage)]);
+    return std::max(apart, time.sum + so_far * (time.forward + time.backward) + after.mean);
+  }
+
+  /// At most `width` labels a place: all of them, or the most promising.
+  void find_labels(std::size_t width) {
+    labels_.assign(at(stages_ + 1) * at(layers_ + 1), {});
+    labels_[0].push_back({});
+    dropped_ = never;
+    for (int begin = 0; begin < layers_; ++begin)
+      for (int stage = 0; stage < stages_; ++stage)
+        if (can_begin(stage, begin) && !labels_[place(stage, begin)].empty()) go_on(stage, begin, width);
+    const Labels& ends = labels_[place(stages_, layers_)];
+    for (const Label& label : ends)
+      if (label.time.total() < upper()) adopt(label);
+  }
+
+  void go_on(int stage, int begin, std::size_t width) {
+    const Labels& here = labels_[place(stage, begin)];
+    StationTime least = here.front().time;  // in every component
+    for (const Label& label : here)
+      least = {std::min(least.sum, label.time.sum), std::min(least.forward, label.time.forward),
+               std::min(least.backward, label.time.backward)};
+    const auto [first, last] = ends(stage, begin);
+    for (int end = first; end <= last; ++end) {
+      if (least.sum + rest(stage + 1, end).mean >= upper()) continue;
+      const StationTime own = stations_.stage(stage, {begin, end});
+      if (own.total() - stations_.recode_slack() > upper()) break;
+      StationTime best = least;
+      stations_.pass(best, own, stage, end);
+      if (bound(best, stage + 1, end) >= upper()) continue;
+      if (stations_.fullness(stage, {begin, end}) > 1) continue;
+      for (int parent = 0; parent < static_cast<int>(here.size()); ++parent) {
+        Label next{here[at(parent)].time, begin, parent};
+        stations_.pass(next.time, own, stage, end);
+        if (bound(next.time, stage + 1, end) < upper()) keep(next, stage + 1, end, width);
+      }
+    }
+  }
+
+  void keep(const Label& label, int stage, int layer, std::size_t width) {
+    Labels& labels = labels_[place(stage, layer)];
+    for (const Label& other : labels)
+      if (other.time.dominates(label.time)) return;
+    labels.erase(std::remove_if(labels.begin(), labels.end(),
+                                [&](const Label& other) { return label.time.dominates(other.time); }),
+                 labels.end());
+    labels.push_back(label);
+    if (labels.size() <= width) return;
+    const auto worst = std::max_element(labels.begin(), labels.end(), [&](const Label& a, const Label& b) {
+      return bound(a.time, stage, layer) < bound(b.time, stage, layer);
+    });
+    dropped_ = std::min(dropped_, bound(worst->time, stage, layer));
+    labels.erase(worst);
+  }
+
+  void adopt(Label label) {
+    LayerSplit split;
+    split.time_s = label.time.total();
+    split.layers.resize(at(stages_));
+    int end = layers_;
+    for (int stage = stages_ - 1; stage >= 0; --stage) {
+      split.layers[at(stage)] = {label.from, end};
+      end = label.from;
+      if (stage > 0) label = labels_[place(stage, end)][at(label.parent)];
+    }
+    known_ = split;
+  }
+
+  /// The same recursion for the maximum of needed ÷ capacity.
+  LayerSplit least_full() {
+    std::vector<double> least(at(stages_ + 1) * at(layers_ + 1), never);
+    std::vector<int> best_end(least.size());
+    least[place(stages_, layers_)] = 0;
+    for (int begin = layers_ - 1; begin >= 0; --begin)
+      for (int stage = 0; stage < stages_; ++stage) {
+        if (!can_begin(stage, begin)) continue;
+        const auto [first, last] = ends(stage, begin);
+        for (int end = first; end <= last; ++end) {
+          const double most = std::max(stations_.fullness(stage, {begin, end}), least[place(stage + 1, end)]);
+          if (!(most < least[place(stage, begin)])) continue;
+          least[place(stage, begin)] = most;
+          best_end[place(stage, begin)] = end;
+        }
+      }
+    LayerSplit split;
+    StationTime time;
+    split.fits = false;
+    for (int stage = 0, begin = 0; stage < stages_; ++stage) {
+      const int end = best_end[place(stage, begin)];
+      split.layers.emplace_back(begin, end);
+      stations_.pass(time, stage, {begin, end});
+      const double fullness = stations_.fullness(stage, {begin, end});
+      if (fullness > split.fullness) {
+        split.fullness = fullness;
+        split.fullest_stage = stage;
+      }
+      begin = end;
+    }
+    split.time_s = split.least_s = time.total();
+    return split;
+  }
+
+  SplitStations stations_;
+  const int stages_, layers_;
+  std::optional<LayerSplit> known_;
+  double dropped_ = never;           // no split by a label that was dropped for lack of room takes less
+  std::vector<double> shares_left_;  // Σ λ of the stages from each one on
+  std::vector<Rest> rests_;
+  std::vector<Labels> labels_;
+};
+
+}  // namespace
+
+LayerSplit best_layer_split(const IterationModel& model, const std::vector<StageChain>& pipelines) {
+  DTFM_ASSERT(!pipelines.empty() && !pipelines.front().devices.empty());
+  const int stages = static_cast<int>(pipelines.front().devices.size());
+  if (model.stages.layers() < stages * model.chunks)
+    throw Error("", fmt::format("{} layers cannot be split into {} stages", model.stages.layers(),
+                                stages * model.chunks));
+  return SplitSearch(model, pipelines).best();
+}
+
+}  // namespace dtfm::cost

@@ -1,0 +1,89 @@
+// What messages cost, alone and where links are shared: formulas of planner/cost's own, which shares none
+// with the simulator.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "planner/core/calibration.hpp"
+#include "planner/core/topology.hpp"
+
+namespace dtfm::cost {
+
+/// A message from one device to another when nothing competes. Its sender is busy for `occupancy_s`, and it
+/// arrives `latency_s` later.
+struct MessageCost {
+  double overhead_s = 0, seconds_per_byte = 0, latency_s = 0;
+
+  friend bool operator==(const MessageCost&, const MessageCost&) = default;
+  double occupancy_s(double bytes) const { return overhead_s + bytes * seconds_per_byte; }
+  double total_s(double bytes) const { return occupancy_s(bytes) + latency_s; }
+};
+
+/// The shared capacities that a message passes, by number: a range.
+class SharedPath {
+ public:
+  void add(int id) {
+    if (id >= 0) ids_[count_++] = id;
+  }
+  friend bool operator==(const SharedPath&, const SharedPath&) = default;
+  const int* begin() const { return ids_.data(); }
+  const int* end() const { return ids_.data() + count_; }
+
+ private:
+  std::array<int, 8> ids_{};  // as many as there are kinds
+  std::size_t count_ = 0;
+};
+
+class NetworkCost {
+ public:
+  /// `topology` must outlive this.
+  NetworkCost(const Topology& topology, const Calibration& calibration);
+  NetworkCost(Topology&&, const Calibration&) = delete;
+
+  /// A device sends to itself in no time.
+  MessageCost message(int from, int to) const {
+    return pairs_.empty() ? computed(from, to) : pairs_[pair(from, to)];
+  }
+  /// Shared capacities are numbered from 0; 0 of them: no message competes with another.
+  int shared_count() const { return static_cast<int>(seconds_per_byte_.size()); }
+  double shared_seconds_per_byte(int id) const { return seconds_per_byte_[static_cast<std::size_t>(id)]; }
+  /// Of a message to another device.
+  SharedPath shared(int from, int to) const;
+  /// Devices of one kind are alike to every other one, and each other: what a message between them costs, and
+  /// which capacities it passes. Kinds are numbered from 0.
+  int kind(int device) const { return kind_[static_cast<std::size_t>(device)]; }
+  /// Whether anything that is sent costs money; and USD of a byte to another device.
+  bool is_priced() const { return is_priced_; }
+  double usd_per_byte(int from, int to) const {
+    return is_priced_ ? topology_.link(from, to).egress.value() : 0;
+  }
+
+ private:
+  std::size_t pair(int from, int to) const {
+    return static_cast<std::size_t>(from) * topology_.devices.size() + static_cast<std::size_t>(to);
+  }
+  std::size_t site_pair(int from, int to) const;
+  MessageCost computed(int from, int to) const;
+  int numbered(BitsPerSecond capacity);
+  void number_senders();
+  void number_site_pairs();
+  void number_ends();
+  bool are_alike(int from, int to, int other_from, int other_to) const;
+  bool are_alike(int device, int other) const;
+  void number_kinds();
+
+  const Topology& topology_;
+  double efficiency_, overhead_s_;
+  bool is_priced_ = false;
+  std::vector<double> seconds_per_byte_;  // of every shared capacity
+  // Numbers of capacities, −1 where there is none.
+  std::vector<int> of_sender_;               // [device × entries + entry of the rules]
+  std::array<std::vector<int>, 2> of_pair_;  // between hosts, inside hosts: [site × sites + site]
+  std::vector<int> up_, down_, host_up_, host_down_, site_up_, site_down_;
+  std::vector<int> kind_;           // of each device
+  std::vector<MessageCost> pairs_;  // by sender and receiver; empty where there are too many devices
+};
+
+}  // namespace dtfm::cost

@@ -1,0 +1,339 @@
+#include "planner/cost/iteration_time/pipeline_time.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time/pipeline_play.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+int stages_of(const PipelineWork& work) {
+  return static_cast<int>(work.forward_s.size());
+}
+
+/// Stations one after the other, by which so many messages pass: the sum of their times so far, and the
+/// largest. A link that is passed several times is one station: while one message is on its way from one
+/// passage to the next, others use it.
+class Line {
+ public:
+  explicit Line(int messages) : messages_(messages) {}
+  void pass(double station_s) {
+    sum_ += station_s;
+    most_ = std::max(most_, station_s);
+    update();
+  }
+  void pass(const HopTime& hop) {
+    const double before = sum_;
+    sum_ += hop.occupancy_s + hop.latency_s;
+    most_ = std::max(most_, hop.occupancy_s);
+    if (hop.shared_s > hop.occupancy_s) {
+      auto link = std::find_if(links_.begin(), links_.end(),
+                               [&](const Link& it) { return it.number == hop.shared_link; });
+      if (link == links_.end())
+        link = links_.insert(link, {hop.shared_link, hop.shared_s, before, before, 0});
+      link->own_s += hop.occupancy_s;
+      link->left_s = before + hop.occupancy_s;
+    }
+    update();
+  }
+  double done_s() const { return done_s_; }
+  double steady_s() const {
+    double steady = most_;
+    for (const Link& it : links_) steady = std::max(steady, it.all_s);
+    return steady;
+  }
+
+ private:
+  struct Link {
+    int number = -1;
+    double all_s = 0;                  // of everything that passes it in the time of a message
+    double reached_s = 0, left_s = 0;  // sums before its first passage and after its last one
+    double own_s = 0;                  // of all passages of a message
+  };
+  void update() {
+    const double others = messages_ - 1;
+    done_s_ = std::max(done_s_, sum_ + others * most_);
+    for (const Link& it : links_)
+      done_s_ = std::max(done_s_, it.reached_s + it.own_s + others * it.all_s + sum_ - it.left_s);
+  }
+  int messages_;
+  double sum_ = 0, most_ = 0, done_s_ = 0;
+  std::vector<Link> links_;
+};
+
+PipelineTime gpipe_time(const PipelineWork& work) {
+  const int stages = stages_of(work);
+  PipelineTime time;
+  time.backward_s.resize(at(stages));
+  time.gradients_s.resize(at(stages));
+  Line forward(work.micro_batches), backward(work.micro_batches);
+  for (int stage = 0; stage < stages; ++stage) {
+    forward.pass(work.forward_s[at(stage)]);
+    if (stage + 1 < stages) forward.pass(work.forward_hops[at(stage)]);
+  }
+  const double turn = forward.done_s();
+  for (int stage = stages - 1; stage >= 0; --stage) {
+    backward.pass(work.backward_s[at(stage)]);
+    time.end_s = time.backward_s[at(stage)] = turn + backward.done_s();
+    if (stage > 0) backward.pass(work.backward_hops[at(stage - 1)]);
+    time.gradients_s[at(stage)] = turn + backward.done_s();
+  }
+  time.steady_s = forward.steady_s() + backward.steady_s();
+  return time;
+}
+
+/// Messages over one boundary, sent one after the other.
+class Sender {
+ public:
+  /// When the message that is ready at `ready` arrives.
+  double arrival(double ready, const HopTime& hop) {
+    free_ = std::max(free_, ready) + hop.occupancy_s;
+    return free_ + hop.latency_s;
+  }
+
+ private:
+  double free_ = 0;
+};
+
+/// The largest mean of a cycle of events, a micro-batch.
+double one_f_one_b_steady_s(const PipelineWork& work) {
+  const int stages = stages_of(work);
+  double most = 0;
+  for (int first = 0; first < stages; ++first) {
+    double sum = 0;
+    for (int last = first; last < stages; ++last) {
+      if (last > first) {
+        const HopTime &there = work.forward_hops[at(last - 1)], &back = work.backward_hops[at(last - 1)];
+        sum += there.occupancy_s + there.latency_s + back.occupancy_s + back.latency_s;
+        most = std::max({most, there.steady_s(), back.steady_s()});
+      }
+      sum += work.forward_s[at(last)] + work.backward_s[at(last)];
+      most = std::max(most, sum / (last - first + 1));
+    }
+  }
+  return most;
+}
+
+/// Every micro-batch by the definition. In round i stage s, which is s' = stages − 1 − s stages before the
+/// last, computes forward i and then backward i − s'; what either of them waits for is of this round or one
+/// before.
+PipelineTime one_f_one_b_paths(const PipelineWork& work) {
+  const int stages = stages_of(work), messages = work.micro_batches;
+  PipelineTime time;
+  time.backward_s.assign(at(stages), 0);
+  time.gradients_s.assign(at(stages), 0);
+  std::vector<double> free(at(stages)), forward_arrived(at(stages));
+  std::vector<std::vector<double>> backward_arrived(at(stages), std::vector<double>(at(messages)));
+  std::vector<Sender> there(at(stages)), back(at(stages));
+  for (int round = 0; round < messages + stages - 1; ++round) {
+    for (int stage = 0; round < messages && stage < stages; ++stage) {
+      double& now = free[at(stage)];
+      now = std::max(now, forward_arrived[at(stage)]) + work.forward_s[at(stage)];
+      if (stage + 1 < stages)
+        forward_arrived[at(stage + 1)] = there[at(stage)].arrival(now, work.forward_hops[at(stage)]);
+      else
+        backward_arrived[at(stage)][at(round)] = now;
+    }
+    for (int stage = stages - 1; stage >= 0; --stage) {
+      const int message = round - (stages - 1 - stage);
+      if (message < 0 || message >= messages) continue;
+      double& now = free[at(stage)];
+      now = std::max(now, backward_arrived[at(stage)][at(message)]) + work.backward_s[at(stage)];
+      time.end_s = std::max(time.end_s, now);
+      time.backward_s[at(stage)] = now;
+      if (stage == 0) {
+        time.gradients_s[0] = now;
+        continue;
+      }
+      const double arrival = back[at(stage)].arrival(now, work.backward_hops[at(stage - 1)]);
+      backward_arrived[at(stage - 1)][at(message)] = arrival;
+      time.gradients_s[at(stage)] = arrival;
+    }
+  }
+  return time;
+}
+
+void go_on(PipelineTime& time, double seconds) {
+  for (double& backward : time.backward_s) backward += seconds;
+  for (double& gradients : time.gradients_s) gradients += seconds;
+  time.end_s += seconds;
+}
+
+void slow_down(HopTime& hop, double slower) {
+  hop.occupancy_s *= slower;
+  hop.beside_sent_s *= slower;
+  hop.beside_received_s *= slower;
+}
+
+HopTime in_company(const HopTime& hop, double steady_s) {
+  HopTime met = hop;
+  slow_down(met, std::max(1.0, among_others_s(hop, steady_s) / hop.occupancy_s));
+  return met;
+}
+
+bool any_hop(const PipelineWork& work, bool (*holds)(const HopTime&)) {
+  return std::any_of(work.forward_hops.begin(), work.forward_hops.end(), holds) ||
+         std::any_of(work.backward_hops.begin(), work.backward_hops.end(), holds);
+}
+
+/// The longer a micro-batch takes, the less messages meet: the mean of both is taken until they agree.
+/// `steady_s` says how long that is.
+PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const PipelineWork&)) {
+  constexpr int rounds = 12;
+  PipelineWork met = work;
+  if (!any_hop(work, [](const HopTime& hop) { return hop.others_s > 0; })) return met;
+  double steady = steady_s(work);
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < work.forward_hops.size(); ++i) {
+      if (work.forward_hops[i].others_s > 0) met.forward_hops[i] = in_company(work.forward_hops[i], steady);
+      if (work.backward_hops[i].others_s > 0)
+        met.backward_hops[i] = in_company(work.backward_hops[i], steady);
+    }
+    steady = (steady + steady_s(met)) / 2;
+  }
+  return met;
+}
+
+/// Micro-batches `fill` and `steady` are those after which the pipeline is filled and repeats itself; as long
+/// as the fill, the drain.
+PipelineTime played_time(PipelineSchedule schedule, const PipelineWork& work, int fill, int steady) {
+  PipelineWork first = work;
+  first.micro_batches = std::min(work.micro_batches, 2 * fill + steady);
+  PlayedPipeline played = played_pipeline(schedule, first);
+  PipelineTime& time = played.time;
+  if (first.micro_batches < 2 * fill + steady) {
+    time.steady_s = time.end_s / work.micro_batches;
+    return time;
+  }
+  const double grown = played.rounds_s[at(fill + steady - 1)] - played.rounds_s[at(fill - 1)];
+  time.steady_s = std::max(grown / steady, busiest_s(work));
+  go_on(time, (work.micro_batches - first.micro_batches) * time.steady_s);
+  return time;
+}
+
+PipelineTime one_f_one_b_time(const PipelineWork& alone) {
+  const PipelineWork work = in_company(alone, one_f_one_b_steady_s);
+  const int stages = stages_of(work);
+  if (any_hop(work, [](const HopTime& hop) { return hop.beside_sent_s > 0 || hop.beside_received_s > 0; }))
+    return played_time(PipelineSchedule::one_f_one_b, work, stages, stages + 4);
+  const int settled = 3 * stages + 4;  // micro-batches after which the steady state is there
+  PipelineWork first = work;
+  first.micro_batches = std::min(work.micro_batches, settled);
+  PipelineTime time = one_f_one_b_paths(first);
+  time.steady_s = one_f_one_b_steady_s(work);
+  go_on(time, (work.micro_batches - first.micro_batches) * time.steady_s);
+  return time;
+}
+
+PipelineTime interleaved_time(const PipelineWork& alone) {
+  const int devices = stages_of(alone) / alone.chunks;
+  if (alone.micro_batches % devices != 0)
+    throw Error("",
+                fmt::format("schedule interleaved needs micro-batches in multiples of the {} devices of a "
+                            "pipeline; there are {}",
+                            devices, alone.micro_batches));
+  return played_time(PipelineSchedule::interleaved, in_company(alone, busiest_s), 2 * devices, 2 * devices);
+}
+
+/// The busiest link cannot have carried everything earlier, if all of that is this pipeline's: from when its
+/// first message reaches it, and before what comes after the last one. Else 0: others may begin and end when
+/// they like.
+double carried_s(const PipelineWork& work) {
+  const int stages = stages_of(work);
+  HopTime busiest;
+  for (const auto* hops : {&work.forward_hops, &work.backward_hops})
+    for (const HopTime& hop : *hops)
+      if (hop.shared_s > busiest.shared_s) busiest = hop;
+  double sum = 0, own = 0, reached = 0, left = 0;
+  const auto pass = [&](const HopTime& hop) {
+    const bool is_on_it = busiest.shared_s > 0 && hop.shared_link == busiest.shared_link;
+    if (is_on_it && own == 0) reached = sum;
+    sum += hop.occupancy_s;
+    if (is_on_it) {
+      own += hop.occupancy_s;
+      left = sum;
+    }
+    sum += hop.latency_s;
+  };
+  for (int stage = 0; stage < stages; ++stage) {
+    sum += work.forward_s[at(stage)];
+    if (stage + 1 < stages) pass(work.forward_hops[at(stage)]);
+  }
+  for (int stage = stages - 1; stage >= 0; --stage) {
+    sum += work.backward_s[at(stage)];
+    if (stage > 0) pass(work.backward_hops[at(stage - 1)]);
+  }
+  constexpr double rounding = 1e-9;
+  if (own < busiest.shared_s * (1 - rounding)) return 0;
+  return reached + work.micro_batches * busiest.shared_s + sum - left;
+}
+
+/// What the messages of other pipelines cost that send at the same time is no matter of chance.
+PipelineWork in_step(PipelineWork work) {
+  for (auto* hops : {&work.forward_hops, &work.backward_hops})
+    for (HopTime& hop : *hops)
+      if (hop.in_step_s > hop.occupancy_s) slow_down(hop, hop.in_step_s / hop.occupancy_s);
+  return work;
+}
+
+PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& alone) {
+  if (alone.micro_batches == 0)
+    return {std::vector<double>(alone.forward_s.size()), std::vector<double>(alone.forward_s.size()), 0, 0};
+  const PipelineWork work = in_step(alone);
+  if (schedule == PipelineSchedule::gpipe) return gpipe_time(work);
+  PipelineTime time =
+      schedule == PipelineSchedule::one_f_one_b ? one_f_one_b_time(work) : interleaved_time(work);
+  go_on(time, std::max(0.0, carried_s(work) - time.end_s));
+  return time;
+}
+
+}  // namespace
+
+double among_others_s(const HopTime& hop, double steady_s) {
+  return std::min({hop.among_s / std::max(1e-9, 1 - hop.others_s / steady_s), hop.among_s + hop.others_s,
+                   hop.among_s * hop.at_once});
+}
+
+double busiest_s(const PipelineWork& work) {
+  const std::size_t stages = work.forward_s.size(), devices = stages / at(work.chunks);
+  double most = 0;
+  for (std::size_t device = 0; device < devices; ++device) {
+    double computing = 0, there = 0, back = 0;
+    for (std::size_t stage = device; stage < stages; stage += devices) {
+      computing += work.forward_s[stage] + work.backward_s[stage];
+      if (stage + 1 < stages) there += work.forward_hops[stage].occupancy_s;
+      if (stage > 0) back += work.backward_hops[stage - 1].occupancy_s;
+    }
+    most = std::max({most, computing, there, back});
+  }
+  for (std::size_t hop = 0; hop + 1 < stages; ++hop)
+    most = std::max({most, work.forward_hops[hop].shared_s, work.backward_hops[hop].shared_s});
+  return most;
+}
+
+PipelineSchedule pipeline_schedule(std::string_view name) {
+  if (name == "gpipe") return PipelineSchedule::gpipe;
+  if (name == "1f1b") return PipelineSchedule::one_f_one_b;
+  if (name == "interleaved") return PipelineSchedule::interleaved;
+  throw Error("", fmt::format("there is no schedule `{}`", name));
+}
+
+/// Rounds follow each other without overlap: the first stage is the last to end one, and begins the next.
+PipelineTime pipeline_time(PipelineSchedule schedule, const PipelineWork& work) {
+  if (work.flush <= 0 || work.flush >= work.micro_batches) return undrained_time(schedule, work);
+  PipelineWork round = work;
+  round.micro_batches = work.flush;
+  const int full = (work.micro_batches - 1) / work.flush;  // rounds before the last
+  const PipelineTime of_full = undrained_time(schedule, round);
+  round.micro_batches = work.micro_batches - full * work.flush;
+  PipelineTime time = undrained_time(schedule, round);
+  go_on(time, full * of_full.end_s);
+  time.steady_s = of_full.end_s / work.flush;
+  return time;
+}
+
+}  // namespace dtfm::cost

@@ -1,0 +1,98 @@
+#include "planner/cost/iteration_time/schedule_steps.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm::cost {
+
+std::vector<ScheduleStep> steps_of(PipelineSchedule schedule, int devices, int device, int chunks,
+                                   int micro_batches) {
+  const int all = micro_batches * chunks, after = devices - 1 - device;
+  const int warm_up = schedule == PipelineSchedule::interleaved ? 2 * after + (chunks - 1) * devices : after;
+  const int ahead = std::min(all, warm_up);
+  const auto step = [&](bool forward, int number) {  // the number-th forward or backward
+    const int chunk = chunks == 1 ? 0 : number / devices % chunks;
+    const int message = chunks == 1 ? number : number / (devices * chunks) * devices + number % devices;
+    return ScheduleStep{forward, (forward ? chunk : chunks - 1 - chunk) * devices + device, message};
+  };
+  std::vector<ScheduleStep> steps;
+  for (int i = 0; i < all + ahead; ++i) {
+    if (i < all) steps.push_back(step(true, i));
+    if (i >= ahead) steps.push_back(step(false, i - ahead));
+  }
+  return steps;
+}
+
+int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches) {
+  switch (schedule) {
+    case PipelineSchedule::gpipe:
+      return micro_batches;
+    case PipelineSchedule::one_f_one_b:
+      return std::min(micro_batches, stages - stage);
+    case PipelineSchedule::interleaved:
+      break;
+  }
+  const int devices = stages / chunks, device = stage % devices;
+  const long long ahead = 2LL * (devices - 1 - device) + (chunks - 1LL) * devices + 1;
+  return static_cast<int>(std::min(1LL * micro_batches * chunks, ahead));
+}
+
+HeldMicroBatches::HeldMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks,
+                                   int micro_batches) {
+  if (micro_batches == 0) return;
+  if (chunks == 1) {
+    moments_ = {{0, {most_in_flight(schedule, devices, device, 1, micro_batches)}}};
+    return;
+  }
+  std::vector<int> held(at(chunks));
+  for (const ScheduleStep& step : steps_of(schedule, devices, device, chunks, micro_batches)) {
+    const int chunk = step.stage / devices;
+    if (step.forward) ++held[at(chunk)];
+    moments_.push_back({chunk, held});
+    if (!step.forward) --held[at(chunk)];
+  }
+  // What has no less of all chunks than another moment comes before it.
+  std::sort(moments_.begin(), moments_.end(), std::greater<>());
+  const auto has_no_less = [](const Moment& a, const Moment& b) {
+    return a.computed == b.computed &&
+           std::equal(a.held.begin(), a.held.end(), b.held.begin(), std::greater_equal<>());
+  };
+  std::vector<Moment> most;
+  for (const Moment& it : moments_)
+    if (std::none_of(most.begin(), most.end(), [&](const Moment& other) { return has_no_less(other, it); }))
+      most.push_back(it);
+  moments_ = std::move(most);
+}
+
+double HeldMicroBatches::most_bytes(std::span<const StageNeeds> chunks) const {
+  double state = 0, most = 0;
+  for (const StageNeeds& chunk : chunks) state += chunk.state;
+  for (const Moment& moment : moments_) {
+    double bytes = chunks[at(moment.computed)].working;
+    for (std::size_t i = 0; i < chunks.size(); ++i) bytes += moment.held[i] * chunks[i].of_micro_batch;
+    most = std::max(most, bytes);
+  }
+  return state + most;
+}
+
+namespace {
+
+/// Fewer than two rounds of `devices` micro-batches through all chunks are ahead, and from then on every
+/// round is like the one before: as many are held of all micro-batches as of these.
+int enough_micro_batches(int devices, int chunks, int micro_batches) {
+  constexpr int rounds = 4;
+  return chunks == 1 ? micro_batches : std::min((micro_batches + devices - 1) / devices, rounds) * devices;
+}
+
+}  // namespace
+
+const HeldMicroBatches& HeldByDevices::of(int devices, int device, int micro_batches) {
+  const int enough = enough_micro_batches(devices, chunks_, micro_batches);
+  return known_.try_emplace({devices, device, enough}, schedule_, devices, device, chunks_, enough)
+      .first->second;
+}
+
+}  // namespace dtfm::cost

@@ -1,0 +1,161 @@
+#include "planner/cost/iteration_time/stage_cost.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "planner/core/compression.hpp"
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/layer_times.hpp"
+#include "planner/core/model_state.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+bool recomputes(const Job& job) {
+  return job.training.recompute != "none";
+}
+
+/// Bytes of a layer that a sequence keeps from its forward to its backward. `input`: what comes into it.
+double kept_bytes(const Layer& layer, double input, const std::string& recompute) {
+  if (recompute == "full") return input;
+  const double all = layer.activation_memory.value();
+  return recompute == "selective" ? all - layer.attention_memory.value() : all;
+}
+
+/// What a layer holds while it is computed again.
+double working_bytes(const Layer& layer, const std::string& recompute) {
+  if (recompute == "none") return 0;
+  return (recompute == "full" ? layer.activation_memory : layer.attention_memory).value();
+}
+
+}  // namespace
+
+StageCosts::StageCosts(const Problem& problem, int tensor)
+    : problem_(problem), tensor_(tensor), layers_(layer_count(problem.job.model)) {
+  find_kinds();
+  find_bytes();
+}
+
+void StageCosts::find_kinds() {
+  const Topology& topology = problem_.topology;
+  const LayerTimes times(problem_.job, topology, problem_.roofline, {tensor_});
+  std::map<std::pair<int, double>, int> kinds;
+  for (int device = 0; device < topology.size(); ++device) {
+    const Device& it = topology.devices[at(device)];
+    const auto [place, is_new] = kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(times_.size()));
+    kind_.push_back(place->second);
+    if (!is_new) continue;
+    KindTimes kind{"", {{}}, {0}};
+    try {
+      for (int layer = 0; layer < layers_; ++layer) {
+        const LayerTime time = times.of(layer, device, tensor_);
+        const double scale = problem_.constants.compute_scale;
+        ComputeTime sum = kind.before.back();
+        sum.forward_s += scale * time.forward_s;
+        sum.backward_s += scale * time.backward_s;
+        sum.update_s += scale * time.update_s;
+        kind.before.push_back(sum);
+        kind.tied_update_s.push_back(kind.tied_update_s.back() + scale * time.tied_update_s);
+      }
+    } catch (const Error& error) {
+      kind.unknown = error.what();
+    }
+    times_.push_back(std::move(kind));
+  }
+}
+
+void StageCosts::find_bytes() {
+  const Job& job = problem_.job;
+  const std::vector<Layer> chain = layer_chain(job);
+  const ParameterBytes bytes = parameter_bytes(job.training);
+  held_ = bytes.held + feedback_bytes(job);
+  exchanged_ = bytes.exchanged;
+  saved_ = bytes.saved;
+  const double share = static_cast<double>(job.training.micro_batch) / tensor_;
+  parameters_ = kept_ = all_reduced_ = {0};
+  for (int layer = 0; layer < layers_; ++layer) {
+    const Layer& it = chain[at(layer)];
+    // The input of the first layer is taken to be as large as its output.
+    const double input = chain[at(std::max(0, layer - 1))].output.value();
+    output_.push_back(input * share);
+    parameters_.push_back(parameters_.back() + it.parameters / tensor_);
+    kept_.push_back(kept_.back() + kept_bytes(it, input, job.training.recompute) * share);
+    all_reduced_.push_back(all_reduced_.back() + it.output.value() * job.training.micro_batch);
+    working_.push_back(working_bytes(it, job.training.recompute) * share);
+    tied_.push_back(it.tied_parameters / tensor_);
+    model_flops_ += (it.forward + it.backward).value();
+  }
+  output_.push_back(chain.back().output.value() * share);
+  const double recode_s_per_byte = activation_recode_s_per_byte(problem_.topology, job);
+  gradient_recode_s_per_byte_ = gradient_recode_s_per_byte(problem_.topology, job);
+  for (const double output : output_) {
+    boundary_bytes_.push_back(output * job.compression.activations);
+    recode_s_.push_back(output * recode_s_per_byte);
+  }
+}
+
+const std::string& StageCosts::unknown(int device) const {
+  return times_[at(kind_of(device))].unknown;
+}
+
+ComputeTime StageCosts::compute(int kind, std::pair<int, int> layers) const {
+  const KindTimes& times = times_[at(kind)];
+  const ComputeTime &begin = times.before[at(layers.first)], &end = times.before[at(layers.second)];
+  const double tied = layers.first == 0 ? times.tied_update_s[at(layers.second)] : 0;
+  return {end.forward_s - begin.forward_s, end.backward_s - begin.backward_s,
+          end.update_s - begin.update_s - tied};
+}
+
+/// Parameters that a stage would count twice: copies of those of the first layer.
+double StageCosts::tied_twice(std::pair<int, int> layers) const {
+  double sum = 0;
+  if (layers.first == 0)
+    for (int layer = 1; layer < layers.second; ++layer) sum += tied_[at(layer)];
+  return sum;
+}
+
+double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed) const {
+  double parameters = between(parameters_, layers);
+  if (with_first)
+    for (int layer = layers.first; layer < layers.second; ++layer) parameters -= tied_[at(layer)];
+  const double ratio = compressed ? problem_.job.compression.gradients : 1;
+  return parameters * exchanged_ * ratio / problem_.constants.sync_efficiency;
+}
+
+double StageCosts::gradient_recode_s(double bytes) const {
+  if (gradient_recode_s_per_byte_ == 0) return 0;
+  const double gradients = bytes * problem_.constants.sync_efficiency / problem_.job.compression.gradients;
+  return gradients * gradient_recode_s_per_byte_;
+}
+
+/// Two all-reduces a layer forward and two backward (Shoeybi et al., arXiv 1909.08053), each of the output in
+/// 2 (t − 1) messages of 1 ÷ t of it; those of the forward again where all of it is computed again.
+StageCosts::AllReduces StageCosts::all_reduces(std::pair<int, int> layers, bool backward) const {
+  const double count = backward && problem_.job.training.recompute == "full" ? 4 : 2;
+  const double steps = 2.0 * (tensor_ - 1);
+  return {(layers.second - layers.first) * count * steps,
+          between(all_reduced_, layers) * count * steps / tensor_};
+}
+
+/// A gpipe trainer has four buffers a micro-batch, for input and output and for the gradients of both, of
+/// which kept activations already count the input where there is one; the others have the output alone.
+StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
+  const auto [begin, end] = layers;
+  const bool buffers = problem_.job.parallelism.schedule == "gpipe";
+  StageNeeds needs;
+  needs.state = (between(parameters_, layers) - tied_twice(layers)) * held_;
+  needs.of_micro_batch = between(kept_, layers);
+  if (end < layers_) needs.of_micro_batch += (buffers ? 2 : 1) * output_[at(end)];
+  if (begin > 0 && buffers) needs.of_micro_batch += output_[at(begin)];
+  if (recomputes(problem_.job))
+    for (int layer = begin; layer < end; ++layer)
+      needs.working = std::max(needs.working, working_[at(layer)]);
+  return needs;
+}
+
+double StageCosts::saved_bytes(std::pair<int, int> layers) const {
+  return (between(parameters_, layers) - tied_twice(layers)) * saved_;
+}
+
+}  // namespace dtfm::cost

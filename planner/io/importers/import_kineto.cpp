@@ -1,0 +1,327 @@
+// Chrome traces of PyTorch's profiler (Kineto), in which the trainer has named what belongs to which layer by
+// record_function: `embedding.fwd`, `layer.0.fwd`, `head.fwd`, the same with `.bwd` and, if it likes,
+// `.update`.
+//
+// An annotation's time is the union of the intervals of the kernels and copies that were launched within it
+// on its thread, each counted to the innermost annotation; so a forward that is computed again within a
+// backward is another sample of the forward. Without kernels in the trace (a run on a CPU), the annotation's
+// own time less that of those within it.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/importers/import_profile.hpp"
+#include "planner/io/text/json_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+
+namespace dtfm::io {
+namespace {
+
+using Phase = LayerSamples::Phase;
+
+constexpr double us_per_s = 1e6, most_us = 1e18, most_correlation = 1e15;
+
+struct Interval {
+  double begin = 0, end = 0;  // us
+};
+
+/// Of a layer's phase, one time.
+struct Annotation {
+  Interval time;
+  int thread = 0;
+  int kind = 0;
+  Phase phase = Phase::forward;
+  std::string name;
+  double within_us = 0;           // of annotations directly within it
+  std::vector<Interval> kernels;  // of its own
+  bool is_warm_up = false;
+};
+
+struct Launch {
+  double date = 0;
+  int thread = 0;
+  double correlation = 0;
+};
+
+struct Kernel {
+  Interval time;
+  double correlation = 0;
+  bool is_given = false;
+};
+
+struct Trace {
+  std::vector<Annotation> annotations;
+  std::vector<Launch> launches;
+  std::vector<Kernel> kernels;
+  std::vector<double> steps;  // when they begin
+  bool has_communication = false;
+};
+
+/// What an annotation's name says; nothing for other names.
+class LayerNames {
+ public:
+  explicit LayerNames(const LayerKinds& kinds, const Model& model)
+      : kinds_(kinds), is_transformer_(std::holds_alternative<Transformer>(model)) {}
+
+  std::optional<std::pair<int, Phase>> parsed(std::string_view name, const JsonCursor& event) const {
+    constexpr std::pair<std::string_view, Phase> endings[] = {
+        {".fwd", Phase::forward}, {".bwd", Phase::backward}, {".update", Phase::update}};
+    for (const auto& [ending, phase] : endings)
+      if (name.ends_with(ending))
+        if (const auto kind = kind_of(name.substr(0, name.size() - ending.size()), event))
+          return std::pair{*kind, phase};
+    return std::nullopt;
+  }
+
+ private:
+  /// A transformer's blocks are all of one kind; a chain's layers go by their number.
+  std::optional<int> kind_of(std::string_view layer, const JsonCursor& event) const {
+    constexpr std::string_view numbered = "layer.";
+    if (!layer.starts_with(numbered)) return is_transformer_ ? named(layer) : std::nullopt;
+    int number = -1;
+    const std::string_view digits = layer.substr(numbered.size());
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (status != std::errc() || end != digits.data() + digits.size() || number < 0) return std::nullopt;
+    if (at(number) >= kinds_.of_layer.size())
+      event.fail(fmt::format("the model has {} layers, the first of them 0; found {}", kinds_.of_layer.size(),
+                             in_quotes(layer)));
+    return is_transformer_ ? named("block") : kinds_.of_layer[at(number)].front();
+  }
+
+  std::optional<int> named(std::string_view name) const {
+    for (std::size_t kind = 0; kind < kinds_.kinds.size(); ++kind)
+      if (kinds_.kinds[kind].name == name) return static_cast<int>(kind);
+    return std::nullopt;
+  }
+
+  const LayerKinds& kinds_;
+  bool is_transformer_;
+};
+
+/// Threads by the number in which they come.
+class Threads {
+ public:
+  int of(const JsonCursor& event) {
+    const std::string name = text_of(event, "pid") + "/" + text_of(event, "tid");
+    return numbers_.emplace(name, static_cast<int>(numbers_.size())).first->second;
+  }
+
+ private:
+  static std::string text_of(const JsonCursor& event, const char* key) {
+    const auto value = event.optional(key);
+    if (!value) return "";
+    return value->is_string() ? value->as_string() : fmt::format("{}", value->as_number(-most_us, most_us));
+  }
+  std::map<std::string, int> numbers_;
+};
+
+std::string_view text_or_nothing(const JsonCursor& event, const char* key) {
+  const auto value = event.optional(key);
+  return value && value->is_string() ? std::string_view(value->as_string()) : std::string_view();
+}
+
+Interval interval_of(const JsonCursor& event) {
+  const double begin = event.required("ts").as_number(-most_us, most_us);
+  return {begin, begin + event.required("dur").as_number(0, most_imported_seconds * us_per_s)};
+}
+
+std::optional<double> correlation_of(const JsonCursor& event) {
+  const auto args = event.optional("args");
+  const auto correlation = args ? args->optional("correlation") : std::nullopt;
+  return correlation ? std::optional(correlation->as_number(0, most_correlation)) : std::nullopt;
+}
+
+class TraceReader {
+ public:
+  explicit TraceReader(LayerNames names) : names_(names) {}
+
+  void see(const JsonCursor& event) {
+    if (text_or_nothing(event, "ph") != "X") return;
+    const std::string_view category = text_or_nothing(event, "cat");
+    if (category == "user_annotation") see_annotation(event);
+    if (category == "cuda_runtime" || category == "cuda_driver") {
+      if (const auto correlation = correlation_of(event))
+        trace_.launches.push_back({interval_of(event).begin, threads_.of(event), *correlation});
+    }
+    if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") see_kernel(event);
+  }
+
+  Trace take() { return std::move(trace_); }
+
+ private:
+  void see_annotation(const JsonCursor& event) {
+    const std::string_view name = text_or_nothing(event, "name");
+    if (name.starts_with("ProfilerStep#")) trace_.steps.push_back(interval_of(event).begin);
+    const auto parsed = names_.parsed(name, event);
+    if (!parsed) return;
+    Annotation& annotation = trace_.annotations.emplace_back();
+    annotation.time = interval_of(event);
+    annotation.thread = threads_.of(event);
+    std::tie(annotation.kind, annotation.phase) = *parsed;
+    annotation.name = name;
+  }
+
+  void see_kernel(const JsonCursor& event) {
+    if (text_or_nothing(event, "name").starts_with("nccl")) {
+      trace_.has_communication = true;
+      return;
+    }
+    if (const auto correlation = correlation_of(event))
+      trace_.kernels.push_back({interval_of(event), *correlation});
+  }
+
+  LayerNames names_;
+  Threads threads_;
+  Trace trace_;
+};
+
+/// By thread and begin, the outer before the inner.
+void sort_annotations(std::vector<Annotation>& annotations) {
+  std::stable_sort(annotations.begin(), annotations.end(), [](const Annotation& a, const Annotation& b) {
+    return std::tuple(a.thread, a.time.begin, -a.time.end) < std::tuple(b.thread, b.time.begin, -b.time.end);
+  });
+}
+
+/// Goes through the annotations of all threads, in their order, and tells which are open at a date.
+class OpenAnnotations {
+ public:
+  explicit OpenAnnotations(std::vector<Annotation>& annotations) : annotations_(annotations) {}
+
+  /// The innermost one around `date` on `thread`; both must never go back. Null: none.
+  Annotation* innermost(int thread, double date) {
+    while (next_ < annotations_.size() &&
+           std::pair(annotations_[next_].thread, annotations_[next_].time.begin) <= std::pair(thread, date))
+      open_next();
+    close_before(thread, date);
+    return open_.empty() ? nullptr : open_.back();
+  }
+
+  /// Opens all the others.
+  void finish() {
+    while (next_ < annotations_.size()) open_next();
+  }
+
+ private:
+  void open_next() {
+    Annotation& annotation = annotations_[next_++];
+    close_before(annotation.thread, annotation.time.begin);
+    if (!open_.empty()) {
+      const Interval& outer = open_.back()->time;
+      open_.back()->within_us += std::min(outer.end, annotation.time.end) - annotation.time.begin;
+    }
+    open_.push_back(&annotation);
+  }
+
+  void close_before(int thread, double date) {
+    while (!open_.empty() && (open_.back()->thread != thread || open_.back()->time.end <= date))
+      open_.pop_back();
+  }
+
+  std::vector<Annotation>& annotations_;
+  std::vector<Annotation*> open_;
+  std::size_t next_ = 0;
+};
+
+/// Each kernel goes to one launch: a trace in which many share a number stays as small as its file.
+void give_kernels(Trace& trace) {
+  sort_annotations(trace.annotations);
+  const auto by_correlation = [](const auto& a, const auto& b) { return a.correlation < b.correlation; };
+  std::stable_sort(trace.kernels.begin(), trace.kernels.end(), by_correlation);
+  std::stable_sort(trace.launches.begin(), trace.launches.end(), [](const Launch& a, const Launch& b) {
+    return std::pair(a.thread, a.date) < std::pair(b.thread, b.date);
+  });
+  OpenAnnotations open(trace.annotations);
+  for (const Launch& launch : trace.launches) {
+    Annotation* annotation = open.innermost(launch.thread, launch.date);
+    if (!annotation) continue;
+    const auto [first, last] = std::equal_range(trace.kernels.begin(), trace.kernels.end(),
+                                                Kernel{{}, launch.correlation}, by_correlation);
+    for (auto kernel = first; kernel != last && !kernel->is_given; ++kernel) {
+      annotation->kernels.push_back(kernel->time);
+      kernel->is_given = true;
+    }
+  }
+  open.finish();
+}
+
+double union_length(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  double sum = 0, reached = -HUGE_VAL;
+  for (const Interval& it : intervals) {
+    sum += std::max(0.0, it.end - std::max(it.begin, reached));
+    reached = std::max(reached, it.end);
+  }
+  return sum;
+}
+
+/// The first step, as the profiler marks steps, or the first annotation of each name where it marks none;
+/// unless there is no other.
+void mark_warm_up(Trace& trace) {
+  std::map<std::string_view, int> count;
+  for (const Annotation& it : trace.annotations) ++count[it.name];
+  std::sort(trace.steps.begin(), trace.steps.end());
+  const bool has_later = trace.steps.size() > 1 &&
+                         std::any_of(trace.annotations.begin(), trace.annotations.end(),
+                                     [&](const Annotation& it) { return it.time.begin >= trace.steps[1]; });
+  std::map<std::string_view, int> seen;
+  for (Annotation& it : trace.annotations)
+    it.is_warm_up = trace.steps.empty() ? count[it.name] > 1 && seen[it.name]++ == 0
+                                        : has_later && it.time.begin < trace.steps[1];
+}
+
+/// Seconds.
+double time_of(const Annotation& annotation, bool has_kernels, const std::string& file) {
+  if (!has_kernels) return (annotation.time.end - annotation.time.begin - annotation.within_us) / us_per_s;
+  if (annotation.kernels.empty())
+    throw Error(file,
+                fmt::format("no kernel was launched within {} at {} us, on its thread; backward annotations "
+                            "must be made where autograd launches, by hooks of the module",
+                            in_quotes(annotation.name), annotation.time.begin));
+  return union_length(annotation.kernels) / us_per_s;
+}
+
+}  // namespace
+
+LayerProfile import_kineto(std::span<const ImportFile> files, const ImportSettings& settings) {
+  const auto& [name, text] = files.front();
+  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_number(settings.job.training));
+  TraceReader reader(LayerNames(kinds, settings.job.model));
+  read_json_items(text, name, "traceEvents", [&](const JsonCursor& event) { reader.see(event); });
+  Trace trace = reader.take();
+  if (trace.annotations.empty())
+    throw Error(
+        name,
+        "expected annotations like `layer.0.fwd` and `layer.0.bwd`, made by record_function; found none");
+  give_kernels(trace);
+  mark_warm_up(trace);
+  LayerSamples samples(kinds);
+  for (const Annotation& it : trace.annotations)
+    if (!it.is_warm_up)
+      samples.add(it.kind, *settings.micro_batch, *settings.tensor, it.phase,
+                  std::max(0.0, time_of(it, !trace.kernels.empty(), name)));
+  LayerProfile profile = empty_import(
+      files, settings, "Kineto",
+      fmt::format(
+          "{}; medians over layers and steps but the first, spread between their 10th and 90th percentile{}",
+          trace.kernels.empty() ? "durations of annotations, for there are no kernels"
+                                : "unions of the kernels that each annotation launched",
+          trace.has_communication ? "; NCCL's kernels are left out" : ""));
+  profile.rows = samples.rows(name);
+  return profile;
+}
+
+}  // namespace dtfm::io

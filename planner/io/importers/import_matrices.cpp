@@ -1,0 +1,83 @@
+// Two n × n matrices with a line of names: latencies, then bandwidths; row = sender (csv_matrix.hpp).
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/io/text/csv_cells.hpp"
+#include "planner/io/text/csv_matrix.hpp"
+#include "planner/io/importers/network_survey.hpp"
+#include "planner/io/text/text_file.hpp"
+
+namespace dtfm::io {
+namespace {
+
+bool is_number(std::string_view text) {
+  try {
+    parse_decimal(text);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+/// The names in the first line. Rows that begin with their name have a corner there, whose text does not
+/// matter.
+std::vector<std::string> names_in(const SurveyFile& file) {
+  const std::string_view text = file.text;
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  std::vector<std::string> names;
+  for_each_cell(text.substr(0, end), [&](std::size_t, const Cell& cell) { names.emplace_back(cell.text); });
+  const std::string_view rest = text.substr(std::min(end + 1, text.size()));
+  bool rows_are_named = false;
+  for_each_cell(rest.substr(0, std::min(rest.find('\n'), rest.size())),
+                [&](std::size_t index, const Cell& cell) {
+                  if (index == 0) rows_are_named = !is_unmeasured(cell.text) && !is_number(cell.text);
+                });
+  if (rows_are_named) names.erase(names.begin());
+  if (names.size() < 2 || std::all_of(names.begin(), names.end(), is_number))
+    throw Error(position(file.name, 1, 1), "expected a line with the names of two sites at least");
+  if (names.size() > most_places)
+    throw Error(position(file.name, 1, 1),
+                fmt::format("{} sites; at most {} can be imported (a topology may name "
+                            "larger matrices itself, under `measured`)",
+                            names.size(), most_places));
+  return names;
+}
+
+void check_unit(const Unit& unit, const char* option) {
+  if (unit.name.empty()) throw Error(option, "is missing: the unit of the numbers in the file");
+}
+
+}  // namespace
+
+Survey import_matrices(std::span<const SurveyFile> files, const SurveySettings& settings) {
+  check_unit(settings.latency_unit, "--latency-unit");
+  check_unit(settings.bandwidth_unit, "--bandwidth-unit");
+  const std::vector<std::string> names = names_in(files[0]);
+  const Eigen::MatrixXd latency =
+      parse_csv_matrix(files[0].text, files[0].name, {names, settings.latency_unit, true});
+  const Eigen::MatrixXd bandwidth =
+      parse_csv_matrix(files[1].text, files[1].name, {names, settings.bandwidth_unit, false});
+  Survey survey;
+  survey.how = "matrices of latencies and bandwidths";
+  for (const std::string& name : names) {
+    const std::string site = settings.site_of(name);
+    check_place_name(site, position(files[0].name, 1, 1));
+    const std::size_t known = survey.places.size();
+    survey.place(site);
+    if (survey.places.size() == known)
+      throw Error(position(files[0].name, 1, 1), "two columns have one name");
+  }
+  const int size = static_cast<int>(names.size()), ways = settings.is_round_trip ? 2 : 1;
+  for (int from = 0; from < size; ++from)
+    for (int to = 0; to < size; ++to)
+      if (from != to)
+        survey.samples[{from, to}].push_back(
+            {Seconds(latency(from, to) / ways), BitsPerSecond(bandwidth(from, to)), {}, {}});
+  return survey;
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,135 @@
+// Metis (USENIX ATC 2024), DeviceType.GPU_tpT_bsB.json, a file for each tensor degree and micro-batch:
+//   {"model": {"parameters": {"parameters_per_layer_bytes": [...]}},
+//    "execution_time": {"layer_compute_total_ms": [...], "optimizer_time_ms": ...}}
+// The first layer is the embedding, the last one the head; a layer's time is forward and backward together.
+#include <charconv>
+#include <filesystem>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/importers/import_profile.hpp"
+#include "planner/io/text/json_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+
+namespace dtfm::io {
+namespace {
+
+using Phase = LayerSamples::Phase;
+
+constexpr int most_size = 1'000'000;
+constexpr double ms_per_s = 1000, most_bytes = 1e18;
+// A layer's backward has two matrix products for each of its forward: with respect to weights and to inputs.
+constexpr double forward_share = 1.0 / 3;
+
+struct FileName {
+  std::string gpu;
+  int tensor = 0, micro_batch = 0;
+};
+
+/// Cuts `word` and the number behind it off the end of `text`.
+std::optional<int> take_number(std::string_view& text, std::string_view word) {
+  const std::size_t begin = text.rfind(word);
+  if (begin == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = text.substr(begin + word.size());
+  int number = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (status != std::errc() || end != digits.data() + digits.size() || number < 1 || number > most_size)
+    return std::nullopt;
+  text = text.substr(0, begin);
+  return number;
+}
+
+FileName parsed_name(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  std::string_view rest = name;
+  constexpr std::string_view begin = "DeviceType.", end = ".json";
+  if (rest.starts_with(begin) && rest.ends_with(end)) {
+    rest = rest.substr(begin.size(), rest.size() - begin.size() - end.size());
+    const auto micro_batch = take_number(rest, "_bs");
+    const auto tensor = micro_batch ? take_number(rest, "_tp") : std::nullopt;
+    if (tensor && !rest.empty()) return {std::string(rest), *tensor, *micro_batch};
+  }
+  throw Error(path,
+              "expected a name like DeviceType.A100_tp2_bs4.json, of tensor degree 2 and micro-batch 4");
+}
+
+/// What each layer has of the whole, by its parameters; nothing where the file does not say them.
+std::vector<double> parameter_shares(const JsonCursor& root, std::size_t layers) {
+  const auto model = root.optional("model");
+  const auto parameters = model ? model->optional("parameters") : std::nullopt;
+  const auto list = parameters ? parameters->optional("parameters_per_layer_bytes") : std::nullopt;
+  if (!list) return {};
+  if (list->array_size("bytes") != layers) list->fail(fmt::format("expected {} layers", layers));
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < layers; ++i) shares.push_back(list->at(i).as_number(0, most_bytes));
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  if (sum == 0) return {};
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+void read_file_of(const ImportFile& file, const FileName& size, const std::vector<int>& kinds,
+                  LayerSamples& samples) {
+  const nlohmann::json json = parse_json(file.text, file.name);
+  const JsonCursor root(json, file.name), times = root.required("execution_time"),
+                                          list = times.required("layer_compute_total_ms");
+  if (list.array_size("milliseconds") != kinds.size())
+    list.fail(fmt::format("expected {} layers, as the model has with embedding and head; found {}",
+                          kinds.size(), list.array_size("milliseconds")));
+  const auto optimizer = times.optional("optimizer_time_ms");
+  const double update = optimizer ? optimizer->as_number(0, most_imported_seconds) / ms_per_s : 0;
+  const std::vector<double> shares = parameter_shares(root, kinds.size());
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const double both = list.at(i).as_number(0, most_imported_seconds) / ms_per_s;
+    samples.add(kinds[i], size.micro_batch, size.tensor, Phase::forward, both * forward_share);
+    samples.add(kinds[i], size.micro_batch, size.tensor, Phase::backward, both * (1 - forward_share));
+    if (optimizer && !shares.empty())
+      samples.add(kinds[i], size.micro_batch, size.tensor, Phase::update, update * shares[i]);
+  }
+}
+
+bool has_updates(const LayerProfile& profile) {
+  for (const ProfileRow& row : profile.rows)
+    if (row.update) return true;
+  return false;
+}
+
+}  // namespace
+
+LayerProfile import_metis(std::span<const ImportFile> files, const ImportSettings& settings) {
+  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_number(settings.job.training));
+  const std::vector<int> listed = listed_kinds(kinds);
+  LayerSamples samples(kinds);
+  std::set<std::pair<int, int>> sizes;
+  const std::string gpu = parsed_name(files.front().name).gpu;
+  for (const ImportFile& file : files) {
+    const FileName name = parsed_name(file.name);
+    if (name.gpu != gpu)
+      throw Error(file.name,
+                  fmt::format("is of GPU {}, the first file of {}", in_quotes(name.gpu), in_quotes(gpu)));
+    if (!sizes.emplace(name.tensor, name.micro_batch).second)
+      throw Error(file.name, fmt::format("is the second file of tensor degree {} and micro-batch {}",
+                                         name.tensor, name.micro_batch));
+    read_file_of(file, name, listed, samples);
+  }
+  LayerProfile profile = empty_import(files, settings, "Metis", "");
+  profile.rows = samples.rows(files.front().name);
+  profile.derivation +=
+      "medians over the layers of a kind, spread between their 10th and 90th percentile; forward and "
+      "backward are "
+      "one number there, its split 1 : 2 is assumed; ";
+  profile.derivation +=
+      has_updates(profile)
+          ? "the optimizer's time is that of the file (Metis itself counts it twice), shared "
+            "out by parameters, which is assumed"
+          : "updates are not known";
+  return profile;
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,91 @@
+// Sailor (SOSP 2025, github.com/eth-easl/sailor), profiles/MODEL/GPU/profile.json:
+//   {"micro-batch": {"tensor degree": {"layer": [forward s, backward s, update s]}}}
+// Layer 0 is the embedding, the last one the head.
+#include <cctype>
+#include <charconv>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/importers/import_profile.hpp"
+#include "planner/io/text/json_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+
+namespace dtfm::io {
+namespace {
+
+using Phase = LayerSamples::Phase;
+
+constexpr int most_size = 1'000'000;
+
+/// The key of `cursor` as a whole number.
+int number_of(const std::string& key, const JsonCursor& cursor, int least, std::string_view what) {
+  int number = -1;
+  const auto [end, status] = std::from_chars(key.data(), key.data() + key.size(), number);
+  const bool is_plain = !key.empty() && (key == "0" || (key[0] != '0' && key[0] != '-'));
+  if (!is_plain || status != std::errc() || end != key.data() + key.size() || number < least ||
+      number > most_size)
+    cursor.fail(fmt::format("expected a {} from {} to {}; found {}", what, least, most_size, in_quotes(key)));
+  return number;
+}
+
+double time_of(const JsonCursor& times, Phase phase) {
+  return times.at(static_cast<std::size_t>(phase)).as_number(0, most_imported_seconds);
+}
+
+/// In the published files every layer, embedding and head too, has one and the same update: that of all that
+/// was run together, some two blocks and both ends, not of a layer.
+bool updates_differ(const std::vector<std::pair<std::string, JsonCursor>>& layers) {
+  std::set<double> updates;
+  for (const auto& [key, times] : layers) {
+    if (times.array_size("seconds: forward, backward, update") != 3)
+      times.fail("expected three times: forward, backward, update");
+    updates.insert(time_of(times, Phase::update));
+  }
+  return layers.size() == 1 || updates.size() > 1;
+}
+
+void read_layers(const JsonCursor& value, const std::vector<int>& kinds, int micro_batch, int tensor,
+                 LayerSamples& samples) {
+  const auto layers = value.members("layers");
+  if (layers.size() != kinds.size())
+    value.fail(fmt::format("expected {} layers, as the model has with embedding and head; found {}",
+                           kinds.size(), layers.size()));
+  const bool has_updates = updates_differ(layers);
+  for (const auto& [key, times] : layers) {
+    const int layer = number_of(key, times, 0, "layer");
+    if (at(layer) >= kinds.size())
+      times.fail(fmt::format("expected a layer from 0 to {}; found {}", kinds.size() - 1, in_quotes(key)));
+    for (const Phase phase : {Phase::forward, Phase::backward})
+      samples.add(kinds[at(layer)], micro_batch, tensor, phase, time_of(times, phase));
+    if (has_updates)
+      samples.add(kinds[at(layer)], micro_batch, tensor, Phase::update, time_of(times, Phase::update));
+  }
+}
+
+}  // namespace
+
+LayerProfile import_sailor(std::span<const ImportFile> files, const ImportSettings& settings) {
+  const auto& [name, text] = files.front();
+  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_number(settings.job.training));
+  const std::vector<int> listed = listed_kinds(kinds);
+  LayerSamples samples(kinds);
+  const nlohmann::json root = parse_json(text, name);
+  for (const auto& [micro_batch, degrees] : JsonCursor(root, name).members("micro-batches"))
+    for (const auto& [tensor, layers] : degrees.members("tensor degrees"))
+      read_layers(layers, listed, number_of(micro_batch, degrees, 1, "micro-batch"),
+                  number_of(tensor, layers, 1, "tensor degree"), samples);
+  LayerProfile profile = empty_import(
+      files, settings, "Sailor",
+      "medians over the layers of a kind, spread between their 10th and 90th percentile; backward "
+      "taken to be without recomputation; updates that are the same for all layers are left out, for they "
+      "are "
+      "of several layers together");
+  profile.rows = samples.rows(name);
+  return profile;
+}
+
+}  // namespace dtfm::io

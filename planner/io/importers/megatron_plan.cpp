@@ -1,0 +1,175 @@
+#include "planner/io/importers/megatron_plan.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "planner/core/index.hpp"
+#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/importers/megatron_flags.hpp"
+#include "planner/io/importers/megatron_stages.hpp"
+#include "planner/io/readers/rank_file.hpp"
+
+namespace dtfm::io {
+namespace {
+
+constexpr std::string_view tensor_flag = "--tensor-model-parallel-size";
+constexpr std::string_view pipeline_flag = "--pipeline-model-parallel-size";
+
+/// Sizes of Megatron's groups.
+struct Sizes {
+  int tensor = 1, pipeline = 1, data = 1;
+};
+
+class MegatronReader {
+ public:
+  MegatronReader(const NamedFile& file, const Job& job, Faults& faults)
+      : file_(file), job_(job), faults_(faults), flags_(file.text, file.path, faults) {}
+
+  const MegatronFlags& flags() const { return flags_; }
+
+  /// `ranks`: nothing known of them where they are empty.
+  Plan read(const std::vector<std::optional<int>>& ranks, const std::string& ranks_file) {
+    check_job();
+    check_unknown_parallelism();
+    const Sizes sizes = sizes_for(ranks.size(), ranks_file);
+    const MegatronStages stages = megatron_stages(flags_, file_.path, sizes.pipeline, job_, faults_);
+    check_chunks(stages.chunks);
+    const int micro_batches = micro_batches_of(sizes.data);
+    Plan plan{sizes.tensor, job_.parallelism.schedule, job_.parallelism.gradient_sync, {}};
+    if (!faults_.empty()) return plan;
+    for (int replica = 0; replica < sizes.data; ++replica)
+      plan.pipelines.push_back(pipeline(sizes, replica, micro_batches, stages.layers, ranks));
+    return plan;
+  }
+
+ private:
+  std::string where(std::string_view flag) const {
+    return flags_.has(flag) ? flags_.where(flag) : file_.path;
+  }
+
+  /// A number that the job has too.
+  void check(std::string_view flag, int of_job, std::string_view what) {
+    const auto number = flags_.number(flag);
+    if (number && *number != of_job)
+      faults_.add(flags_.where(flag),
+                  fmt::format("{} {}, but job {} says {} {}", flag, *number, job_.name, what, of_job));
+  }
+
+  void check_job() {
+    check("--num-layers", layer_count(job_.model), "layers");
+    check("--seq-length", sequence_length(job_.model), "sequence");
+    check("--micro-batch-size", job_.training.micro_batch, "micro_batch");
+    check("--global-batch-size", job_.training.global_batch, "global_batch");
+    check(tensor_flag, job_.parallelism.tensor, "tensor");
+    const auto* transformer = std::get_if<Transformer>(&job_.model);
+    for (const char* flag : {"--hidden-size", "--num-attention-heads"})
+      if (transformer == nullptr && flags_.has(flag))
+        faults_.add(flags_.where(flag),
+                    fmt::format("{}, but the model of job {} is no transformer", flag, job_.name));
+    if (transformer == nullptr) return;
+    check("--hidden-size", transformer->hidden, "hidden");
+    check("--num-attention-heads", transformer->heads, "heads");
+  }
+
+  void check_unknown_parallelism() {
+    for (const char* flag : {"--context-parallel-size", "--expert-model-parallel-size"})
+      if (flags_.number(flag).value_or(1) != 1)
+        faults_.add(flags_.where(flag),
+                    fmt::format("{} {}: plans know tensor, pipeline and data parallelism; 1 is possible",
+                                flag, *flags_.number(flag)));
+  }
+
+  /// One pipeline, and a fault, where the ranks do not make a whole number of them.
+  Sizes sizes_for(std::size_t ranks, const std::string& ranks_file) {
+    const int tensor = flags_.number(tensor_flag).value_or(1),
+              stages = flags_.number(pipeline_flag).value_or(1);
+    const long long of_pipeline = static_cast<long long>(tensor) * stages;
+    const auto all = static_cast<long long>(ranks);
+    if (all % of_pipeline != 0)
+      faults_.add(
+          where(pipeline_flag),
+          fmt::format("the number of ranks in {} is {}, no multiple of tensor size {} × pipeline size {}",
+                      ranks_file, all, tensor, stages));
+    return {tensor, std::min(stages, most_devices), std::max(1, static_cast<int>(all / of_pipeline))};
+  }
+
+  void check_chunks(int chunks) {
+    const bool interleaved = job_.parallelism.schedule == "interleaved";
+    const int of_job = interleaved ? job_.parallelism.chunks.value_or(1) : 1;
+    if (chunks != of_job)
+      faults_.add(file_.path,
+                  fmt::format("virtual stages of a device: {}, but job {} has schedule {} with {}", chunks,
+                              job_.name, job_.parallelism.schedule, of_job));
+  }
+
+  /// Of each pipeline: Megatron has as many in all.
+  int micro_batches_of(int replicas) {
+    const Training& training = job_.training;
+    const int all = micro_batch_count(training);
+    if (all % replicas != 0)
+      faults_.add(where("--global-batch-size"),
+                  fmt::format("global batch {} is no multiple of micro-batch {} × {} pipelines",
+                              training.global_batch, training.micro_batch, replicas));
+    return all / replicas;
+  }
+
+  Pipeline pipeline(const Sizes& sizes, int replica, int micro_batches, const std::vector<int>& layers,
+                    const std::vector<std::optional<int>>& ranks) const {
+    const bool is_pipeline_major = flags_.has("--use-tp-pp-dp-mapping");
+    Pipeline pipeline{micro_batches, {}};
+    int begin = 0;
+    for (int stage = 0; stage < sizes.pipeline; ++stage) {
+      const int block = is_pipeline_major ? stage + sizes.pipeline * replica : replica + sizes.data * stage;
+      Stage it{{begin, begin + layers[at(stage)]}, {}};
+      for (int t = 0; t < sizes.tensor; ++t)
+        it.devices.push_back(ranks[at(t + sizes.tensor * block)].value());
+      begin = it.layers.second;
+      pipeline.stages.push_back(std::move(it));
+    }
+    return pipeline;
+  }
+
+  const NamedFile& file_;
+  const Job& job_;
+  Faults& faults_;
+  MegatronFlags flags_;
+};
+
+/// What Megatron does otherwise than the plan says.
+std::vector<std::string> megatron_notes(const Plan& plan) {
+  std::vector<std::string> notes;
+  if (plan.schedule == "gpipe")
+    notes.emplace_back("Megatron runs schedule 1f1b; the job says gpipe, which is what is taken");
+  const auto& stages = plan.pipelines.front().stages;
+  const auto is_empty = [](const Stage& stage) { return stage.layers.first == stage.layers.second; };
+  if (is_empty(stages.front()) || is_empty(stages.back()))
+    notes.push_back(
+        "a first or last stage holds no layer: the embedding is counted where layer 0 is, the loss where the "
+        "last "
+        "layer is");
+  return notes;
+}
+
+}  // namespace
+
+Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DevicePlaces& places,
+                        Faults& faults, std::vector<std::string>& notes) {
+  MegatronReader reader(flags, job, faults);
+  const auto devices = read_ranks(ranks.text, ranks.path, places, faults);
+  Plan plan = reader.read(devices, ranks.path);
+  if (!faults.empty()) return plan;
+  if (const std::string note = reader.flags().ignored_note(); !note.empty()) notes.push_back(note);
+  if (const std::string host = places.dealt_host(); !host.empty())
+    notes.push_back(
+        fmt::format("{} names hosts: their ranks take their GPUs in order, as LOCAL_RANK counts (slots are "
+                    "CPU cores); device "
+                    "ids such as {}:1 say it otherwise",
+                    ranks.path, host));
+  for (std::string& note : megatron_notes(plan)) notes.push_back(std::move(note));
+  return plan;
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,146 @@
+#include "planner/io/importers/megatron_stages.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "planner/core/index.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/io/importers/megatron_layout.hpp"
+
+namespace dtfm::io {
+namespace {
+
+constexpr std::string_view layout_flag = "--pipeline-model-parallel-layout";
+constexpr std::string_view first_flag = "--decoder-first-pipeline-num-layers";
+constexpr std::string_view last_flag = "--decoder-last-pipeline-num-layers";
+constexpr std::string_view embedding_flag = "--account-for-embedding-in-pipeline-split";
+constexpr std::string_view loss_flag = "--account-for-loss-in-pipeline-split";
+constexpr std::string_view chunk_layers_flag = "--num-layers-per-virtual-pipeline-stage";
+constexpr std::string_view chunks_flag = "--num-virtual-stages-per-pipeline-rank";
+
+class StageReader {
+ public:
+  StageReader(const MegatronFlags& flags, const std::string& file, int stages, const Job& job, Faults& faults)
+      : flags_(flags), file_(file), stages_(stages), all_(layer_count(job.model)), faults_(faults) {}
+
+  MegatronStages read() {
+    check_exclusive();
+    if (flags_.has(layout_flag)) return of_layout();
+    MegatronStages result{flags_.has(first_flag) || flags_.has(last_flag) ? of_ends() : equal(), 1};
+    if (!result.layers.empty()) result.chunks = chunks(result.layers);
+    return result;
+  }
+
+ private:
+  void exclude(std::string_view flag, std::initializer_list<std::string_view> others) {
+    for (const std::string_view other : others)
+      if (flags_.has(flag) && flags_.has(other))
+        faults_.add(flags_.where(other), fmt::format("{} goes without {}", flag, other));
+  }
+
+  void check_exclusive() {
+    exclude(layout_flag, {first_flag, last_flag, embedding_flag, loss_flag, chunk_layers_flag, chunks_flag});
+    exclude(first_flag, {embedding_flag, loss_flag});
+    exclude(last_flag, {embedding_flag, loss_flag});
+    exclude(chunk_layers_flag, {chunks_flag});
+  }
+
+  /// The layout's stages go around the devices: chunk 0 of each, then chunk 1, …
+  MegatronStages of_layout() {
+    const std::string& where = flags_.where(layout_flag);
+    const auto layers = layout_layers(flags_.text(layout_flag), where, faults_);
+    if (!layers) return {};
+    const int sum = std::accumulate(layers->begin(), layers->end(), 0);
+    if (sum != all_)
+      faults_.add(where, fmt::format("the layout has {} layers (t), the job has {}", sum, all_));
+    const int count = static_cast<int>(layers->size());
+    if (count % stages_ != 0) {
+      faults_.add(where, fmt::format("the layout has {} stages, which is no multiple of "
+                                     "--pipeline-model-parallel-size {}",
+                                     count, stages_));
+      return {};
+    }
+    MegatronStages result{std::vector<int>(at(stages_)), count / stages_};
+    for (int i = 0; i < count; ++i) result.layers[at(i % stages_)] += (*layers)[at(i)];
+    for (int i = 0; i < count; ++i) {
+      const auto [begin, end] = even_split(result.layers[at(i % stages_)], result.chunks, i / stages_);
+      if ((*layers)[at(i)] != end - begin) {
+        faults_.add(
+            where,
+            fmt::format("virtual stages of pipeline rank {} differ: stage {} of the layout has {} "
+                        "layers; plans cut the {} of a device evenly, which makes that {}",
+                        i % stages_, i, (*layers)[at(i)], result.layers[at(i % stages_)], end - begin));
+        break;
+      }
+    }
+    return result;
+  }
+
+  /// What `layers` make in `parts` equal parts; 0, and a fault, where they do not.
+  int divided(int layers, int parts, const std::string& where, std::string_view what) {
+    if (parts > 0 ? layers >= 0 && layers % parts == 0 : layers == 0) return parts > 0 ? layers / parts : 0;
+    faults_.add(where, fmt::format("{} layers cannot be split evenly over {} {}; give a layout "
+                                   "(--pipeline-model-parallel-layout)",
+                                   layers, parts, what));
+    return 0;
+  }
+
+  std::vector<int> of_ends() {
+    const auto first = flags_.number(first_flag), last = flags_.number(last_flag);
+    const int ends = (first ? 1 : 0) + (last ? 1 : 0);
+    // A flag may be there without a number, which is a fault of its own.
+    const std::string& where = flags_.where(flags_.has(first_flag) ? first_flag : last_flag);
+    if (stages_ < ends || (first && *first > all_) || (last && *last > all_)) {
+      faults_.add(where, fmt::format("more than the {} layers and {} stages that there are", all_, stages_));
+      return {};
+    }
+    const int middle =
+        divided(all_ - first.value_or(0) - last.value_or(0), stages_ - ends, where, "stages between");
+    std::vector<int> layers(at(stages_), middle);
+    if (first) layers.front() = *first;
+    if (last) layers.back() = *last;
+    return layers;
+  }
+
+  /// Equal stages, where embedding and loss may count as a layer each.
+  std::vector<int> equal() {
+    const int embedding = flags_.has(embedding_flag) ? 1 : 0, loss = flags_.has(loss_flag) ? 1 : 0;
+    const int each = divided(all_ + embedding + loss, stages_, file_, "pipeline stages");
+    std::vector<int> layers(at(stages_), each);
+    layers.front() -= embedding;
+    layers.back() -= loss;
+    return layers;
+  }
+
+  int chunks(const std::vector<int>& layers) {
+    const std::string_view flag = flags_.has(chunks_flag) ? chunks_flag : chunk_layers_flag;
+    if (!flags_.has(flag) || !flags_.number(flag)) return 1;
+    const int number = *flags_.number(flag);
+    const int chunks = flag == chunks_flag ? number : std::max(1, layers.front() / number);
+    for (const int of_device : layers)
+      if (of_device % chunks != 0 || (flag == chunk_layers_flag && of_device != chunks * number)) {
+        faults_.add(
+            flags_.where(flag),
+            fmt::format("{} {}: the {} layers of a pipeline rank cannot be cut so", flag, number, of_device));
+        break;
+      }
+    return chunks;
+  }
+
+  const MegatronFlags& flags_;
+  const std::string& file_;
+  int stages_, all_;
+  Faults& faults_;
+};
+
+}  // namespace
+
+MegatronStages megatron_stages(const MegatronFlags& flags, const std::string& file, int stages,
+                               const Job& job, Faults& faults) {
+  return StageReader(flags, file, stages, job, faults).read();
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,147 @@
+#include "planner/io/readers/calibration_reader.hpp"
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
+#include "planner/io/text/units.hpp"
+#include "planner/io/text/yaml_reader.hpp"
+
+namespace dtfm::io {
+
+extern const std::string_view calibration_yaml;
+
+namespace {
+
+using Kind = CalibrationConstant::Kind;
+
+constexpr std::string_view schema_name = "dtfm-calibration/1";
+constexpr std::size_t calibration_size_limit = std::size_t{4} << 20;
+constexpr std::size_t size = CalibrationSpread::size;
+
+double value_of(const YamlValue& value, Kind kind) {
+  if (kind == Kind::seconds) return value.seconds().value();
+  const double number = value.ratio();
+  if (kind == Kind::share && number > 1) throw value.value_error("is a share: at most 1");
+  return number;
+}
+
+/// Files from before there were the last two constants, which then change nothing, lack them.
+Calibration constants_of(const YamlMap& map) {
+  Calibration constants;
+  for (const CalibrationConstant& it : calibration_constants) {
+    const bool is_new =
+        it.value == &Calibration::micro_batch_overhead_s || it.value == &Calibration::sync_efficiency;
+    if (is_new && !map.has(it.name)) continue;
+    constants.*it.value = value_of(map.required(it.name), it.kind);
+  }
+  return constants;
+}
+
+std::vector<std::string_view> constant_names() {
+  std::vector<std::string_view> names;
+  for (const CalibrationConstant& it : calibration_constants) names.push_back(it.name);
+  return names;
+}
+
+/// Throws Error at a row that no covariance has.
+void check_covariance(const CalibrationSpread& spread, const std::vector<YamlValue>& rows) {
+  constexpr double rounding = 1e-6;  // of numbers that somebody has shortened
+  for (std::size_t i = 0; i < size; ++i) {
+    if (spread.covariance[i][i] < 0) throw rows[i].value_error("has a variance below zero");
+    for (std::size_t k = 0; k < i; ++k) {
+      const double most = std::sqrt(spread.covariance[i][i] * spread.covariance[k][k]);
+      const double value = spread.covariance[i][k];
+      if (std::abs(value - spread.covariance[k][i]) > rounding * most)
+        throw rows[i].value_error(fmt::format("is not symmetric with `{}`", calibration_constants[k].name));
+      if (std::abs(value) > (1 + rounding) * most)
+        throw rows[i].value_error(fmt::format("has a covariance with `{}` beyond their standard deviations",
+                                              calibration_constants[k].name));
+    }
+  }
+}
+
+CalibrationSpread spread_of(const YamlValue& value) {
+  constexpr double most = 1e12;  // of squares of seconds and factors; far beyond any that were fitted
+  const YamlMap map = value.map({"residual", "degrees_of_freedom", "covariance"});
+  CalibrationSpread spread;
+  spread.residual = map.required("residual").number(0, 10);
+  spread.degrees = map.required("degrees_of_freedom").number(1, 1e9);
+  const YamlMap covariance = map.required("covariance").map(constant_names());
+  std::vector<YamlValue> rows;
+  for (std::size_t i = 0; i < size; ++i) {
+    rows.push_back(covariance.required(calibration_constants[i].name));
+    const std::vector<YamlValue> numbers = rows.back().list();
+    if (numbers.size() != size)
+      throw rows.back().value_error(fmt::format("expected {} numbers; found {}", size, numbers.size()));
+    for (std::size_t k = 0; k < size; ++k) spread.covariance[i][k] = numbers[k].number(-most, most);
+  }
+  check_covariance(spread, rows);
+  return spread;
+}
+
+/// JSON files of ours begin with a schema, YAML files with a version.
+YamlMap map_of(const YamlDocument& document) {
+  constexpr std::string_view what = "the constants of the simulator";
+  const YamlValue root = document.root();
+  if (!root.is_map()) throw root.error(fmt::format("expected {}: a map that begins with `version: 1`", what));
+  std::vector<std::string_view> keys = constant_names();
+  keys.insert(keys.begin(), {"version", "schema"});
+  keys.insert(keys.end(), {"spread", "fit", "program"});
+  const YamlMap map = root.map(keys);
+  if (const auto schema = map.optional("schema")) {
+    if (!schema->is_word(schema_name))
+      throw schema->value_error(
+          fmt::format("expected `{}`; found {}", schema_name, in_quotes(schema->text())));
+  } else if (const auto version = map.optional("version")) {
+    if (!version->is_word("1")) throw version->value_error("expected 1, the only version there is");
+  } else {
+    throw map.error(fmt::format("missing `version: 1`, which {} begin with", what));
+  }
+  return map;
+}
+
+}  // namespace
+
+Calibration built_in_calibration() {
+  return parse_calibration(std::string(calibration_yaml), "configs/calibration.yaml").constants;
+}
+
+FittedCalibration parse_calibration(std::string text, std::string file) {
+  const YamlDocument document(std::move(text), std::move(file));
+  const YamlMap map = map_of(document);
+  FittedCalibration result{constants_of(map), {}};
+  if (const auto spread = map.optional("spread")) result.spread = spread_of(*spread);
+  return result;
+}
+
+FittedCalibration read_calibration(const std::filesystem::path& file) {
+  return parse_calibration(read_file(file, calibration_size_limit), file.string());
+}
+
+nlohmann::ordered_json calibration_json(const FittedCalibration& calibration) {
+  nlohmann::ordered_json json = {{"schema", schema_name}};
+  for (const CalibrationConstant& it : calibration_constants) {
+    const double value = calibration.constants.*it.value;
+    if (it.kind == Kind::seconds)
+      json[std::string(it.name)] = fmt::format("{} s", value);
+    else
+      json[std::string(it.name)] = value;
+  }
+  if (!calibration.spread) return json;
+  nlohmann::ordered_json rows;
+  for (std::size_t i = 0; i < size; ++i)
+    rows[std::string(calibration_constants[i].name)] = calibration.spread->covariance[i];
+  json["spread"] = {{"residual", calibration.spread->residual},
+                    {"degrees_of_freedom", calibration.spread->degrees},
+                    {"covariance", std::move(rows)}};
+  return json;
+}
+
+}  // namespace dtfm::io

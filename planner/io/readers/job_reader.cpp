@@ -1,0 +1,240 @@
+#include "planner/io/readers/job_reader.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/core/compression.hpp"
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/readers/model_reader.hpp"
+#include "planner/io/text/named_file.hpp"
+#include "planner/io/readers/profile_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
+#include "planner/io/text/yaml_reader.hpp"
+
+namespace dtfm::io {
+
+extern const std::string_view gpt3_xl_yaml, v100_json;  // the texts of configs/gpt3-xl.yaml and its profile
+
+namespace {
+
+constexpr int most_count = 1'000'000'000;
+constexpr std::size_t most_profiles = 64;
+
+int whole(const YamlValue& value, int least, int most) {
+  return static_cast<int>(value.integer(least, most));
+}
+
+int required_count(const YamlMap& map, std::string_view key, int most) {
+  return whole(map.required(key), 1, most);
+}
+
+/// The word under `key`, which stays `word` where the key is missing.
+void read_choice(const YamlMap& map, std::string_view key, std::initializer_list<std::string_view> words,
+                 std::string& word) {
+  if (const auto value = map.optional(key)) word = std::string(words.begin()[value->choice(words)]);
+}
+
+/// The same, or `auto`: then the word stays as it is.
+void read_choice_or_auto(const YamlMap& map, std::string_view key,
+                         std::initializer_list<std::string_view> words, std::string& word, bool& automatic) {
+  const auto value = map.optional(key);
+  automatic = value && value->is_word("auto");
+  if (!automatic) read_choice(map, key, words, word);
+}
+
+/// Nothing for `auto` and where the key is missing.
+std::optional<int> count_or_auto(const YamlMap& map, std::string_view key) {
+  const auto value = map.optional(key);
+  if (!value || value->is_word("auto")) return std::nullopt;
+  return whole(*value, 1, most_count);
+}
+
+std::optional<int> optional_count(const YamlMap& map, std::string_view key, int least) {
+  const auto value = map.optional(key);
+  return value ? std::optional(whole(*value, least, most_count)) : std::nullopt;
+}
+
+Training read_training(const YamlValue& value, Automatic& automatic) {
+  const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
+  Training training;
+  training.global_batch = required_count(map, "global_batch", most_count);
+  const auto micro_batch = map.optional("micro_batch");
+  automatic.micro_batch = micro_batch && micro_batch->is_word("auto");
+  if (micro_batch && !automatic.micro_batch) {
+    training.micro_batch = whole(*micro_batch, 1, most_count);
+    if (training.global_batch % training.micro_batch != 0)
+      throw micro_batch->value_error(
+          fmt::format("{} does not divide global_batch {}", training.micro_batch, training.global_batch));
+  }
+  read_choice(map, "precision", {"fp16", "bf16", "tf32", "fp32"}, training.precision);
+  read_choice(map, "optimizer", {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"},
+              training.optimizer);
+  read_choice_or_auto(map, "recompute", {"none", "selective", "full"}, training.recompute,
+                      automatic.recompute);
+  return training;
+}
+
+Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
+  const YamlMap map = value.map(
+      {"pipeline", "data", "tensor", "schedule", "chunks", "flush", "gradient_sync", "overlap", "alike"});
+  Parallelism parallelism;
+  parallelism.pipeline = count_or_auto(map, "pipeline");
+  parallelism.data = count_or_auto(map, "data");
+  parallelism.tensor = count_or_auto(map, "tensor").value_or(1);
+  const auto tensor = map.optional("tensor");
+  automatic.tensor = tensor && tensor->is_word("auto");
+  read_choice_or_auto(map, "schedule", {"gpipe", "1f1b", "interleaved"}, parallelism.schedule,
+                      automatic.schedule);
+  read_choice_or_auto(map, "gradient_sync", {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"},
+                      parallelism.gradient_sync, automatic.gradient_sync);
+  parallelism.chunks = optional_count(map, "chunks", 2);
+  parallelism.flush = optional_count(map, "flush", 1);
+  if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
+  if (const auto alike = map.optional("alike")) parallelism.alike = alike->boolean();
+  const bool interleaved = parallelism.schedule == "interleaved";
+  if (interleaved && !parallelism.chunks)
+    throw map.required("schedule")
+        .value_error("`interleaved` needs `chunks`, the stages that a device holds");
+  if (!interleaved && parallelism.chunks)
+    throw map.required("chunks").value_error("is for schedule `interleaved` alone");
+  return parallelism;
+}
+
+bool is_number(const std::string& text) {
+  return text.find_first_not_of("0123456789+-.eE") == std::string::npos;
+}
+
+/// A ratio, the name of a preset, or `auto`: then it stays as it is. `compress` puts in a preset.
+void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& automatic,
+                const std::function<void(const std::string&)>& compress) {
+  const auto value = map.optional(key);
+  automatic = value && value->is_word("auto");
+  if (!value || automatic) return;
+  if (!value->is_scalar() || is_number(value->text())) {
+    ratio = value->ratio();
+    return;
+  }
+  try {
+    compress(value->text());
+  } catch (const Error& error) {
+    throw value->value_error(fmt::format("{}; found {}", error.what(), in_quotes(value->text())));
+  }
+}
+
+/// Into the job, whose model and training are there.
+void read_compression(const YamlValue& value, Job& job) {
+  const YamlMap map = value.map({"activations", "gradients", "throughput", "adaptive"});
+  Compression& compression = job.compression;
+  read_ratio(map, "activations", compression.activations, job.automatic.activations,
+             [&](const std::string& preset) { compress_activations(job, preset); });
+  read_ratio(map, "gradients", compression.gradients, job.automatic.gradients,
+             [&](const std::string& preset) { compress_gradients(job, preset); });
+  if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
+  if (const auto adaptive = map.optional("adaptive")) compression.slower_than = adaptive->rate();
+}
+
+void read_analytic(const YamlValue& value, Job& job) {
+  const YamlMap map = value.map({"analytic", "efficiency"});
+  const YamlValue analytic = map.required("analytic");
+  if (!analytic.boolean())
+    throw analytic.value_error("expected true, or the name of a profile in place of the map");
+  const auto efficiency = map.optional("efficiency");
+  if (!efficiency) return;
+  if (job.efficiency) throw efficiency->value_error("is given twice");
+  job.efficiency = efficiency->ratio();
+  if (*job.efficiency > 1) throw efficiency->value_error("is more than 1, the peak");
+}
+
+/// The name of a file, a profile in place, or an estimate.
+void read_profile_entry(const YamlValue& value, const FileReader& open, bool with_profiles, Job& job) {
+  if (!with_profiles && !value.is_map()) return;
+  LayerProfile profile;
+  if (value.is_map()) {
+    const auto entries = value.entries();
+    const bool is_profile = std::any_of(entries.begin(), entries.end(),
+                                        [](const auto& entry) { return entry.first.is_word("schema"); });
+    if (!is_profile) return read_analytic(value, job);
+    profile = read_profile(value);
+  } else {
+    NamedFile file = open(value);
+    profile = parse_profile(std::move(file.text), std::move(file.path));
+  }
+  for (const LayerProfile& other : job.profiles)
+    if (other.gpu == profile.gpu)
+      throw value.value_error(fmt::format("there are two profiles of GPU {}", in_quotes(profile.gpu)));
+  job.profiles.push_back(std::move(profile));
+}
+
+void read_profiles(const YamlValue& value, const FileReader& open, bool with_profiles, Job& job) {
+  if (!value.is_list()) return read_profile_entry(value, open, with_profiles, job);
+  const auto entries = value.list();
+  if (entries.empty()) throw value.value_error("must not be empty");
+  if (entries.size() > most_profiles)
+    throw value.value_error(fmt::format("more than {} profiles", most_profiles));
+  for (const YamlValue& entry : entries) read_profile_entry(entry, open, with_profiles, job);
+}
+
+void read_comm_cost(const YamlValue& value, Job& job) {
+  const YamlMap map = value.map({"gradient", "activation", "stages"});
+  job.comm_cost = {map.required("gradient").bytes(), map.required("activation").bytes()};
+  job.comm_cost_stages = optional_count(map, "stages", 1);
+}
+
+}  // namespace
+
+namespace {
+
+Job parse_job(std::string text, std::string file, const FileReader& open, bool with_profiles = true) {
+  const YamlDocument document(std::move(text), std::move(file));
+  const YamlMap map = versioned_map(
+      document, "a job",
+      {"version", "name", "model", "training", "parallelism", "compression", "profile", "comm_cost"});
+  Job job;
+  job.name = map.required("name").text();
+  job.training = read_training(map.required("training"), job.automatic);
+  job.model = read_model(map.required("model"), bytes_per_number(job.training), open);
+  if (const auto parallelism = map.optional("parallelism"))
+    job.parallelism = read_parallelism(*parallelism, job.automatic);
+  if (const auto compression = map.optional("compression")) read_compression(*compression, job);
+  if (const auto profile = map.optional("profile")) read_profiles(*profile, open, with_profiles, job);
+  if (const auto volumes = map.optional("comm_cost")) read_comm_cost(*volumes, job);
+  return job;
+}
+
+/// Files that one names are found beside it.
+FileReader beside(const std::filesystem::path& file) {
+  return [folder = file.parent_path()](const YamlValue& name) {
+    return read_named_file(name, folder, yaml_size_limit);
+  };
+}
+
+}  // namespace
+
+Job parse_job(std::string text, std::string file) {
+  return parse_job(std::move(text), file, beside(file));
+}
+
+Job default_job() {
+  return parse_job(std::string(gpt3_xl_yaml), "configs/gpt3-xl.yaml", [](const YamlValue& name) {
+    DTFM_ASSERT(name.text() == "profiles/v100.json");
+    return NamedFile{"configs/profiles/v100.json", std::string(v100_json)};
+  });
+}
+
+Job read_job(const std::filesystem::path& file, std::string_view named_in) {
+  return parse_job(read_file(file, yaml_size_limit, named_in), file.string());
+}
+
+Job read_job_without_profiles(const std::filesystem::path& file) {
+  return parse_job(read_file(file, yaml_size_limit), file.string(), beside(file), false);
+}
+
+}  // namespace dtfm::io

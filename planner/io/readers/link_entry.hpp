@@ -1,0 +1,47 @@
+// One entry of a topology's `links`, its ends found, not yet weighed against the others (see link_rules.hpp).
+#pragma once
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "planner/core/topology.hpp"
+#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/text/yaml_reader.hpp"
+
+namespace dtfm::io {
+
+/// Ascending: the more specific is the greater.
+enum class LinkLevel { any, site, host, device };
+
+struct LinkEnd {
+  LinkLevel level = LinkLevel::any;
+  int index = -1;  // of the site, host or device
+};
+
+/// `within: SITE` is the same as `between: [SITE, SITE]` and written so.
+enum class LinkWithin { no, host, any_site };
+
+struct LinkEntry {
+  std::string where;
+  int line = 0;
+  LinkWithin within = LinkWithin::no;
+  LinkEnd from, to;
+  bool both_directions = true;
+  Link link;
+
+  /// Place in the order of link_rules.hpp; the greater wins.
+  int rank() const;
+};
+
+/// What a map says of the delay: `latency` is one way, `rtt` two.
+struct GivenLatency {
+  YamlValue value;
+  int ways;
+};
+/// Throws Error unless the map has exactly one of the two keys.
+GivenLatency latency_or_rtt(const YamlMap& map);
+
+std::vector<LinkEntry> read_link_entries(const YamlValue& links, const Fleet& fleet);
+
+}  // namespace dtfm::io

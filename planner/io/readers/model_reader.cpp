@@ -1,0 +1,145 @@
+#include "planner/io/readers/model_reader.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/index.hpp"
+#include "planner/core/operator_graph.hpp"
+#include "planner/io/readers/model_presets.hpp"
+#include "planner/io/readers/operator_graph_reader.hpp"
+
+namespace dtfm::io {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int most_layers = 100'000, most_count = 1'000'000'000;
+constexpr double most_parameters = 1e18;  // of a layer
+
+int count_or(const YamlMap& map, std::string_view key, int most, int otherwise) {
+  const auto value = map.optional(key);
+  return value ? static_cast<int>(value->integer(1, most)) : otherwise;
+}
+
+/// Nothing where the key is missing. Throws Error where it is more than `whole`, of which it is a part.
+template <class Quantity>
+Quantity part_of(Quantity whole, const YamlMap& map, std::string_view key,
+                 Quantity (YamlValue::*read)() const) {
+  const auto value = map.optional(key);
+  const Quantity part = value ? ((*value).*read)() : Quantity();
+  if (part > whole) throw value->value_error("is more than that of which it is a part");
+  return part;
+}
+
+Layer read_layer(const YamlMap& map) {
+  Layer layer;
+  layer.name = "layer";
+  if (const auto name = map.optional("name")) layer.name = name->text();
+  layer.parameters = map.required("parameters").number(0, most_parameters);
+  layer.forward = map.required("forward_flops").flops();
+  const auto backward = map.optional("backward_flops");
+  layer.backward = backward ? backward->flops() : 2 * layer.forward;
+  layer.head = part_of(layer.forward, map, "head_flops", &YamlValue::flops);
+  layer.attention = part_of(layer.forward - layer.head, map, "attention_flops", &YamlValue::flops);
+  layer.output = map.required("output").bytes();
+  layer.activation_memory = map.required("activation_memory").bytes();
+  layer.attention_memory = part_of(layer.activation_memory, map, "attention_memory", &YamlValue::bytes);
+  return layer;
+}
+
+LayerChain read_layers(const YamlValue& value) {
+  const YamlMap map = value.map({"kind", "layers", "sequence"});
+  LayerChain model;
+  model.sequence = count_or(map, "sequence", most_count, 1);
+  const YamlValue layers = map.required("layers");
+  for (const YamlValue& item : layers.list()) {
+    const YamlMap entry =
+        item.map({"name", "parameters", "forward_flops", "backward_flops", "output", "activation_memory",
+                  "repeat", "attention_flops", "head_flops", "attention_memory"});
+    const int repeat = count_or(entry, "repeat", most_count, 1);
+    if (repeat > most_layers - static_cast<int>(model.layers.size()))
+      throw entry.error(fmt::format("more than {} layers in all", most_layers));
+    model.layers.insert(model.layers.end(), at(repeat), read_layer(entry));
+  }
+  if (model.layers.empty()) throw layers.value_error("must not be empty");
+  return model;
+}
+
+LayerChain read_graph(const YamlValue& value, const FileReader& open) {
+  constexpr int most_live = 1000;
+  const YamlMap map = value.map({"kind", "file", "sequence", "live_tensors"});
+  NamedFile file = open(map.required("file"));
+  const OperatorGraph graph = parse_operator_graph(std::move(file.text), std::move(file.path));
+  return {count_or(map, "sequence", most_count, 1),
+          tasklets(graph, count_or(map, "live_tensors", most_live, 1))};
+}
+
+std::string size_text(Bytes size) {
+  return fmt::format("{} B", size.value());
+}
+
+std::string flops_text(Flops flops) {
+  return fmt::format("{} FLOP", flops.value());
+}
+
+ordered_json layer_json(const Layer& layer, int repeat) {
+  ordered_json json = {{"name", layer.name},
+                       {"parameters", layer.parameters},
+                       {"forward_flops", flops_text(layer.forward)},
+                       {"backward_flops", flops_text(layer.backward)},
+                       {"output", size_text(layer.output)},
+                       {"activation_memory", size_text(layer.activation_memory)}};
+  if (layer.attention.value() > 0) json["attention_flops"] = flops_text(layer.attention);
+  if (layer.head.value() > 0) json["head_flops"] = flops_text(layer.head);
+  if (layer.attention_memory.value() > 0) json["attention_memory"] = size_text(layer.attention_memory);
+  if (repeat > 1) json["repeat"] = repeat;
+  return json;
+}
+
+/// Layers that are alike and follow each other are one entry.
+ordered_json chain_json(const LayerChain& model) {
+  ordered_json layers = ordered_json::array();
+  for (auto begin = model.layers.begin(); begin != model.layers.end();) {
+    const auto end = std::find_if(begin, model.layers.end(), [&](const Layer& l) { return !(l == *begin); });
+    layers.push_back(layer_json(*begin, static_cast<int>(end - begin)));
+    begin = end;
+  }
+  return {{"kind", "layers"}, {"sequence", model.sequence}, {"layers", std::move(layers)}};
+}
+
+std::optional<YamlValue> value_of(const YamlValue& map, std::string_view word) {
+  for (const auto& [key, value] : map.entries())
+    if (key.is_word(word)) return value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Model read_model(const YamlValue& value, double number_bytes, const FileReader& open) {
+  if (const auto preset = value_of(value, "preset")) return read_preset(value, *preset, number_bytes);
+  const auto kind = value_of(value, "kind");
+  if (!kind) throw value.error("`kind` (transformer, layers or graph) or `preset` is missing");
+  switch (kind->choice({"transformer", "layers", "graph"})) {
+    case 0:
+      return read_transformer(value.map(transformer_keys({"kind"})), {});
+    case 1:
+      return read_layers(value);
+    default:
+      return read_graph(value, open);
+  }
+}
+
+ordered_json model_json(const Model& model) {
+  if (const auto* chain = std::get_if<LayerChain>(&model)) return chain_json(*chain);
+  const auto& transformer = std::get<Transformer>(model);
+  ordered_json json = {{"kind", "transformer"}, {"layers", transformer.layers}};
+  json.update(shape_json(transformer));
+  return json;
+}
+
+}  // namespace dtfm::io

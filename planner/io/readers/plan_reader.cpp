@@ -1,0 +1,371 @@
+#include "planner/io/readers/plan_reader.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/readers/job_reader.hpp"
+#include "planner/io/text/json_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
+
+namespace dtfm::io {
+namespace {
+
+constexpr int most = 1'000'000'000;
+constexpr std::size_t plan_size_limit = std::size_t{256} << 20;
+
+/// "layer 3 is", "layers 3 … 5 are"
+std::string layers_in_words(int first, int last) {
+  return first == last ? fmt::format("layer {} is", first) : fmt::format("layers {} … {} are", first, last);
+}
+
+class PlanReader {
+ public:
+  PlanReader(const Topology& topology, const Job& job) : topology_(topology), job_(job) {
+    for (int device = 0; device < topology.size(); ++device)
+      index_of_.emplace(topology.devices[at(device)].id, device);
+  }
+
+  Plan plan(const JsonCursor& file) {
+    check_topology(file);
+    return plan_of_any_topology(file);
+  }
+
+  Plan plan_of_any_topology(const JsonCursor& file) {
+    check_schema(file);
+    Plan plan{1, job_.parallelism.schedule, job_.parallelism.gradient_sync, {}};
+    const JsonCursor list = file.required("pipelines");
+    const std::size_t count = list.array_size("pipelines");
+    if (count == 0) list.fail("there is no pipeline");
+    for (std::size_t i = 0; i < count; ++i) plan.pipelines.push_back(pipeline(list.at(i)));
+    read_micro_batches(list, plan);
+    for (const Pipeline& pipeline : plan.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        plan.tensor = std::max(plan.tensor, static_cast<int>(stage.devices.size()));
+    check_parallelism(file, plan);
+    check_groups(file, plan);
+    check_ranks(file, plan);
+    check_unused(file);
+    return plan;
+  }
+
+ private:
+  static void check_schema(const JsonCursor& file) {
+    const auto schema = file.optional("schema");
+    if (schema && schema->as_string() != "dtfm-plan/1")
+      schema->fail("expected `dtfm-plan/1`; found " + in_quotes(schema->as_string()));
+  }
+
+  void check_topology(const JsonCursor& file) const {
+    const auto made_for = file.optional("topology");
+    const auto fingerprint = made_for ? made_for->optional("fingerprint") : std::nullopt;
+    if (!fingerprint || fingerprint->as_string() == topology_.fingerprint()) return;
+    const auto name = made_for->optional("name");
+    fingerprint->fail(
+        fmt::format("the plan is for topology {} with fingerprint {}; this is {} with fingerprint {}",
+                    in_quotes(name ? name->as_string() : "?"), in_quotes(fingerprint->as_string()),
+                    in_quotes(topology_.name), in_quotes(topology_.fingerprint())));
+  }
+
+  Pipeline pipeline(const JsonCursor& cursor) {
+    const JsonCursor list = cursor.required("stages");
+    const std::size_t count = list.array_size("stages");
+    if (count == 0) list.fail("there is no stage");
+    Pipeline pipeline;
+    for (std::size_t i = 0; i < count; ++i) {
+      const int covered = i == 0 ? 0 : pipeline.stages.back().layers.second;
+      pipeline.stages.push_back(stage(list.at(i), covered));
+    }
+    const int covered = pipeline.stages.back().layers.second;
+    if (covered != layer_count(job_.model))
+      list.fail(fmt::format("{} in no stage: job {} has {} layers",
+                            layers_in_words(covered, layer_count(job_.model) - 1), job_.name,
+                            layer_count(job_.model)));
+    return pipeline;
+  }
+
+  Stage stage(const JsonCursor& cursor, int covered) {
+    const JsonCursor list = cursor.required("devices");
+    const std::size_t count = list.array_size("devices");
+    if (count == 0) list.fail("there is no device");
+    Stage stage{layers(cursor.required("layers"), covered), {}};
+    for (std::size_t i = 0; i < count; ++i) stage.devices.push_back(device(list.at(i)));
+    return stage;
+  }
+
+  /// `covered`: the stages before end with this layer.
+  std::pair<int, int> layers(const JsonCursor& cursor, int covered) const {
+    if (const auto size = cursor.array_size("two layers"); size != 2)
+      cursor.fail(
+          fmt::format("expected two numbers, the first layer and the one after the last; found {}", size));
+    const int begin = cursor.at(0).as_int(0, most), end = cursor.at(1).as_int(0, most);
+    if (end < begin) cursor.fail(fmt::format("[{}, {}] ends before it begins", begin, end));
+    if (end > layer_count(job_.model))
+      cursor.fail(
+          fmt::format("[{}, {}], but job {} has {} layers", begin, end, job_.name, layer_count(job_.model)));
+    if (begin > covered) cursor.fail(layers_in_words(covered, begin - 1) + " in no stage");
+    if (begin < covered) cursor.fail(fmt::format("layer {} is already in an earlier stage", begin));
+    return {begin, end};
+  }
+
+  int known_device(const JsonCursor& cursor) const {
+    const std::string& id = cursor.as_string();
+    const auto found = index_of_.find(id);
+    if (found == index_of_.end())
+      cursor.fail(fmt::format("topology {} has no device {}; {}", topology_.name, in_quotes(id),
+                              suggestion(id, ids())));
+    return found->second;
+  }
+
+  int device(const JsonCursor& cursor) {
+    const int device = known_device(cursor);
+    const auto [first, fresh] = first_use_.emplace(device, cursor.path());
+    if (!fresh) cursor.fail(fmt::format("device {} is used twice, first at {}", id(device), first->second));
+    return device;
+  }
+
+  const std::string& id(int device) const { return topology_.devices[at(device)].id; }
+
+  std::vector<std::string_view> ids() const {
+    std::vector<std::string_view> ids;
+    for (const Device& device : topology_.devices) ids.push_back(device.id);
+    return ids;
+  }
+
+  void read_micro_batches(const JsonCursor& list, Plan& plan) const {
+    const bool given = list.at(0).optional("micro_batches").has_value();
+    const int all = micro_batch_count(job_.training);
+    const int count = static_cast<int>(plan.pipelines.size());
+    for (int i = 0; i < count; ++i) {
+      const JsonCursor pipeline = list.at(at(i));
+      const auto micro_batches = pipeline.optional("micro_batches");
+      if (micro_batches.has_value() != given)
+        pipeline.fail("micro_batches must be given for every pipeline or for none");
+      const auto [begin, end] = even_split(all, count, i);
+      plan.pipelines[at(i)].micro_batches = given ? micro_batches->as_int(0, most) : end - begin;
+    }
+  }
+
+  // What else a plan file says follows from its pipelines: where it is there, it must say the same.
+
+  static void check_parallelism(const JsonCursor& file, const Plan& plan) {
+    const auto given = file.optional("parallelism");
+    if (!given) return;
+    const auto check = [&](const char* key, int expected) {
+      const auto number = given->optional(key);
+      if (number && number->as_int(1, most) != expected)
+        number->fail(fmt::format("{}, but the pipelines make it {}", number->as_int(1, most), expected));
+    };
+    check("pipeline", depth(plan));
+    check("data", static_cast<int>(plan.pipelines.size()));
+    check("tensor", plan.tensor);
+  }
+
+  std::vector<int> known_devices(const JsonCursor& list, std::size_t expected) const {
+    const std::size_t count = list.array_size("devices");
+    std::vector<int> devices;
+    for (std::size_t i = 0; i < count; ++i) devices.push_back(known_device(list.at(i)));
+    if (count != expected)
+      list.fail(fmt::format("expected as many devices as in the pipelines, {}; found {}", expected, count));
+    return devices;
+  }
+
+  /// The order within a group means nothing.
+  void check_groups(const JsonCursor& file, const Plan& plan) const {
+    const auto list = file.optional("groups");
+    if (!list) return;
+    auto groups = stage_groups(plan);
+    if (const std::size_t count = list->array_size("groups"); count != groups.size())
+      list->fail(fmt::format("expected one group for each of {} stages; found {}", groups.size(), count));
+    for (std::size_t stage = 0; stage < groups.size(); ++stage) {
+      auto given = known_devices(list->at(stage), groups[stage].size());
+      std::sort(given.begin(), given.end());
+      std::sort(groups[stage].begin(), groups[stage].end());
+      std::vector<int> missing;
+      std::set_difference(groups[stage].begin(), groups[stage].end(), given.begin(), given.end(),
+                          std::back_inserter(missing));
+      if (!missing.empty())
+        list->at(stage).fail(fmt::format("lacks device {}, which is in stage {} of the pipelines",
+                                         id(missing.front()), stage));
+    }
+  }
+
+  void check_ranks(const JsonCursor& file, const Plan& plan) const {
+    const auto ranks = file.optional("ranks");
+    if (!ranks) return;
+    const auto check = [&](const char* key, const std::vector<int>& expected) {
+      const auto list = ranks->optional(key);
+      if (!list) return;
+      const auto given = known_devices(*list, expected.size());
+      for (std::size_t rank = 0; rank < given.size(); ++rank)
+        if (given[rank] != expected[rank])
+          list->at(rank).fail(
+              fmt::format("{}, but the pipelines make it {}", id(given[rank]), id(expected[rank])));
+    };
+    check("pipeline_major", pipeline_major(plan));
+    check("stage_major", stage_major(plan));
+  }
+
+  void check_unused(const JsonCursor& file) const {
+    const auto list = file.optional("unused");
+    const std::size_t count = list ? list->array_size("devices") : 0;
+    for (std::size_t i = 0; i < count; ++i)
+      if (const auto used = first_use_.find(known_device(list->at(i))); used != first_use_.end())
+        list->at(i).fail(fmt::format("device {} is used at {}", id(used->first), used->second));
+  }
+
+  const Topology& topology_;
+  const Job& job_;
+  std::unordered_map<std::string, int> index_of_;
+  std::unordered_map<int, std::string> first_use_;
+};
+
+/// The first pipeline is what the others must be like.
+void check_stages(const Plan& plan, const std::string& file) {
+  const auto& first = plan.pipelines.front().stages;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const auto& stages = plan.pipelines[p].stages;
+    if (stages.size() != first.size())
+      throw Error(
+          file,
+          fmt::format("/pipelines/{}: {} stage{} where /pipelines/0 has {}: the groups would be of unequal "
+                      "size, and comm-cost needs them equal",
+                      p, stages.size(), stages.size() == 1 ? "" : "s", first.size()));
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const std::string where = fmt::format("/pipelines/{}/stages/{}", p, s);
+      if (stages[s].devices.size() != 1)
+        throw Error(file, fmt::format("{}/devices: {} devices; comm-cost is about one device a stage", where,
+                                      stages[s].devices.size()));
+      if (stages[s].layers != first[s].layers)
+        throw Error(
+            file, fmt::format("{}/layers: [{}, {}] where /pipelines/0 has [{}, {}]; comm-cost needs the same "
+                              "stages in every pipeline",
+                              where, stages[s].layers.first, stages[s].layers.second, first[s].layers.first,
+                              first[s].layers.second));
+    }
+  }
+}
+
+void check_all_used(const Placement& placement, const Topology& topology, const std::string& file) {
+  std::vector<bool> used(topology.devices.size());
+  for (const int device : placement.devices()) used[at(device)] = true;
+  std::vector<std::string> unused;
+  for (std::size_t device = 0; device < used.size(); ++device)
+    if (!used[device]) unused.push_back(topology.devices[device].id);
+  if (unused.empty()) return;
+  const std::size_t count = unused.size();
+  unused.resize(std::min<std::size_t>(count, 5));
+  throw Error(file,
+              fmt::format("/pipelines: comm-cost needs every device, and {} of {} {} in no pipeline: {}{}",
+                          count, topology.size(), count == 1 ? "is" : "are", fmt::join(unused, ", "),
+                          count > unused.size() ? ", …" : ""));
+}
+
+/// `parallelism` repeats what the job in the same file says.
+void check_agrees(const JsonCursor& parallelism, const char* key, const std::string& of_job) {
+  const auto value = parallelism.optional(key);
+  if (value && value->as_string() != of_job)
+    value->fail(fmt::format("{}, but /job/parallelism/{} is {}", in_quotes(value->as_string()), key,
+                            in_quotes(of_job)));
+}
+
+/// As many devices as the plan names, which have nothing but their names.
+class DeviceNames {
+ public:
+  explicit DeviceNames(const JsonCursor& file) {
+    topology_.name = "of the plan";
+    const JsonCursor pipelines = file.required("pipelines");
+    for (std::size_t p = 0; p < pipelines.array_size("pipelines"); ++p) {
+      const JsonCursor stages = pipelines.at(p).required("stages");
+      for (std::size_t s = 0; s < stages.array_size("stages"); ++s) add(stages.at(s).required("devices"));
+    }
+    if (const auto unused = file.optional("unused")) add(*unused);
+  }
+  const Topology& topology() const { return topology_; }
+  std::vector<std::string> ids() const {
+    std::vector<std::string> ids;
+    for (const Device& device : topology_.devices) ids.push_back(device.id);
+    return ids;
+  }
+
+ private:
+  void add(const JsonCursor& list) {
+    for (std::size_t i = 0; i < list.array_size("devices"); ++i) {
+      const std::string& id = list.at(i).as_string();
+      if (!known_.insert(id).second) continue;  // whether it may be there twice is for others to say
+      if (topology_.size() == most_devices)
+        list.fail(fmt::format("more than {} devices in all", most_devices));
+      topology_.devices.emplace_back().id = id;
+    }
+  }
+
+  Topology topology_;
+  std::set<std::string> known_;
+};
+
+}  // namespace
+
+NamedPlan parse_named_plan(std::string_view text, const std::string& file, const Job& job) {
+  const nlohmann::json json = parse_json(text, file);
+  const JsonCursor cursor(json, file);
+  const DeviceNames names(cursor);
+  return {PlanReader(names.topology(), job).plan_of_any_topology(cursor), names.ids()};
+}
+
+Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
+  const nlohmann::json json = parse_json(text, file);
+  return PlanReader(topology, job).plan(JsonCursor(json, file));
+}
+
+std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file) {
+  constexpr double most_bytes = 1e30;
+  const nlohmann::json json = parse_json(text, file);
+  const auto estimate = JsonCursor(json, file).optional("estimate");
+  const auto list = estimate ? estimate->optional("memory") : std::nullopt;
+  std::vector<EstimatedMemory> memory;
+  for (std::size_t i = 0; list && i < list->array_size("devices"); ++i) {
+    const JsonCursor row = list->at(i);
+    const auto bytes = [&](const char* key) { return Bytes(row.required(key).as_number(0, most_bytes)); };
+    memory.push_back({row.required("device").as_string(), bytes("needed_bytes"), bytes("capacity_bytes")});
+  }
+  return memory;
+}
+
+std::string read_plan_text(const std::filesystem::path& file) {
+  return checked_text(read_file(file, plan_size_limit), file.string());
+}
+
+std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
+  text = checked_text(std::move(text), file);
+  const nlohmann::json json = parse_json(text, file);
+  const JsonCursor plan(json, file);
+  if (!plan.optional("job")) return std::nullopt;
+  Job job = parse_job(only_value(text, "job").value(), file);
+  if (const auto parallelism = plan.optional("parallelism")) {
+    check_agrees(*parallelism, "schedule", job.parallelism.schedule);
+    check_agrees(*parallelism, "gradient_sync", job.parallelism.gradient_sync);
+  }
+  return job;
+}
+
+Placement balanced_placement(const Plan& plan, const Topology& topology, const std::string& file) {
+  check_stages(plan, file);
+  Placement placement(static_cast<int>(plan.pipelines.front().stages.size()),
+                      static_cast<int>(plan.pipelines.size()));
+  for (int stage = 0; stage < placement.stages(); ++stage)
+    for (int replica = 0; replica < placement.replicas(); ++replica)
+      placement.at(stage, replica) = plan.pipelines[at(replica)].stages[at(stage)].devices.front();
+  check_all_used(placement, topology, file);
+  return placement;
+}
+
+}  // namespace dtfm::io

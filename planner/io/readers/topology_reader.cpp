@@ -1,0 +1,71 @@
+#include "planner/io/readers/topology_reader.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/io/text/csv_matrix.hpp"
+#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/readers/link_entry.hpp"
+#include "planner/io/readers/link_rules.hpp"
+#include "planner/io/text/named_file.hpp"
+#include "planner/io/text/text_file.hpp"
+
+namespace dtfm::io {
+namespace {
+
+/// The matrix of {file, unit}.
+Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path& folder, MatrixFormat format,
+                            Unit (*find)(std::string_view)) {
+  const YamlMap map = value.map({"file", "unit"});
+  const YamlValue file = map.required("file");
+  format.unit = unit_of(map.required("unit"), find);
+  NamedFile named = read_named_file(file, folder, csv_size_limit);
+  return parse_csv_matrix(std::move(named.text), named.path, format);
+}
+
+MeasuredLinks read_measured(const YamlValue& value, const Fleet& fleet, const std::filesystem::path& folder) {
+  const YamlMap map = value.map({"latency", "rtt", "bandwidth"});
+  const auto [latency, ways] = latency_or_rtt(map);
+  std::vector<std::string> ids;
+  for (const Device& device : fleet.devices) ids.push_back(device.id);
+  const Unit unit{"", 0};
+  MeasuredLinks links;
+  links.latency = read_matrix(latency, folder, {ids, unit, true}, time_unit) / ways;
+  links.bandwidth = read_matrix(map.required("bandwidth"), folder, {ids, unit, false}, rate_unit);
+  return links;
+}
+
+std::variant<RuleLinks, MeasuredLinks> read_links(const YamlMap& topology, const Fleet& fleet,
+                                                  const std::filesystem::path& folder) {
+  const auto links = topology.optional("links"), measured = topology.optional("measured");
+  if (links && measured) throw measured->error("give `links` or `measured`, not both");
+  if (measured) return read_measured(*measured, fleet, folder);
+  if (links) return read_link_rules(*links, fleet);
+  if (fleet.devices.size() > 1) throw topology.error("missing key `links` or `measured`");
+  return RuleLinks{{}, {0}, Eigen::MatrixXi::Constant(1, 1, -1), Eigen::MatrixXi::Constant(1, 1, -1)};
+}
+
+}  // namespace
+
+Topology read_topology(const std::filesystem::path& path) {
+  return parse_topology(read_file(path, yaml_size_limit), path.string(), path.parent_path());
+}
+
+Topology parse_topology(std::string text, const std::string& file, const std::filesystem::path& folder) {
+  const YamlDocument document(std::move(text), file);
+  const YamlMap map =
+      versioned_map(document, "a topology",
+                    {"version", "name", "gpus", "sites", "devices", "links", "measured", "fairness"});
+  Topology topology;
+  const auto name = map.optional("name");
+  topology.name = name ? name->text() : std::filesystem::path(file).stem().string();
+  if (const auto fairness = map.optional("fairness"))
+    topology.fairness = fairness->choice({"equal", "rtt"}) == 0 ? Fairness::equal : Fairness::rtt;
+  Fleet fleet = read_fleet(map);
+  topology.links = read_links(map, fleet, folder);
+  topology.gpus = std::move(fleet.gpus);
+  topology.sites = std::move(fleet.sites);
+  topology.devices = std::move(fleet.devices);
+  return topology;
+}
+
+}  // namespace dtfm::io

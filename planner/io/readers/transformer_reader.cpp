@@ -1,0 +1,118 @@
+#include "planner/io/readers/transformer_reader.hpp"
+
+#include <iterator>
+#include <string>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace dtfm::io {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int most_layers = 100'000, most_width = 10'000'000, most_count = 1'000'000'000;
+
+constexpr std::string_view shape_keys[] = {"hidden",       "heads",     "sequence", "vocabulary", "kv_heads",
+                                           "feed_forward", "gated",     "biases",   "tied",       "encoder",
+                                           "norm",         "attention", "positions"};
+
+void read_number(const YamlMap& map, std::string_view key, int most, int& number) {
+  if (const auto value = map.optional(key)) number = static_cast<int>(value->integer(1, most));
+}
+
+void require_number(const YamlMap& map, std::string_view key, int most, int& number) {
+  if (number == 0) map.required(key);
+  read_number(map, key, most, number);
+}
+
+void read_flag(const YamlMap& map, std::string_view key, bool& flag) {
+  if (const auto value = map.optional(key)) flag = value->boolean();
+}
+
+/// To be thrown: at the one of two keys that the file has, where they contradict each other.
+Error contradiction(const YamlMap& map, std::string_view key, std::string_view other,
+                    const std::string& message) {
+  if (const auto value = map.optional(key)) return value->value_error(message);
+  if (const auto value = map.optional(other)) return value->value_error(message);
+  return map.error(message);
+}
+
+void check_divides(const YamlMap& map, std::string_view key, int part, std::string_view of, int whole) {
+  if (whole % part != 0)
+    throw contradiction(map, key, of, fmt::format("{} {} do not divide {} {}", part, key, of, whole));
+}
+
+void read_positions(const YamlMap& map, Transformer& model) {
+  if (const auto positions = map.optional("positions")) {
+    model.learned_positions = !positions->is_word("rotary");
+    model.positions = model.learned_positions ? static_cast<int>(positions->integer(1, most_count)) : 0;
+  }
+  if (model.positions > 0 && model.positions < model.sequence)
+    throw contradiction(
+        map, "positions", "sequence",
+        fmt::format("{} positions are too few for a sequence of {}", model.positions, model.sequence));
+}
+
+void read_sizes(const YamlMap& map, Transformer& model) {
+  require_number(map, "hidden", most_width, model.hidden);
+  require_number(map, "heads", most_width, model.heads);
+  require_number(map, "sequence", most_count, model.sequence);
+  require_number(map, "vocabulary", most_count, model.vocabulary);
+  check_divides(map, "heads", model.heads, "hidden", model.hidden);
+  read_number(map, "kv_heads", most_width, model.kv_heads);
+  if (model.kv_heads > 0) check_divides(map, "kv_heads", model.kv_heads, "heads", model.heads);
+  read_number(map, "feed_forward", most_width, model.feed_forward);
+  read_flag(map, "gated", model.gated);
+  read_flag(map, "biases", model.biases);
+  read_flag(map, "tied", model.tied);
+  read_flag(map, "encoder", model.encoder);
+  if (const auto norm = map.optional("norm")) model.rms_norm = norm->choice({"layer", "rms"}) == 1;
+  if (const auto attention = map.optional("attention"))
+    model.flash_attention = attention->choice({"eager", "flash"}) == 1;
+  read_positions(map, model);
+}
+
+}  // namespace
+
+std::vector<std::string_view> transformer_keys(std::initializer_list<std::string_view> others) {
+  std::vector<std::string_view> keys(others);
+  keys.emplace_back("layers");
+  keys.insert(keys.end(), std::begin(shape_keys), std::end(shape_keys));
+  return keys;
+}
+
+Transformer read_transformer(const YamlMap& map, Transformer model) {
+  require_number(map, "layers", most_layers, model.layers);
+  read_sizes(map, model);
+  return model;
+}
+
+Transformer read_shape(const YamlValue& value) {
+  Transformer shape;
+  read_sizes(value.map(std::vector(std::begin(shape_keys), std::end(shape_keys))), shape);
+  return shape;
+}
+
+ordered_json shape_json(const Transformer& model) {
+  ordered_json json = {{"hidden", model.hidden},
+                       {"heads", model.heads},
+                       {"sequence", model.sequence},
+                       {"vocabulary", model.vocabulary}};
+  const Transformer usual;
+  if (model.kv_heads > 0) json["kv_heads"] = model.kv_heads;
+  if (model.feed_forward > 0) json["feed_forward"] = model.feed_forward;
+  if (model.gated != usual.gated) json["gated"] = model.gated;
+  if (model.biases != usual.biases) json["biases"] = model.biases;
+  if (model.tied != usual.tied) json["tied"] = model.tied;
+  if (model.encoder != usual.encoder) json["encoder"] = model.encoder;
+  if (model.rms_norm) json["norm"] = "rms";
+  if (model.flash_attention) json["attention"] = "flash";
+  if (!model.learned_positions)
+    json["positions"] = "rotary";
+  else if (model.positions > 0)
+    json["positions"] = model.positions;
+  return json;
+}
+
+}  // namespace dtfm::io

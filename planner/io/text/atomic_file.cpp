@@ -1,0 +1,210 @@
+#include "planner/io/text/atomic_file.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t buffer_size = std::size_t{1} << 16;
+
+[[noreturn]] void fail(const fs::path& path, const std::string& reason) {
+  throw Error(path.string(), "cannot write: " + reason);
+}
+
+[[noreturn]] void fail_with_errno(const fs::path& path) {
+  fail(path, std::strerror(errno));
+}
+
+/// The file behind symbolic links: renaming over a link would replace the link.
+fs::path followed(const fs::path& path) {
+  std::error_code error;
+  fs::path target = path;
+  for (int links = 0; fs::is_symlink(target, error); ++links) {
+    if (links == 40) fail(path, "too many levels of symbolic links");
+    target = target.parent_path() / fs::read_symlink(target, error);
+  }
+  return target;
+}
+
+/// What is at `path`, behind links; nothing when there is nothing.
+std::optional<struct stat> status_of(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return status;
+  if (errno != ENOENT) fail_with_errno(path);
+  return std::nullopt;
+}
+
+/// A terminal or /dev/null may be anything else besides.
+bool is_file_of_stdout(const struct stat& status) {
+  struct stat own {};
+  return !S_ISCHR(status.st_mode) && ::fstat(STDOUT_FILENO, &own) == 0 && own.st_dev == status.st_dev &&
+         own.st_ino == status.st_ino;
+}
+
+void check_kind(const fs::path& path, const struct stat& status) {
+  if (S_ISDIR(status.st_mode)) fail(path, "it is a folder");
+  if (S_ISBLK(status.st_mode)) fail(path, "it is a disk");
+}
+
+void write_all(int file, std::string_view content, const fs::path& path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(file, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_with_errno(path);
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+fs::path folder_of(const fs::path& target) {
+  return target.has_parent_path() ? target.parent_path() : fs::path(".");
+}
+
+/// The new name survives a power failure too. Some file systems cannot do this, and the file is whole anyway.
+void sync_folder(const fs::path& target) {
+  const int file = ::open(folder_of(target).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return;
+  ::fsync(file);
+  ::close(file);
+}
+
+}  // namespace
+
+class OutputFile {
+ public:
+  OutputFile() = default;
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  virtual ~OutputFile() = default;
+  virtual void write(std::string_view content) = 0;
+  virtual void commit() = 0;
+};
+
+namespace {
+
+/// A new file in the folder of the target; removed again unless renamed.
+class FileBeside : public OutputFile {
+ public:
+  FileBeside(const fs::path& path, const fs::path& target) : path_(path), target_(target) {
+    for (int attempt = 0; file_ < 0; ++attempt) {
+      name_ = folder_of(target_) / fmt::format(".dtfm-{}-{}.tmp", ::getpid(), attempt);
+      file_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (file_ < 0 && (errno != EEXIST || attempt == 100)) fail_with_errno(path_);
+    }
+  }
+  ~FileBeside() override {
+    if (file_ >= 0) ::close(file_);
+    if (!renamed_) ::unlink(name_.c_str());
+  }
+
+  void set_mode(mode_t mode) {
+    if (::fchmod(file_, mode) != 0) fail_with_errno(path_);
+  }
+  void write(std::string_view content) override { write_all(file_, content, path_); }
+
+  void commit() override {
+    const bool durable = ::fsync(file_) == 0;
+    const int sync_error = errno;
+    if (!durable && sync_error != EINVAL) fail(path_, std::strerror(sync_error));
+    const int closed = ::close(std::exchange(file_, -1));
+    if (closed != 0 || ::rename(name_.c_str(), target_.c_str()) != 0) fail_with_errno(path_);
+    renamed_ = true;
+    sync_folder(target_);
+  }
+
+ private:
+  fs::path path_, target_, name_;
+  int file_ = -1;
+  bool renamed_ = false;
+};
+
+/// What is there stays there and is written to.
+class FileInPlace : public OutputFile {
+ public:
+  FileInPlace(const fs::path& path, bool is_stdout)
+      : path_(is_stdout ? "stdout" : path),
+        file_(is_stdout ? ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                        : ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC)) {
+    if (file_ < 0) fail_with_errno(path_);
+  }
+  ~FileInPlace() override {
+    if (file_ >= 0) ::close(file_);
+  }
+
+  void write(std::string_view content) override { write_all(file_, content, path_); }
+  void commit() override {
+    if (::close(std::exchange(file_, -1)) != 0) fail_with_errno(path_);
+  }
+
+ private:
+  fs::path path_;
+  int file_;
+};
+
+std::unique_ptr<OutputFile> output_file(const fs::path& path) {
+  if (path.empty()) throw Error("", "the name of the output file is empty");
+  if (is_stdout(path)) return std::make_unique<FileInPlace>(path, true);
+  if (!path.has_filename()) fail(path, "it is a folder");
+  const fs::path target = followed(path);
+  const auto status = status_of(path);
+  if (status) check_kind(path, *status);
+  if (status && !S_ISREG(status->st_mode)) return std::make_unique<FileInPlace>(path, false);
+  auto file = std::make_unique<FileBeside>(path, target);
+  if (status) file->set_mode(status->st_mode & 07777);
+  return file;
+}
+
+}  // namespace
+
+bool is_stdout(const fs::path& path) {
+  struct stat status {};
+  return path == "-" || path == "/dev/stdout" ||
+         (::stat(path.c_str(), &status) == 0 && is_file_of_stdout(status));
+}
+
+WholeFile::WholeFile(const fs::path& path) : file_(output_file(path)) {}
+WholeFile::WholeFile(WholeFile&&) noexcept = default;
+WholeFile::~WholeFile() = default;
+
+void WholeFile::write(std::string_view part) {
+  buffer_ += part;
+  if (buffer_.size() < buffer_size) return;
+  file_->write(buffer_);
+  buffer_.clear();
+}
+
+void WholeFile::commit() {
+  file_->write(std::exchange(buffer_, {}));
+  file_->commit();
+}
+
+void write_whole_file(const fs::path& path, std::string_view content) {
+  WholeFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+void check_can_write(const fs::path& path) {
+  struct stat status {};
+  // To open a pipe would wait for its reader.
+  if (!is_stdout(path) && ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode)) {
+    if (::access(path.c_str(), W_OK) != 0) fail_with_errno(path);
+  } else {
+    output_file(path);
+  }
+}
+
+}  // namespace dtfm::io

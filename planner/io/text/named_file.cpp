@@ -1,0 +1,40 @@
+#include "planner/io/text/named_file.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/text_file.hpp"
+
+namespace dtfm::io {
+std::filesystem::path path_below(const std::filesystem::path& folder, const std::string& name) {
+  const std::filesystem::path path = std::filesystem::path(name).lexically_normal();
+  if (path.is_absolute() || path.empty() || *path.begin() == "..")
+    throw Error("", fmt::format("{} is not below the folder of this file", in_quotes(name)));
+  const std::filesystem::path whole = folder / path;
+  std::error_code code;
+  if (std::filesystem::is_other(whole, code))  // to read a pipe may take for ever
+    throw Error("", fmt::format("{} is not a regular file", in_quotes(whole.string())));
+  return whole;
+}
+
+NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit) {
+  constexpr std::size_t longest_path = 1024;
+  const std::string name = value.text(longest_path);
+  try {
+    const std::filesystem::path path = path_below(folder, name);
+    return {path.string(), read_file(path, limit, value.where())};
+  } catch (const Error& error) {
+    throw value.value_error(error.what());
+  }
+}
+
+Unit unit_of(const YamlValue& value, Unit (*find)(std::string_view)) {
+  const std::string name = value.text();
+  try {
+    return find(name);
+  } catch (const Error& error) {
+    throw value.value_error(error.what());
+  }
+}
+
+}  // namespace dtfm::io

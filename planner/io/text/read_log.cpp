@@ -1,0 +1,29 @@
+#include "planner/io/text/read_log.hpp"
+
+#include <algorithm>
+
+namespace dtfm::io {
+namespace {
+
+/// Readers have no place of their own for what is of no use to them.
+thread_local ReadLog* current = nullptr;
+
+}  // namespace
+
+ReadLog::ReadLog() : outer_(current) {
+  current = this;
+}
+
+ReadLog::~ReadLog() {
+  current = outer_;
+}
+
+void ReadLog::note(std::string_view path, std::string_view named_in) {
+  if (current == nullptr) return;
+  auto& files = current->files_;
+  if (std::none_of(files.begin(), files.end(),
+                   [&](const ReadFile& it) { return it.path == path && it.named_in == named_in; }))
+    files.push_back({std::string(path), std::string(named_in)});
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,84 @@
+#include "planner/io/text/suggest.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/io/text/control_characters.hpp"
+
+namespace dtfm::io {
+namespace {
+
+constexpr std::size_t longest_compared = 64, longest_quoted = 60, longest_list = 12;
+
+char lower(char c) {
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (optimal string
+/// alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> two_before, before, row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    two_before = std::exchange(before, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = before[j - 1] + (lower(a[i - 1]) == lower(b[j - 1]) ? 0 : 1);
+      row[j] = std::min({before[j] + 1, row[j - 1] + 1, replaced});
+      const bool swapped =
+          i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      if (swapped) row[j] = std::min(row[j], two_before[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
+std::string list_of(const std::vector<std::string_view>& known) {
+  std::string text = "known:";
+  for (std::size_t i = 0; i < std::min(known.size(), longest_list); ++i)
+    text += (i == 0 ? " " : ", ") + in_quotes(known[i]);
+  if (known.size() > longest_list) text += fmt::format(" and {} more", known.size() - longest_list);
+  return known.empty() ? "there is none" : text;
+}
+
+}  // namespace
+
+std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& known) {
+  std::string_view nearest;
+  std::size_t smallest =
+      std::max<std::size_t>(2, word.size() / 3 + 1);  // one above what still counts as near
+  if (word.size() <= longest_compared)
+    for (const std::string_view name : known) {
+      if (name.size() > longest_compared) continue;
+      const std::size_t distance = edit_distance(word, name);
+      if (distance >= smallest || distance >= name.size()) continue;
+      smallest = distance;
+      nearest = name;
+    }
+  return nearest;
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string_view>& known) {
+  const std::string_view nearest = nearest_name(word, known);
+  return nearest.empty() ? list_of(known) : fmt::format("did you mean {}?", in_quotes(nearest));
+}
+
+void fail_unknown(const std::string& where, std::string_view what, std::string_view word,
+                  const std::vector<std::string_view>& known) {
+  throw Error(where, fmt::format("{} {}; {}", what, in_quotes(word), suggestion(word, known)));
+}
+
+std::string in_quotes(std::string_view text) {
+  std::size_t length = std::min(text.size(), longest_quoted);
+  const bool cut = length < text.size();
+  while (cut && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80)
+    --length;  // inside a character
+  return fmt::format("`{}{}`", visible(text.substr(0, length)), cut ? "…" : "");
+}
+
+}  // namespace dtfm::io

@@ -1,0 +1,135 @@
+// Reads YAML of strangers: every value knows its file:line:column, every misspelt key is told, and memory and
+// time stay in proportion to the file. How a reader of some file looks:
+//
+//   const YamlDocument document(text, "job.yaml");
+//   const YamlMap job = versioned_map(document, "a job", {"version", "name", "training"});
+//   const YamlMap training = job.required("training").map({"global_batch", "precision"});
+//   const auto batch = training.required("global_batch").integer(1, 1'000'000);
+//   if (const auto precision = training.optional("precision")) precision->choice({"fp16", "fp32"});
+//
+// Anchors, aliases, tags, several documents, duplicate keys and deep nesting are refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "planner/core/error.hpp"
+#include "planner/core/units.hpp"
+
+namespace dtfm::io {
+
+inline constexpr std::size_t yaml_size_limit = std::size_t{16} << 20;
+
+class YamlMap;
+class YamlValue;
+
+/// A parsed file. Values and maps refer to it: it must outlive them.
+class YamlDocument {
+ public:
+  /// Throws Error with a position for anything that is not YAML as described above.
+  YamlDocument(std::string text, std::string file);
+  YamlValue root() const;
+  const std::string& file() const { return file_; }
+
+ private:
+  friend class YamlValue;
+  friend class YamlMap;
+  friend class YamlTreeBuilder;
+  enum class Kind { nothing, scalar, list, map };
+  struct Node {
+    Kind kind;
+    bool plain;        // a scalar without quotes
+    int line, column;  // from 1
+    std::string text;
+    std::vector<std::uint32_t> children;  // of a map: key, value, key, value, …
+  };
+
+  std::string file_;
+  std::vector<Node> nodes_;  // the root is first
+};
+
+/// One value of a document. All getters throw Error at its position, with what was expected and what was
+/// found.
+class YamlValue {
+ public:
+  std::string where() const;
+  int line() const { return node().line; }
+  /// The key it belongs to; empty for the root and items of lists.
+  const std::string& key() const { return key_; }
+  /// To be thrown: `message` at the position of this value.
+  Error error(const std::string& message) const { return Error(where(), message); }
+  /// The same, led by the key: "`count`: message".
+  Error value_error(const std::string& message) const;
+
+  bool is_map() const;
+  bool is_list() const;
+  bool is_scalar() const;
+  /// Scalar whose text is `word`.
+  bool is_word(std::string_view word) const;
+
+  /// A scalar of 1 … `longest` bytes without control characters.
+  std::string text(std::size_t longest = 128) const;
+  bool boolean() const;  // true or false
+  std::int64_t integer(std::int64_t least, std::int64_t most) const;
+  /// A finite number without a unit, in [least, most].
+  double number(double least, double most) const;
+  /// A factor or a share: a number from 1e-6 to 1e6.
+  double ratio() const;
+  // Within the limits of units.hpp:
+  Seconds seconds() const;            // ≥ 0
+  BitsPerSecond rate() const;         // > 0
+  Bytes bytes() const;                // ≥ 0
+  Flops flops() const;                // ≥ 0
+  FlopsPerSecond flop_rate() const;   // > 0
+  DollarsPerHour price() const;       // ≥ 0
+  DollarsPerByte data_price() const;  // ≥ 0
+  /// The index in `words` of the text.
+  std::size_t choice(std::initializer_list<std::string_view> words) const;
+
+  std::vector<YamlValue> list() const;
+  /// A map which has no key but these.
+  YamlMap map(std::initializer_list<std::string_view> keys) const;
+  YamlMap map(const std::vector<std::string_view>& keys) const;
+  /// A map whose keys are names that the user gives; {key, value} in file order.
+  std::vector<std::pair<YamlValue, YamlValue>> entries() const;
+
+ private:
+  friend class YamlDocument;
+  friend class YamlMap;
+  YamlValue(const YamlDocument& document, std::uint32_t node, std::string key)
+      : document_(&document), node_(node), key_(std::move(key)) {}
+  const YamlDocument::Node& node() const { return document_->nodes_[node_]; }
+  std::string found() const;
+  const std::string& scalar(const std::string& expected) const;
+
+  const YamlDocument* document_;
+  std::uint32_t node_;
+  std::string key_;
+};
+
+class YamlMap {
+ public:
+  YamlValue required(std::string_view key) const;
+  std::optional<YamlValue> optional(std::string_view key) const;
+  bool has(std::string_view key) const { return optional(key).has_value(); }
+  std::string where() const { return value_.where(); }
+  /// To be thrown: `message` at the position of the map.
+  Error error(const std::string& message) const { return value_.error(message); }
+
+ private:
+  friend class YamlValue;
+  explicit YamlMap(YamlValue value) : value_(std::move(value)) {}
+  YamlValue value_;
+};
+
+/// The root as a map with `version: 1`. `what` is for messages: "a topology".
+YamlMap versioned_map(const YamlDocument& document, std::string_view what,
+                      std::initializer_list<std::string_view> keys);
+
+}  // namespace dtfm::io

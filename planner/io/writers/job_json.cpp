@@ -1,0 +1,88 @@
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "planner/io/readers/model_reader.hpp"
+#include "planner/io/writers/plan_json.hpp"
+#include "planner/io/readers/profile_reader.hpp"
+
+namespace dtfm::io {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json number_or_auto(const std::optional<int>& number) {
+  return number ? ordered_json(*number) : ordered_json("auto");
+}
+
+std::string size_text(Bytes size) {
+  return fmt::format("{} B", size.value());
+}
+
+template <class T>
+ordered_json unless_auto(bool automatic, const T& value) {
+  return automatic ? ordered_json("auto") : ordered_json(value);
+}
+
+/// By its preset, if it has one.
+ordered_json ratio_json(bool automatic, double ratio, const std::string& preset) {
+  return preset.empty() ? unless_auto(automatic, ratio) : unless_auto(automatic, preset);
+}
+
+ordered_json training_json(const Training& training, const Automatic& automatic) {
+  return {{"global_batch", training.global_batch},
+          {"micro_batch", unless_auto(automatic.micro_batch, training.micro_batch)},
+          {"precision", training.precision},
+          {"optimizer", training.optimizer},
+          {"recompute", unless_auto(automatic.recompute, training.recompute)}};
+}
+
+ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& automatic) {
+  ordered_json json = {{"pipeline", number_or_auto(parallelism.pipeline)},
+                       {"data", number_or_auto(parallelism.data)},
+                       {"tensor", unless_auto(automatic.tensor, parallelism.tensor)},
+                       {"schedule", unless_auto(automatic.schedule, parallelism.schedule)}};
+  if (parallelism.chunks) json["chunks"] = *parallelism.chunks;
+  if (parallelism.flush) json["flush"] = *parallelism.flush;
+  json["gradient_sync"] = unless_auto(automatic.gradient_sync, parallelism.gradient_sync);
+  if (parallelism.overlap) json["overlap"] = true;
+  if (parallelism.alike) json["alike"] = true;
+  return json;
+}
+
+/// One entry alone is not in a list.
+ordered_json profiles_json(const Job& job) {
+  ordered_json list = ordered_json::array();
+  for (const LayerProfile& profile : job.profiles) list.push_back(profile_json(profile));
+  if (job.efficiency) list.push_back({{"analytic", true}, {"efficiency", *job.efficiency}});
+  return list.size() == 1 ? list.front() : list;
+}
+
+}  // namespace
+
+ordered_json job_json(const Job& job) {
+  ordered_json json = {{"version", 1},
+                       {"name", job.name},
+                       {"model", model_json(job.model)},
+                       {"training", training_json(job.training, job.automatic)},
+                       {"parallelism", parallelism_json(job.parallelism, job.automatic)}};
+  const Compression& compression = job.compression;
+  json["compression"] = {
+      {"activations",
+       ratio_json(job.automatic.activations, compression.activations, compression.activation_preset)},
+      {"gradients", ratio_json(job.automatic.gradients, compression.gradients, compression.gradient_preset)}};
+  if (compression.throughput)
+    json["compression"]["throughput"] = fmt::format("{} bps", compression.throughput->value());
+  if (compression.slower_than)
+    json["compression"]["adaptive"] = fmt::format("{} bps", compression.slower_than->value());
+  if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
+  if (job.comm_cost)
+    json["comm_cost"] = {{"gradient", size_text(job.comm_cost->gradient)},
+                         {"activation", size_text(job.comm_cost->activation)}};
+  if (job.comm_cost && job.comm_cost_stages) json["comm_cost"]["stages"] = *job.comm_cost_stages;
+  return json;
+}
+
+}  // namespace dtfm::io

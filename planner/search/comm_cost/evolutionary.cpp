@@ -1,0 +1,178 @@
+// The default strategy: a memetic algorithm on islands. Every island holds one placement. In each generation
+// every island makes a child, from its own placement and a segment of consecutive stages of another's, and
+// anneals it; the better of child and parent stays. Islands are worked on in parallel and read only what the
+// generation before left, so that the result does not depend on the number of threads.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/search/comm_cost/anneal.hpp"
+#include "planner/search/comm_cost/device_classes.hpp"
+#include "planner/search/comm_cost/lower_bound.hpp"
+#include "planner/search/comm_cost/random_placement.hpp"
+#include "planner/search/comm_cost/structured_starts.hpp"
+
+namespace dtfm::search {
+namespace {
+
+// These, the shares of moves in anneal.cpp and the default budget were chosen by measurement, of some 50
+// settings, on graphs of scripts/generate-topology.py with seeds 1 to 7 and 21: 64 devices in 6 to 12 sites,
+// 512 in 12 and 20. Fewer islands leave each one time to cool slowly, which counts for more than their
+// number.
+constexpr int islands = 4;
+// Temperatures to begin with, as shares of the best cost. The first islands get structured starts, which more
+// heat would melt; the others begin at random.
+constexpr std::array hottest_structured{0.003, 0.01};
+constexpr double hottest_random = 0.05, hottest_later = 0.03, coldest = 0.0002;
+constexpr int generations = 4;           // that a budget is cut into
+constexpr int first_shares = 12;         // the first has to find structure: it gets so many times the moves
+constexpr int patience = 2;              // generations without gain after which islands that agree are done
+constexpr double share_for_bound = 0.1;  // of a time limit
+constexpr double guidance = 0.2;         // of every second island
+
+/// Moves that the default budget has: fewer where many devices are interchangeable, and where a move costs
+/// more: in large groups most of it goes into matchings, of replicas² steps.
+long long default_moves(const cost::CommCostModel& model, int classes) {
+  constexpr double most = 16e6;
+  const double distinct = std::max(0.125, static_cast<double>(classes) / model.devices());
+  const double effort = std::max(1.0, model.replicas / 8.0) * std::max(1.0, model.replicas / 64.0);
+  return std::llround(most * distinct / effort);
+}
+
+/// Stages [first, last) of `donor`, and the others of `host`: host's groups give up what the donor's hold,
+/// and the fullest of them take up what is left over.
+Placement recombined(const cost::CommCostModel& model, const Placement& host, const Placement& donor, Rng& rng) {
+  const int stages = model.stages, replicas = model.replicas;
+  const int length = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(stages - 1)));
+  const int first = static_cast<int>(rng.below(static_cast<std::uint32_t>(stages - length + 1)));
+  std::vector<char> taken(at(model.devices()));
+  for (int stage = first; stage < first + length; ++stage)
+    for (const int device : donor.group(stage)) taken[at(device)] = true;
+  std::vector<std::vector<int>> rest(at(stages));
+  for (int stage = 0; stage < stages; ++stage)
+    for (const int device : host.group(stage))
+      if (!taken[at(device)]) rest[at(stage)].push_back(device);
+  std::vector<int> by_size(at(stages));
+  for (int stage = 0; stage < stages; ++stage) by_size[at(stage)] = stage;
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](int a, int b) { return rest[at(a)].size() > rest[at(b)].size(); });
+  std::vector<int> kept(by_size.begin(), by_size.begin() + (stages - length)), spare;
+  std::sort(kept.begin(), kept.end());
+  for (auto stage = by_size.begin() + (stages - length); stage != by_size.end(); ++stage)
+    spare.insert(spare.end(), rest[at(*stage)].begin(), rest[at(*stage)].end());
+  rng.shuffle(std::span<int>(spare));
+  Placement child(stages, replicas);
+  auto next_kept = kept.begin();
+  for (int stage = 0; stage < stages; ++stage) {
+    const bool donated = stage >= first && stage < first + length;
+    auto group = donated ? std::vector<int>(donor.group(stage).begin(), donor.group(stage).end())
+                         : rest[at(*next_kept++)];
+    for (; group.size() < at(replicas); spare.pop_back()) group.push_back(spare.back());
+    for (int replica = 0; replica < replicas; ++replica) child.at(stage, replica) = group[at(replica)];
+  }
+  return child;
+}
+
+class Evolution {
+ public:
+  explicit Evolution(SearchRun& run)
+      : run_(run),
+        classes_(interchangeable_devices(run.model(), [&run] { return run.must_stop(); }).count),
+        budget_(run.budget(default_moves(run.model(), classes_))) {}
+
+  Stopped finish() {
+    settle();
+    const auto stop = [this] { return run_.must_stop() || run_.time_share() > share_for_bound; };
+    run_.set_lower_bound(quick_lower_bound(run_.model(), run_.best_cost(), stop));
+    run_.report_progress();
+    for (int generation = 0;; ++generation) {
+      if (run_.is_optimal()) return Stopped::optimal;
+      if (run_.must_stop()) return run_.reason_to_stop();
+      if (run_.evaluations() >= budget_) return Stopped::evaluations;
+      if (!run_.options().time_limit && have_converged(generation)) return Stopped::converged;
+      advance(generation);
+      run_.report_progress();
+    }
+  }
+
+ private:
+  /// A placement for every island.
+  void settle() {
+    const auto starts =
+        structured_starts(run_.model(), run_.options().threads, [this] { return run_.must_stop(); });
+    for (int i = 0; i < islands; ++i) {
+      if (i > 0 && run_.must_stop()) return;
+      Rng rng = Rng::for_task(run_.options().seed, static_cast<std::uint64_t>(i));
+      const bool structured = at(i) < std::min(hottest_structured.size(), starts.size());
+      hottest_first_.push_back(structured ? hottest_structured[at(i)] : hottest_random);
+      population_.push_back(structured ? starts[at(i)]
+                                       : deployed(run_.model(), random_placement(run_.model(), rng),
+                                                  [this] { return run_.must_stop(); }));
+      run_.offer(population_.back().placement, population_.back().cost, 1);
+    }
+  }
+
+  Cooling cooling(int generation, int island) const {
+    const bool first = generation == 0;
+    const double share = (first ? first_shares : 1.0) / (generations + first_shares - 1);
+    const double cost = run_.best_cost();
+    Cooling cooling{0, (first ? hottest_first_[at(island)] : hottest_later) * cost, coldest * cost, 0, 0};
+    cooling.guidance = island % 2 == 0 ? guidance : 0;
+    const long long left = (budget_ - run_.evaluations() + islands - 1) / islands;
+    if (run_.options().evaluations || !run_.options().time_limit)
+      cooling.moves =
+          std::clamp<long long>(std::llround(share * static_cast<double>(budget_) / islands), 1, left);
+    else
+      cooling.time_share = share * std::min(run_.options().threads, islands) / islands;
+    return cooling;
+  }
+
+  void advance(int generation) {
+    const auto children = parallel_map(islands, run_.options().threads, [&](int i) {
+      Rng rng =
+          Rng::for_task(run_.options().seed, static_cast<std::uint64_t>((generation + 1) * islands + i));
+      return annealed(run_, generation == 0 ? population_[at(i)].placement : child(i, rng),
+                      cooling(generation, i), rng);
+    });
+    const double before = run_.best_cost();
+    for (int i = 0; i < islands; ++i) {
+      const Annealed& child = children[at(i)];
+      run_.offer(child.best.placement, child.best.cost, child.moves);
+      if (child.best.cost <= population_[at(i)].cost) population_[at(i)] = child.best;
+    }
+    if (run_.best_cost() < before * (1 - 1e-9)) last_gain_ = generation;
+  }
+
+  Placement child(int island, Rng& rng) const {
+    const int other = (island + 1 + static_cast<int>(rng.below(islands - 1))) % islands;
+    if (run_.model().stages < 2) return population_[at(island)].placement;
+    return recombined(run_.model(), population_[at(island)].placement, population_[at(other)].placement, rng);
+  }
+
+  /// Only where devices are interchangeable, and so few placements differ, does agreement mean that the
+  /// search is over.
+  bool have_converged(int generation) const {
+    if (2 * classes_ > run_.model().devices() || generation < last_gain_ + 1 + patience) return false;
+    const auto agree = std::count_if(population_.begin(), population_.end(), [this](const Deployed& one) {
+      return one.cost <= run_.best_cost() * (1 + 1e-9);
+    });
+    return agree >= islands / 2;
+  }
+
+  SearchRun& run_;
+  int classes_;  // of interchangeable devices
+  long long budget_;
+  std::vector<Deployed> population_;
+  std::vector<double> hottest_first_;  // of each island
+  int last_gain_ = -1;
+};
+
+}  // namespace
+
+Stopped run_evolutionary(SearchRun& run) {
+  return Evolution(run).finish();
+}
+
+}  // namespace dtfm::search

@@ -1,0 +1,84 @@
+#include "planner/search/comm_cost/search_run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm::search {
+
+SearchRun::SearchRun(const cost::CommCostModel& model, const SearchOptions& options)
+    : model_(model),
+      options_(options),
+      begin_(options.begin.value_or(Clock::now())),
+      time_limit_(options.time_limit) {
+  constexpr double share_for_search = 0.5;
+  if (time_limit_ && options.prove) *time_limit_ *= share_for_search;
+}
+
+double SearchRun::time_share() const {
+  if (!time_limit_) return 0;
+  return std::chrono::duration<double>(Clock::now() - begin_).count() / *time_limit_;
+}
+
+bool SearchRun::must_stop() const {
+  return (options_.interrupted && options_.interrupted->load(std::memory_order_relaxed)) || time_share() >= 1;
+}
+
+Stopped SearchRun::reason_to_stop() const {
+  const bool interrupted = options_.interrupted && options_.interrupted->load(std::memory_order_relaxed);
+  return interrupted ? Stopped::interrupted : Stopped::time_limit;
+}
+
+long long SearchRun::budget(long long fallback) {
+  const bool endless = !options_.evaluations && options_.time_limit;
+  budget_ = endless ? 0 : options_.evaluations.value_or(fallback);
+  return endless ? std::numeric_limits<long long>::max() : budget_;
+}
+
+void SearchRun::offer(const Placement& placement, double cost, long long evaluations) {
+  evaluations_ += evaluations;
+  if (has_best() && cost >= best_cost_) return;
+  best_ = placement;
+  best_cost_ = cost;
+  convergence_.push_back({evaluations_, cost});
+}
+
+void SearchRun::set_lower_bound(LowerBound bound) {
+  if (bound.value >= lower_bound_.value) lower_bound_ = std::move(bound);
+}
+
+bool SearchRun::is_optimal() const {
+  return has_best() && best_cost_ <= lower_bound_.value * (1 + 1e-9);
+}
+
+void SearchRun::report_progress() const {
+  in_progress_ = 0;
+  tick(0);
+}
+
+void SearchRun::tick(long long evaluations) const {
+  const long long in_progress = in_progress_ += evaluations;
+  if (!options_.on_progress || !has_best()) return;
+  const std::unique_lock lock(progress_mutex_, std::try_to_lock);
+  if (lock) options_.on_progress({evaluations_ + in_progress, budget_, best_cost_, lower_bound_.value});
+}
+
+SearchResult SearchRun::result(Stopped stopped) const {
+  DTFM_ASSERT(has_best());
+  const double deployed_cost = cost::comm_cost(model_, best_).total();
+  DTFM_ASSERT(std::abs(deployed_cost - best_cost_) <= 1e-9 * deployed_cost);
+  SearchResult result{best_, cost::comm_cost(model_, best_), evaluations_, stopped, convergence_, lower_bound_};
+  result.convergence.back().cost = result.cost.total();
+  result.lower_bound.value = std::min(result.lower_bound.value, result.cost.total());
+  return result;
+}
+
+Deployed deployed(const cost::CommCostModel& model, const Placement& placement, const std::function<bool()>& stop) {
+  Deployed result{cost::best_deployment(model, placement, stop), 0};
+  result.cost = cost::comm_cost(model, result.placement).total();
+  return result;
+}
+
+}  // namespace dtfm::search

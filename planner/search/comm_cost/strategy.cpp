@@ -1,0 +1,80 @@
+#include "planner/search/comm_cost/strategy.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/search/comm_cost/lower_bound.hpp"
+#include "planner/search/comm_cost/search_run.hpp"
+
+namespace dtfm::search {
+namespace {
+
+constexpr std::array table{
+    Strategy{"evolutionary", "islands of annealed placements that recombine, from structured starts",
+             run_evolutionary},
+    Strategy{"genetic", "the published one: crossover and cyclic local search with its gain", run_genetic},
+    Strategy{"kernighan-lin", "the published baseline: the same with the gain of Kernighan and Lin",
+             run_kernighan_lin},
+    Strategy{"random", "the best of many random partitions", run_random},
+    Strategy{"exhaustive", "every partition; for a dozen devices", run_exhaustive},
+    Strategy{"identity", "file order, pipeline by pipeline", run_identity},
+    Strategy{"megatron", "file order, stage by stage, as Megatron-LM numbers its ranks", run_megatron},
+};
+
+}  // namespace
+
+const Strategy& strategy_named(std::string_view name) {
+  const auto* found =
+      std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.name == name; });
+  if (found != table.end()) return *found;
+  std::string known;
+  for (const Strategy& row : table) known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
+  throw Error("--strategy", fmt::format("unknown strategy `{}`; known: {}", name, known));
+}
+
+std::string_view name_of(Stopped stopped) {
+  switch (stopped) {
+    case Stopped::evaluations:
+      return "evaluations";
+    case Stopped::converged:
+      return "converged";
+    case Stopped::optimal:
+      return "optimal";
+    case Stopped::complete:
+      return "complete";
+    case Stopped::time_limit:
+      return "time-limit";
+    case Stopped::interrupted:
+      return "interrupted";
+  }
+  throw BrokenInvariant("no such reason to stop");
+}
+
+std::span<const Strategy> strategies() {
+  return table;
+}
+
+SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view strategy, const SearchOptions& options) {
+  SearchRun run(model, options);
+  Stopped stopped = strategy_named(strategy).run(run);
+  const bool is_own_end = stopped == Stopped::evaluations && !options.evaluations;
+  if (is_own_end) stopped = Stopped::converged;  // a strategy's own number of evaluations is up
+  run.grant_all_time();
+  const auto stop = [&] { return run.must_stop(); };
+  if (run.lower_bound().method.empty()) run.set_lower_bound(quick_lower_bound(model, run.best_cost(), stop));
+  if (options.prove && !run.is_optimal() && !run.must_stop()) {
+    prove_lower_bound(model, run.best_cost(), stop, [&](LowerBound bound) {
+      run.set_lower_bound(std::move(bound));
+      run.report_progress();
+    });
+  }
+  const bool ended_by_itself = stopped == Stopped::evaluations || stopped == Stopped::converged;
+  if (ended_by_itself && run.must_stop()) stopped = run.reason_to_stop();
+  if (run.is_optimal() && stopped != Stopped::complete) stopped = Stopped::optimal;
+  return run.result(stopped);
+}
+
+}  // namespace dtfm::search

@@ -1,0 +1,234 @@
+#include "planner/search/iteration_time/decisions.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/search/iteration_time/device_order.hpp"
+
+namespace dtfm::search {
+namespace {
+
+std::vector<int> micro_batches(const Job& job) {
+  constexpr int most = 64;
+  std::vector<int> sizes;
+  for (int size = 1; size <= std::min(most, job.training.global_batch); ++size)
+    if (job.training.global_batch % size == 0) sizes.push_back(size);
+  return sizes;
+}
+
+/// Of fp16 activations and gradients: as they are, 8 bits, 4 bits.
+constexpr double strongest = 0.25, compressions[] = {1, 0.5, strongest};
+
+/// Can a transformer's heads and widths be divided so?
+bool divides(const Model& model, int tensor) {
+  const auto* transformer = std::get_if<Transformer>(&model);
+  if (transformer == nullptr) return tensor == 1;
+  return transformer->heads % tensor == 0 && transformer->hidden % tensor == 0;
+}
+
+/// Up to the devices of the largest host. Of those that are no divisors of it some stay out, which may be
+/// better than memory that is too small.
+std::vector<int> tensor_degrees(const Topology& topology, const Model& model) {
+  std::map<int, int> devices;  // by host
+  int largest = 1;
+  for (const Device& device : topology.devices) largest = std::max(largest, ++devices[device.host]);
+  std::vector<int> degrees;
+  for (int degree = 1; degree <= largest; ++degree)
+    if (divides(model, degree)) degrees.push_back(degree);
+  return degrees;
+}
+
+/// Of `degrees`, ascending, those up to `most` of which each is a multiple of the one before.
+std::vector<int> chain_of(const std::vector<int>& degrees, int most) {
+  std::vector<int> chain = {most};
+  for (auto degree = degrees.rbegin(); degree != degrees.rend(); ++degree)
+    if (*degree < chain.back() && chain.back() % *degree == 0) chain.push_back(*degree);
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+bool has_all(const DecidedJob& job, const std::vector<int>& degrees) {
+  return std::all_of(degrees.begin(), degrees.end(), [&](int it) { return job.model.has_degree(at(it)); });
+}
+
+}  // namespace
+
+std::string decisions_key(const Job& job) {
+  return fmt::format("{} {} {} {} {} {} {} {}", job.parallelism.tensor, job.training.micro_batch,
+                     job.training.recompute, job.parallelism.schedule, job.parallelism.chunks.value_or(0),
+                     job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
+}
+
+Decisions::Decisions(const Problem& problem, std::vector<int> left_out)
+    : problem_(problem),
+      left_out_(std::move(left_out)),
+      network_(std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants)) {}
+
+void Decisions::leave_out(const std::vector<int>& devices) {
+  left_out_.insert(left_out_.end(), devices.begin(), devices.end());
+  std::sort(left_out_.begin(), left_out_.end());
+  known_.clear();
+  unusable_.clear();
+}
+
+std::shared_ptr<const DecidedJob> Decisions::first() {
+  Job job = problem_.job;
+  if (job.automatic.schedule) job.parallelism.schedule = "1f1b";
+  if (job.automatic.recompute) job.training.recompute = "full";
+  if (!job.compression.throughput) {  // nothing is better than to compress all that may be at no cost
+    if (job.automatic.activations) job.compression.activations = strongest;
+    if (job.automatic.gradients) job.compression.gradients = strongest;
+  }
+  job.automatic = {};
+  const Problem begin{problem_.topology, job, problem_.constants, problem_.roofline};
+  const cost::StageCosts costs(begin, job.parallelism.tensor);
+  for (int device = 0; device < problem_.topology.size(); ++device)
+    if (!costs.unknown(device).empty()) unusable_.emplace_back(device, costs.unknown(device));
+  if (static_cast<int>(unusable_.size()) == problem_.topology.size())
+    throw Error("", unusable_.front().second);
+  order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
+  auto result = decided(std::move(job));
+  if (!result && !left_out_.empty())
+    throw Error("",
+                fmt::format("no host has the {} of a stage among the devices whose price and times are known",
+                            problem_.job.parallelism.tensor));
+  if (!result)
+    throw Error("", fmt::format("no host has the {} devices of a stage", problem_.job.parallelism.tensor));
+  return result;
+}
+
+/// With stages of these degrees, the smallest of which are made of what the larger ones leave of a host;
+/// nothing where no host has enough devices for a stage, or a time is not known.
+std::shared_ptr<DecidedJob> Decisions::made(const Job& job, const std::vector<int>& tensors) const {
+  auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
+  std::vector<int> usable;
+  for (const int device : order_)
+    if (result->model.unknown(device).empty() &&
+        !std::binary_search(left_out_.begin(), left_out_.end(), device))
+      usable.push_back(device);
+  result->units = tensors.size() > 1 ? stage_units(problem_.topology, usable, tensors)
+                                     : stage_units(problem_.topology, usable, tensors.front());
+  return result->units.empty() ? nullptr : result;
+}
+
+/// Nothing where no host has enough devices for a stage, or a time is not known; of unlike degrees, where all
+/// stages would be of one.
+std::shared_ptr<const DecidedJob> Decisions::decided(Job job, bool has_unlike_degrees) {
+  const auto [place, is_new] =
+      known_.emplace(decisions_key(job) + (has_unlike_degrees ? " and less" : ""), nullptr);
+  if (!is_new) return place->second;
+  std::vector<int> tensors = {job.parallelism.tensor};
+  if (has_unlike_degrees)
+    tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
+  auto result = made(job, tensors);
+  if (!result) return nullptr;
+  const auto has_most = [&](const std::vector<int>& unit) {
+    return static_cast<int>(unit.size()) == job.parallelism.tensor;
+  };
+  const auto largest = std::count_if(result->units.begin(), result->units.end(), has_most);
+  const bool are_unlike = largest > 0 && largest < std::ssize(result->units);
+  if (!has_unlike_degrees || are_unlike) place->second = std::move(result);
+  return place->second;
+}
+
+std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Job& other, const Plan& plan) {
+  Job job = of.problem.job;
+  const Automatic& open = problem_.job.automatic;
+  if (open.micro_batch) {
+    const std::vector<int> sizes = micro_batches(job);
+    if (std::find(sizes.begin(), sizes.end(), other.training.micro_batch) != sizes.end())
+      job.training.micro_batch = other.training.micro_batch;
+  }
+  if (open.recompute) job.training.recompute = other.training.recompute;
+  if (open.schedule) {
+    job.parallelism.schedule = other.parallelism.schedule;
+    job.parallelism.chunks = other.parallelism.chunks;
+  }
+  if (open.gradient_sync) job.parallelism.gradient_sync = other.parallelism.gradient_sync;
+  if (open.activations) {
+    job.compression.activations = other.compression.activations;
+    job.compression.activation_preset = other.compression.activation_preset;
+  }
+  if (open.gradients) {
+    job.compression.gradients = other.compression.gradients;
+    job.compression.gradient_preset = other.compression.gradient_preset;
+  }
+  const std::vector<int> degrees = ::dtfm::tensor_degrees(plan);
+  const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
+    return divides(job.model, it) && degrees.back() % it == 0;
+  });
+  if (!open.tensor || !are_possible) return decided(std::move(job));
+  job.parallelism.tensor = degrees.back();
+  if (auto it = decided(job, degrees.size() > 1); it && has_all(*it, degrees)) return it;
+  return made(job, degrees);
+}
+
+std::vector<std::shared_ptr<const DecidedJob>> Decisions::unlike_degrees(const DecidedJob& of) {
+  std::vector<std::shared_ptr<const DecidedJob>> result;
+  if (!problem_.job.automatic.tensor || problem_.job.parallelism.alike) return result;
+  for (const int tensor : tensor_degrees(problem_.topology, of.problem.job.model)) {
+    Job job = of.problem.job;
+    job.parallelism.tensor = tensor;
+    if (auto it = decided(std::move(job), true)) result.push_back(std::move(it));
+  }
+  return result;
+}
+
+std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const DecidedJob& of) {
+  const Job& job = of.problem.job;
+  const Automatic& open = problem_.job.automatic;
+  std::vector<Job> jobs;
+  const auto add = [&](const auto& change) {
+    Job other = job;
+    change(other);
+    jobs.push_back(std::move(other));
+  };
+  // What memory holds depends on these three together.
+  const std::vector<int> sizes =
+      open.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
+  const std::vector<std::string> recomputes = open.recompute
+                                                  ? std::vector<std::string>{"none", "selective", "full"}
+                                                  : std::vector{job.training.recompute};
+  const std::vector<int> tensors =
+      open.tensor ? tensor_degrees(problem_.topology, job.model) : std::vector{job.parallelism.tensor};
+  for (const int tensor : tensors)
+    for (const int size : sizes)
+      for (const std::string& recompute : recomputes)
+        add([&](Job& it) {
+          it.parallelism.tensor = tensor;
+          it.training.micro_batch = size;
+          it.training.recompute = recompute;
+        });
+  if (open.schedule) {
+    for (const char* schedule : {"gpipe", "1f1b"})
+      add([&](Job& it) {
+        it.parallelism.schedule = schedule;
+        it.parallelism.chunks.reset();
+      });
+    for (const int chunks : {2, 4})
+      add([&](Job& it) {
+        it.parallelism.schedule = "interleaved";
+        it.parallelism.chunks = chunks;
+      });
+  }
+  if (open.gradient_sync)
+    for (const char* sync : {"sharded-ps", "ring", "tree", "hierarchical"})
+      add([&](Job& it) { it.parallelism.gradient_sync = sync; });
+  for (const double ratio : compressions) {
+    if (!job.compression.throughput) break;  // see first()
+    if (open.activations) add([&](Job& it) { it.compression.activations = ratio; });
+    if (open.gradients) add([&](Job& it) { it.compression.gradients = ratio; });
+  }
+  std::vector<std::shared_ptr<const DecidedJob>> result;
+  for (Job& other : jobs)
+    if (decisions_key(other) != decisions_key(job))
+      if (auto it = decided(std::move(other), of.has_unlike_degrees())) result.push_back(std::move(it));
+  return result;
+}
+
+}  // namespace dtfm::search

@@ -1,0 +1,110 @@
+#include "planner/search/iteration_time/device_order.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm::search {
+namespace {
+
+struct Edge {
+  double length = 0;
+  int a = 0, b = 0;
+};
+
+std::vector<Edge> spanning_tree(int devices, const cost::NetworkCost& network, double bytes) {
+  std::vector<Edge> nearest(at(devices), {std::numeric_limits<double>::infinity(), 0, 0});
+  std::vector<bool> joined(at(devices));
+  std::vector<Edge> tree;
+  for (int device = 0; static_cast<int>(tree.size()) + 1 < devices;) {
+    joined[at(device)] = true;
+    int next = -1;
+    for (int other = 0; other < devices; ++other) {
+      if (joined[at(other)]) continue;
+      Edge& edge = nearest[at(other)];
+      const double length = std::max(network.message(device, other).total_s(bytes),
+                                     network.message(other, device).total_s(bytes));
+      if (length < edge.length) edge = {length, device, other};
+      if (next < 0 || edge.length < nearest[at(next)].length) next = other;
+    }
+    tree.push_back(nearest[at(next)]);
+    device = next;
+  }
+  return tree;
+}
+
+}  // namespace
+
+std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCost& network, double bytes) {
+  const int devices = topology.size();
+  std::vector<Edge> tree = spanning_tree(devices, network, bytes);
+  std::stable_sort(tree.begin(), tree.end(),
+                   [](const Edge& a, const Edge& b) { return a.length < b.length; });
+  std::vector<std::vector<int>> stretch(at(devices));
+  std::vector<int> owner(at(devices));  // the stretch that a device is in
+  std::iota(owner.begin(), owner.end(), 0);
+  for (int device = 0; device < devices; ++device) stretch[at(device)] = {device};
+  for (const Edge& edge : tree) {
+    int into = owner[at(edge.a)], from = owner[at(edge.b)];
+    if (stretch[at(from)].size() > stretch[at(into)].size()) std::swap(into, from);
+    std::vector<int>&target = stretch[at(into)], &source = stretch[at(from)];
+    for (const int device : source) owner[at(device)] = into;
+    // The one that begins with the earlier device stays in front.
+    if (source.front() < target.front())
+      target.insert(target.begin(), source.begin(), source.end());
+    else
+      target.insert(target.end(), source.begin(), source.end());
+    source.clear();
+  }
+  return devices == 0 ? std::vector<int>{} : stretch[at(owner[0])];
+}
+
+std::vector<std::vector<int>> stage_units(const Topology& topology, const std::vector<int>& order,
+                                          int tensor) {
+  std::vector<std::vector<int>> units;
+  std::map<int, std::vector<int>> waiting;  // by host: devices of a unit that is not full
+  std::map<int, std::size_t> place;         // of it
+  for (const int device : order) {
+    const int host = topology.devices[at(device)].host;
+    std::vector<int>& unit = waiting[host];
+    if (unit.empty()) {
+      place[host] = units.size();
+      units.emplace_back();
+    }
+    unit.push_back(device);
+    if (static_cast<int>(unit.size()) < tensor) continue;
+    std::sort(unit.begin(), unit.end());
+    units[place[host]] = std::move(unit);
+    unit.clear();
+  }
+  std::erase_if(units, [](const std::vector<int>& unit) { return unit.empty(); });
+  return units;
+}
+
+std::vector<std::vector<int>> stage_units(const Topology& topology, const std::vector<int>& order,
+                                          const std::vector<int>& tensors) {
+  std::vector<std::vector<int>> units;
+  std::vector<int> rest = order;
+  std::map<int, std::size_t> place;  // of every device in the order
+  for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+    for (std::vector<int>& unit : stage_units(topology, rest, *tensor)) {
+      std::erase_if(rest,
+                    [&](int device) { return std::find(unit.begin(), unit.end(), device) != unit.end(); });
+      units.push_back(std::move(unit));
+    }
+  }
+  const auto first = [&](const std::vector<int>& unit) {
+    std::size_t least = order.size();
+    for (const int device : unit) least = std::min(least, place[device]);
+    return least;
+  };
+  std::sort(units.begin(), units.end(), [&](const auto& a, const auto& b) { return first(a) < first(b); });
+  return units;
+}
+
+}  // namespace dtfm::search

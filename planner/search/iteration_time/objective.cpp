@@ -1,0 +1,99 @@
+#include "planner/search/iteration_time/objective.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+
+namespace dtfm::search {
+
+std::string_view name_of(Objective objective) {
+  switch (objective) {
+    case Objective::cost_per_token:
+      return "cost-per-token";
+    case Objective::device_efficiency:
+      return "device-efficiency";
+    default:
+      return "iteration-time";
+  }
+}
+
+std::optional<Objective> objective_named(std::string_view name) {
+  for (const Objective it :
+       {Objective::iteration_time, Objective::cost_per_token, Objective::device_efficiency})
+    if (name == name_of(it)) return it;
+  return std::nullopt;
+}
+
+PlanScore::PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const cost::MovingCost> moving,
+                     double horizon_s)
+    : is_money_(objective == Objective::cost_per_token), moving_(std::move(moving)), horizon_s_(horizon_s) {
+  if (objective == Objective::iteration_time) return;
+  for (int device = 0; device < topology.size(); ++device) {
+    const auto price = price_of(topology, device);
+    const double usd_per_s =
+        price ? price->value() / seconds_per_hour : std::numeric_limits<double>::infinity();
+    weight_.push_back(is_money_ ? usd_per_s : 1);
+  }
+  if (static_cast<int>(unpriced().size()) == topology.size())
+    throw Error("--objective",
+                "cost-per-token needs prices, and no device has one; give them some in the "
+                "topology: `price: 1.2 USD/h`");
+}
+
+/// Where nearly all of the horizon, or more, is for moving, finite all the same, so that less of it is
+/// better: but longer than any other plan's. A horizon of nothing is one, too.
+double PlanScore::longer_by_moving(double moving_s) const {
+  constexpr double longest = 1e12;
+  if (moving_s <= 0) return 1;
+  const double left_s = horizon_s_ - moving_s;
+  if (!std::isfinite(horizon_s_)) return 1;
+  return left_s > horizon_s_ / longest ? horizon_s_ / left_s : longest * (1 + moving_s);
+}
+
+double PlanScore::usd_of_moving(double felt_s, const cost::MovingSpend& moving) const {
+  return moving.usd > 0 ? moving.usd * felt_s / std::max(horizon_s_, moving.seconds) : 0;
+}
+
+std::vector<int> PlanScore::unpriced() const {
+  std::vector<int> devices;
+  for (std::size_t device = 0; device < weight_.size(); ++device)
+    if (!std::isfinite(weight_[device])) devices.push_back(static_cast<int>(device));
+  return devices;
+}
+
+PlanScore PlanScore::with_own_count() const {
+  PlanScore result = *this;
+  result.priced_ = std::make_shared<std::atomic<long long>>(0);
+  return result;
+}
+
+double PlanScore::total_weight(const std::vector<int>& devices) const {
+  double sum = 0;
+  for (const int device : devices) sum += weight(device);
+  return sum;
+}
+
+std::optional<double> usd_of(const Topology& topology, const Plan& plan, double iteration_s,
+                             double egress_usd) {
+  const auto price = price_of(topology, plan);
+  if (!price) return std::nullopt;
+  return price->value() / seconds_per_hour * iteration_s + egress_usd;
+}
+
+std::optional<DollarsPerHour> price_of(const Topology& topology, const Plan& plan) {
+  DollarsPerHour sum;
+  for (const int device : pipeline_major(plan)) {
+    const auto price = price_of(topology, device);
+    if (!price) return std::nullopt;
+    sum += *price;
+  }
+  return sum;
+}
+
+}  // namespace dtfm::search

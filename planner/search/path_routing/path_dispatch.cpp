@@ -1,0 +1,131 @@
+#include "planner/search/path_routing/path_dispatch.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+#include <tuple>
+
+#include "planner/core/index.hpp"
+
+namespace dtfm::search {
+namespace {
+
+struct Event {
+  enum class Kind { done, arrives };
+  double date = 0;
+  Kind kind = Kind::arrives;
+  int micro_batch = 0;
+
+  friend bool operator>(const Event& a, const Event& b) {
+    return std::tie(a.date, a.kind, a.micro_batch) > std::tie(b.date, b.kind, b.micro_batch);
+  }
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(const RoutingProblem& problem, const std::vector<const Station*>& stations,
+             const std::vector<std::vector<int>>& ways)
+      : problem_(problem), stations_(stations), ways_(ways), turns_(ways.size()), devices_(stations.size()) {}
+
+  std::optional<std::vector<PlannedComputation>> computations() {
+    std::size_t all = 0;
+    for (int i = 0; at(i) < ways_.size(); ++i) {
+      events_.push({0, Event::Kind::arrives, i});
+      all += 2 * ways_[at(i)].size();
+    }
+    while (!events_.empty()) {
+      const double now = events_.top().date;
+      std::set<int> news;  // devices
+      for (; !events_.empty() && events_.top().date == now; events_.pop()) {
+        const Event event = events_.top();
+        news.insert(station_of(event.micro_batch));
+        if (event.kind == Event::Kind::arrives)
+          arrive(event);
+        else
+          be_done(event);
+      }
+      for (const int device : news) start_next(device, now);
+    }
+    if (computations_.size() < all) return std::nullopt;
+    return std::move(computations_);
+  }
+
+ private:
+  struct State {
+    bool busy = false;
+    int held = 0;                                          // micro-batches
+    std::set<std::pair<double, int>> forwards, backwards;  // that have come, and when
+  };
+
+  std::size_t visits(int micro_batch) const { return ways_[at(micro_batch)].size(); }
+  bool goes_back(int micro_batch) const { return turns_[at(micro_batch)] >= visits(micro_batch); }
+  int station_of(int micro_batch) const {
+    const std::size_t turn = turns_[at(micro_batch)], count = visits(micro_batch);
+    return ways_[at(micro_batch)][turn < count ? turn : 2 * count - 1 - turn];
+  }
+
+  void arrive(const Event& event) {
+    State& device = devices_[at(station_of(event.micro_batch))];
+    (goes_back(event.micro_batch) ? device.backwards : device.forwards)
+        .emplace(event.date, event.micro_batch);
+  }
+
+  void be_done(const Event& event) {
+    const int here = station_of(event.micro_batch);
+    const bool back = goes_back(event.micro_batch);
+    devices_[at(here)].busy = false;
+    if (back) --devices_[at(here)].held;
+    if (++turns_[at(event.micro_batch)] == 2 * visits(event.micro_batch)) {
+      --turns_[at(event.micro_batch)];  // it stays where it is
+      return;
+    }
+    const int next = station_of(event.micro_batch);
+    const double there = next == here ? event.date : sent(here, next, back ? next : here, event.date);
+    events_.push({there, Event::Kind::arrives, event.micro_batch});
+  }
+
+  /// When the output of `boundary`, or its gradient, is there.
+  double sent(int from, int to, int boundary, double now) {
+    const Message message = problem_.message(from, to, stations_[at(boundary)]->output_bytes);
+    for (const int link : message.links) {
+      if (at(link) >= link_free_.size()) link_free_.resize(at(link) + 1);
+      now = std::max(now, link_free_[at(link)]);
+    }
+    for (const int link : message.links) link_free_[at(link)] = now + message.busy_s;
+    return now + message.busy_s + message.latency_s;
+  }
+
+  void start_next(int number, double now) {
+    State& device = devices_[at(number)];
+    const Station& station = *stations_[at(number)];
+    const bool back = !device.backwards.empty();
+    auto& ready = back ? device.backwards : device.forwards;
+    if (device.busy || ready.empty() || (!back && device.held >= station.most_held)) return;
+    const int micro_batch = ready.begin()->second;
+    ready.erase(ready.begin());
+    device.busy = true;
+    if (!back) ++device.held;
+    const double end = now + (back ? station.backward_s : station.forward_s);
+    computations_.push_back({{now, end}, micro_batch});
+    events_.push({end, Event::Kind::done, micro_batch});
+  }
+
+  const RoutingProblem& problem_;
+  const std::vector<const Station*>& stations_;
+  const std::vector<std::vector<int>>& ways_;
+  std::vector<std::size_t> turns_;  // of each micro-batch: the one that it is in, or that comes next
+  std::vector<State> devices_;
+  std::vector<double> link_free_;  // from when on
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<PlannedComputation> computations_;
+};
+
+}  // namespace
+
+std::optional<std::vector<PlannedComputation>> dispatched(const RoutingProblem& problem,
+                                                          const std::vector<const Station*>& stations,
+                                                          const std::vector<std::vector<int>>& ways) {
+  return Dispatcher(problem, stations, ways).computations();
+}
+
+}  // namespace dtfm::search

@@ -1,0 +1,251 @@
+#include "simulator/iteration/iteration_graph.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "simulator/iteration/path_graph.hpp"
+#include "simulator/iteration/pipeline_graph.hpp"
+#include "simulator/iteration/zero_graph.hpp"
+#include "simulator/sync/sync.hpp"
+
+namespace dtfm::sim {
+namespace {
+
+/// Layers whose gradients are exchanged together; of them, the part that the same devices hold.
+struct LayerGroup {
+  std::pair<int, int> layers;
+  int part = 0, parts = 1;
+  std::vector<int> holders;    // in each pipeline that has the layers
+  std::vector<int> pipelines;  // which those are
+  bool with_first = false;     // they hold the first layer too
+  int label = no_index;        // the part, where a device holds several
+};
+
+class IterationGraph {
+ public:
+  IterationGraph(const Problem& problem, const Plan& plan, const PathSchedule* paths)
+      : job_(problem.job),
+        plan_(plan),
+        paths_(paths),
+        model_(problem, plan),
+        builder_(problem.topology, problem.constants),
+        overhead_(problem.constants.iteration_overhead_s) {}
+
+  LabelledGraph build() {
+    builder_.reserve(estimated_tasks());
+    if (paths_) ends_ = add_paths(builder_, model_, plan_, *paths_);
+    for (int number = 0; number < static_cast<int>(plan_.pipelines.size()); ++number) {
+      if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
+      add_ends_of(number);
+    }
+    if (plan_.pipelines.size() > 1 && plan_.gradient_sync != no_exchange)
+      for (const LayerGroup& group : groups())
+        if (group.holders.size() > 1) add_exchange_of(group);
+    add_updates();
+    TaskLabel step;
+    step.activity = Activity::step;
+    builder_.wait(overhead_, last_, step);
+    return builder_.take();
+  }
+
+ private:
+  std::size_t estimated_tasks() const {
+    std::size_t sum = 0;
+    for (const Pipeline& pipeline : plan_.pipelines)
+      for (const Stage& stage : pipeline.stages) {
+        const std::size_t tensor = stage.devices.size();
+        const std::size_t of_micro_batch = tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
+        sum += of_micro_batch * at(pipeline.micro_batches);
+      }
+    return sum + 1000;
+  }
+
+  void add_end(int device, int task) {
+    last_.push_back(task);
+    last_of_[device].push_back(task);
+  }
+
+  /// A pipeline's computations.
+  void add_ends_of(int number) {
+    const std::vector<Stage>& stages = plan_.pipelines[at(number)].stages;
+    const std::vector<std::vector<int>>& last = ends_[at(number)].last;
+    for (std::size_t stage = 0; stage < last.size(); ++stage)
+      for (std::size_t rank = 0; rank < last[stage].size(); ++rank)
+        add_end(stages[stage].devices[rank], last[stage][rank]);
+  }
+
+  /// Where they take time: of all layers of a device together, when it has computed and exchanged all.
+  void add_updates() {
+    std::map<int, double> seconds;
+    for (const Pipeline& pipeline : plan_.pipelines)
+      for (const Stage& stage : pipeline.stages)
+        for (const int device : stage.devices) seconds[device] += model_.of(stage).update_s;
+    TaskLabel label;
+    label.activity = Activity::update;
+    for (const auto& [device, update_s] : seconds)
+      if (update_s > 0) last_.push_back(builder_.compute(device, update_s, last_of_[device], label));
+  }
+
+  /// By pipeline, and which they are of.
+  std::pair<std::vector<const Stage*>, std::vector<int>> stages_with(int layer) const {
+    std::vector<const Stage*> stages;
+    std::vector<int> pipelines;
+    for (int i = 0; at(i) < plan_.pipelines.size(); ++i)
+      for (const Stage& stage : plan_.pipelines[at(i)].stages)
+        if (stage.layers.first <= layer && layer < stage.layers.second) {
+          stages.push_back(&stage);
+          pipelines.push_back(i);
+        }
+    DTFM_ASSERT(paths_ ? !stages.empty() : stages.size() == plan_.pipelines.size());
+    return {std::move(stages), std::move(pipelines)};
+  }
+
+  /// All parts of a layer's gradients, as many as the largest of its stages has devices.
+  std::vector<LayerGroup> parts_of(int layer) const {
+    const auto [stages, pipelines] = stages_with(layer);
+    std::size_t parts = 1, least = stages.front()->devices.size();
+    for (const Stage* stage : stages) {
+      parts = std::max(parts, stage->devices.size());
+      least = std::min(least, stage->devices.size());
+    }
+    std::vector<LayerGroup> result(parts);
+    for (std::size_t part = 0; part < parts; ++part) {
+      LayerGroup& it = result[part];
+      it.layers = {layer, layer + 1};
+      it.part = static_cast<int>(part);
+      it.parts = static_cast<int>(parts);
+      for (const Stage* stage : stages)
+        it.holders.push_back(device_of_part(stage->devices, it.part, it.parts));
+      it.pipelines = pipelines;
+      if (least < parts) it.label = it.part;
+    }
+    return result;
+  }
+
+  /// By part; neighbouring layers with the same holders together, unless every layer goes by itself.
+  std::vector<LayerGroup> groups() const {
+    const std::vector<LayerGroup> first = parts_of(0);
+    std::vector<std::vector<LayerGroup>> by_part;
+    for (int layer = 0; layer < model_.layers(); ++layer)
+      for (LayerGroup& it : parts_of(layer)) {
+        it.with_first = it.parts == first.front().parts && it.holders == first[at(it.part)].holders;
+        if (at(it.part) == by_part.size()) by_part.emplace_back();
+        std::vector<LayerGroup>& before = by_part[at(it.part)];
+        if (!before.empty() && !job_.parallelism.overlap && before.back().layers.second == layer &&
+            before.back().parts == it.parts && before.back().holders == it.holders)
+          ++before.back().layers.second;
+        else
+          before.push_back(std::move(it));
+      }
+    std::vector<LayerGroup> groups;
+    for (const auto& of_part : by_part) groups.insert(groups.end(), of_part.rbegin(), of_part.rend());
+    return groups;
+  }
+
+  double bytes_of(const LayerGroup& group, bool compressed) const {
+    double bytes = 0;
+    for (int layer = group.layers.first; layer < group.layers.second; ++layer)
+      bytes += model_.gradient_bytes(layer, group.with_first, compressed);
+    return bytes / group.parts;
+  }
+
+  /// Of the gradients on one device, before (phase 0) or after (phase 1) they travel, if that takes time.
+  int recode(const LayerGroup& group, std::size_t holder, double seconds, int phase, int after) {
+    if (seconds == 0) return after;
+    TaskLabel label;
+    label.activity = Activity::compress;
+    label.layer = group.layers.first;
+    label.rank = group.label;
+    label.phase = phase;
+    return builder_.compute(group.holders[holder], seconds, std::array{after}, label);
+  }
+
+  void add_exchange_of(const LayerGroup& group) {
+    const bool compressed = model_.is_compressed(group.holders);
+    const double bytes = bytes_of(group, compressed);
+    const double recode_s = compressed ? model_.gradient_recode_s(bytes) : 0;
+    TaskLabel start;
+    start.layer = group.layers.first;
+    if (group.parts > 1) start.rank = group.part;
+    std::vector<int> ready;
+    for (std::size_t i = 0; i < group.holders.size(); ++i) {
+      // The gradients of the first layer of a group are the last to come.
+      const std::vector<int>& by_rank = ends_[at(group.pipelines[i])].gradients[at(group.layers.first)];
+      const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
+      ready.push_back(recode(group, i, recode_s, 0, by_rank[at(rank)]));
+    }
+    const Exchange exchange{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
+                            group.label};
+    const std::vector<int> ends = add_exchange(builder_, plan_.gradient_sync, exchange);
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      add_end(group.holders[i], recode(group, i, recode_s, 1, ends[i]));
+  }
+
+  const Job& job_;
+  const Plan& plan_;
+  const PathSchedule* const paths_;  // nothing: every pipeline computes its own micro-batches
+  const LoadModel model_;
+  GraphBuilder builder_;
+  const double overhead_;
+  std::vector<PipelineEnds> ends_;
+  std::vector<int> last_;  // what the step waits for
+  std::map<int, std::vector<int>>
+      last_of_;  // of that, computations and exchanges: what a device's update waits for
+};
+
+/// A pipeline's stages dealt out: part `chunk` of every device in turn.
+std::vector<Stage> dealt(const std::vector<Stage>& stages, int chunks) {
+  std::vector<Stage> result;
+  int next = stages.front().layers.first;
+  for (int chunk = 0; chunk < chunks; ++chunk)
+    for (const Stage& stage : stages) {
+      const int layers = stage.layers.second - stage.layers.first;
+      if (layers < chunks)
+        throw Error("",
+                    fmt::format("schedule interleaved: {} layers of a device cannot be cut into {} chunks",
+                                layers, chunks));
+      const auto [begin, end] = even_split(layers, chunks, chunk);
+      result.push_back({{next, next + end - begin}, stage.devices});
+      next += end - begin;
+    }
+  return result;
+}
+
+/// Before memory for them is asked for: forwards and backwards of all micro-batches, some 200 bytes each.
+void check_size(const Plan& plan) {
+  constexpr double most_computations = 2e7;
+  double computations = 0;
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
+  if (computations > most_computations)
+    throw Error("", fmt::format("the plan has {:.3g} computations an iteration; {:.3g} are the most",
+                                computations, most_computations));
+}
+
+}  // namespace
+
+Plan computed_stages(const Job& job, const Plan& plan) {
+  if (plan.schedule != "interleaved") return plan;
+  Plan result = plan;
+  for (Pipeline& pipeline : result.pipelines)
+    pipeline.stages = dealt(pipeline.stages, job.parallelism.chunks.value_or(1));
+  return result;
+}
+
+LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const PathSchedule* paths) {
+  if (plan.pipelines.empty()) throw Error("", "the plan has no pipeline");
+  check_size(plan);
+  check_tensor_degrees(plan);
+  if (zero_stage(plan.gradient_sync)) return zero_graph(problem, plan);
+  const Plan computed = computed_stages(problem.job, plan);
+  return IterationGraph(problem, computed, paths).build();
+}
+
+}  // namespace dtfm::sim

@@ -1,0 +1,335 @@
+#include "simulator/iteration/pipeline_graph.hpp"
+
+#include <array>
+#include <optional>
+#include <set>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "simulator/iteration/stage_all_reduces.hpp"
+#include "planner/core/schedule/schedule.hpp"
+
+namespace dtfm::sim {
+namespace {
+
+using Kind = Operation::Kind;
+
+/// Of one direction: where the messages of every stage go, and which have come.
+struct Direction {
+  Activity activity;
+  std::vector<std::vector<Channel>> channels;  // [stage][part] of the sender
+  std::vector<std::vector<int>> arrived;       // [stage][micro-batch · parts + part] of the receiver
+};
+
+/// What is computed in one go: the layers of a stage, or one of them.
+struct Part {
+  std::pair<int, int> layers;
+  double seconds = 0;
+  int layer = no_index;  // for labels
+};
+
+class PipelineGraph {
+ public:
+  PipelineGraph(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan, int number);
+  PipelineEnds build();
+
+ private:
+  int stages() const { return static_cast<int>(pipeline_.stages.size()); }
+  int stage_of(const Operation& operation, int device) const { return operation.chunk * devices_ + device; }
+  int receiver_of(int stage, Kind kind) const { return kind == Kind::forward ? stage + 1 : stage - 1; }
+  bool exists(int stage) const { return stage >= 0 && stage < stages(); }
+  int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
+  int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
+  /// Of what passes between `stage` and the one behind it, one of so many equal shares, uncompressed.
+  double boundary_bytes(int stage, int shares) const {
+    return loads_[at(stage)].output_bytes * (static_cast<double>(degree(stage)) / shares);
+  }
+  int parts_from(int stage, Kind kind) const {
+    return parts_between(pipeline_.stages[at(stage)].devices,
+                         pipeline_.stages[at(receiver_of(stage, kind))].devices);
+  }
+  Direction& direction(Kind kind) { return kind == Kind::forward ? forward_ : backward_; }
+  std::span<int> arrived(int stage, const Operation& operation);
+  Direction make_direction(Kind kind);
+
+  bool can_run(int stage, const Operation& operation);
+  void run(int stage, const Operation& operation);
+  int receive(int stage, const Operation& operation);
+  void compute(int stage, const Operation& operation, int received);
+  void send(int stage, const Operation& operation);
+  std::vector<int> sent_by_rank(int stage, const Operation& operation, std::span<const int> messages);
+  std::vector<Part> parts(int stage, Kind kind) const;
+  bool is_last_backward(int stage, Kind kind) const {
+    return kind == Kind::backward && backwards_left_[at(stage)] == 0;
+  }
+  void set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks);
+  double compressed_parts(int stage, int other, int rank, bool sends) const;
+  int recode(int stage, int rank, const Operation& operation, double bytes, int which,
+             std::span<const int> after);
+  TaskLabel label(Activity activity, int stage, const Operation& operation, int rank) const;
+
+  GraphBuilder& builder_;
+  const LoadModel& model_;
+  const Job& job_;
+  const Plan& plan_;
+  const Pipeline& pipeline_;
+  const int number_;
+  const bool recodes_;  // takes compressing messages time?
+  const bool blocks_;   // while it sends?
+  int devices_ = 1;     // of each rank; the stages go around them
+  std::vector<StageLoad> loads_;
+  std::optional<StageAllReduces> all_reduces_;  // where stages have several devices
+  Direction forward_, backward_;
+  std::vector<int> backwards_left_;     // of each stage
+  std::vector<std::vector<int>> last_;  // [device][rank]: its computations follow each other
+  PipelineEnds ends_;
+};
+
+/// Stages before a device comes again. Only interleaved schedules order the stages of a device among each
+/// other; else one that has several computes what is ready first.
+int devices_in_turn(const Pipeline& pipeline, const std::string& schedule) {
+  if (schedule != "interleaved") return static_cast<int>(pipeline.stages.size());
+  std::set<int> seen;
+  for (const Stage& stage : pipeline.stages)
+    if (!seen.insert(stage.devices.front()).second) break;
+  const auto count = seen.size();
+  for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage)
+    if (pipeline.stages.size() % count != 0 ||
+        pipeline.stages[stage].devices != pipeline.stages[stage % count].devices)
+      throw Error("", "the stages of a pipeline do not go around its devices in turn");
+  return static_cast<int>(count);
+}
+
+PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
+                             int number)
+    : builder_(builder),
+      model_(model),
+      job_(job),
+      plan_(plan),
+      pipeline_(plan.pipelines[at(number)]),
+      number_(number),
+      recodes_(model.activation_recode_s(1) > 0),
+      blocks_(plan.schedule == blocking_schedule),
+      devices_(devices_in_turn(pipeline_, plan.schedule)) {
+  for (const Stage& stage : pipeline_.stages) {
+    loads_.push_back(model.of(stage));
+    if (stage.devices.size() > 1 && !all_reduces_) all_reduces_.emplace(builder, job, pipeline_);
+  }
+  forward_ = make_direction(Kind::forward);
+  backward_ = make_direction(Kind::backward);
+  backwards_left_.assign(pipeline_.stages.size(), pipeline_.micro_batches);
+  for (int device = 0; device < devices_; ++device) last_.emplace_back(at(degree(device)), no_index);
+  ends_.gradients.resize(at(model.layers()));
+  for (const Stage& stage : pipeline_.stages)
+    set_gradients(stage.layers, std::vector<int>(stage.devices.size(), no_index));
+}
+
+Direction PipelineGraph::make_direction(Kind kind) {
+  Direction result{kind == Kind::forward ? Activity::send_activations : Activity::send_gradients, {}, {}};
+  result.channels.resize(pipeline_.stages.size());
+  result.arrived.resize(pipeline_.stages.size());
+  for (int stage = 0; stage < stages(); ++stage) {
+    const int receiver = receiver_of(stage, kind);
+    if (!exists(receiver)) continue;
+    const int parts = parts_from(stage, kind);
+    for (int part = 0; part < parts; ++part)
+      result.channels[at(stage)].push_back(builder_.channel(
+          device_of_part(pipeline_.stages[at(stage)].devices, part, parts),
+          device_of_part(pipeline_.stages[at(receiver)].devices, part, parts), result.activity));
+    result.arrived[at(receiver)].assign(at(pipeline_.micro_batches) * at(parts), no_index);
+  }
+  return result;
+}
+
+std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {
+  std::vector<int>& all = direction(operation.kind).arrived[at(stage)];
+  const std::size_t parts = all.size() / at(pipeline_.micro_batches);
+  return {&all[at(operation.micro_batch) * parts], parts};
+}
+
+/// Every device goes as far as it can with the messages that are there, again and again, so that tasks come
+/// after what they wait for.
+PipelineEnds PipelineGraph::build() {
+  std::vector<std::vector<Operation>> orders;
+  for (int device = 0; device < devices_; ++device)
+    orders.push_back(operation_order(plan_.schedule,
+                                     {devices_, device, stages() / devices_, pipeline_.micro_batches},
+                                     job_.parallelism.flush.value_or(0)));
+  std::vector<std::size_t> next(orders.size());
+  for (bool all = false; !all;) {
+    bool moved = false;
+    all = true;
+    for (int device = 0; device < devices_; ++device) {
+      const auto& order = orders[at(device)];
+      for (std::size_t& i = next[at(device)]; i < order.size(); ++i) {
+        const int stage = stage_of(order[i], device);
+        if (!can_run(stage, order[i])) break;
+        run(stage, order[i]);
+        moved = true;
+      }
+      all = all && next[at(device)] == order.size();
+    }
+    DTFM_ASSERT(moved || all);  // else the schedule waits for itself
+  }
+  ends_.last = std::move(last_);
+  return std::move(ends_);
+}
+
+bool PipelineGraph::can_run(int stage, const Operation& operation) {
+  const int sender = operation.kind == Kind::forward ? stage - 1 : stage + 1;
+  return !exists(sender) || arrived(stage, operation).front() != no_index;
+}
+
+void PipelineGraph::run(int stage, const Operation& operation) {
+  if (operation.kind == Kind::backward) --backwards_left_[at(stage)];
+  compute(stage, operation, receive(stage, operation));
+  send(stage, operation);
+}
+
+TaskLabel PipelineGraph::label(Activity activity, int stage, const Operation& operation, int rank) const {
+  TaskLabel label;
+  label.activity = activity;
+  label.pipeline = number_;
+  label.stage = stage;
+  label.micro_batch = operation.micro_batch;
+  if (degree(stage) > 1) label.rank = rank;
+  return label;
+}
+
+/// Of what a device of `stage` sends stage `other`, or gets from there: the uncompressed bytes of the parts
+/// that go compressed.
+double PipelineGraph::compressed_parts(int stage, int other, int rank, bool sends) const {
+  const std::vector<int>&here = pipeline_.stages[at(stage)].devices,
+        &there = pipeline_.stages[at(other)].devices;
+  const int parts = parts_between(here, there), of_rank = parts / degree(stage);
+  int compressed = 0;
+  for (int part = rank * of_rank; part < (rank + 1) * of_rank; ++part) {
+    const int own = device_of(stage, rank), peer = device_of_part(there, part, parts);
+    if (sends ? model_.is_compressed(own, peer) : model_.is_compressed(peer, own)) ++compressed;
+  }
+  return compressed * boundary_bytes(std::min(stage, other), parts);
+}
+
+/// Compresses or expands the activations (or their gradients) of a message. `which`: 0 and 1 expand, 2 and 3
+/// compress, forward and backward.
+int PipelineGraph::recode(int stage, int rank, const Operation& operation, double bytes, int which,
+                          std::span<const int> after) {
+  TaskLabel of = label(Activity::compress, stage, operation, rank);
+  of.phase = which;
+  return builder_.compute(device_of(stage, rank), model_.activation_recode_s(bytes), after, of);
+}
+
+/// What the computations wait for beside those before them: every device needs all parts.
+int PipelineGraph::receive(int stage, const Operation& operation) {
+  const bool forward = operation.kind == Kind::forward;
+  const int sender = forward ? stage - 1 : stage + 1;
+  if (!exists(sender)) return no_index;
+  TaskLabel all = label(Activity::wait, stage, operation, no_index);
+  all.phase = forward ? 4 : 5;
+  const int received = builder_.join(arrived(stage, operation), all);
+  if (!recodes_) return received;
+  std::vector<int>& last = last_[at(stage % devices_)];
+  bool is_waited_for = true;
+  for (int rank = 0; rank < degree(stage); ++rank) {
+    const double bytes = compressed_parts(stage, sender, rank, false);
+    is_waited_for = is_waited_for && bytes > 0;
+    if (bytes > 0)
+      last[at(rank)] =
+          recode(stage, rank, operation, bytes, forward ? 0 : 1, std::array{last[at(rank)], received});
+  }
+  return is_waited_for ? no_index : received;
+}
+
+/// With several devices a stage, nothing of a part is done before its all-reduces are.
+void PipelineGraph::compute(int stage, const Operation& operation, int received) {
+  const bool forward = operation.kind == Kind::forward;
+  std::vector<int>& last = last_[at(stage % devices_)];
+  for (const Part& part : parts(stage, operation.kind)) {
+    for (int rank = 0; rank < degree(stage); ++rank) {
+      TaskLabel of = label(forward ? Activity::forward : Activity::backward, stage, operation, rank);
+      of.layer = part.layer;
+      last[at(rank)] =
+          builder_.compute(device_of(stage, rank), part.seconds, std::array{last[at(rank)], received}, of);
+    }
+    received = no_index;
+    if (degree(stage) > 1 && part.layers.first < part.layers.second) {
+      TaskLabel of = label(Activity::wait, stage, operation, no_index);
+      of.layer = part.layer;
+      last.assign(last.size(), all_reduces_->add(stage, part.layers, !forward, last, of));
+    }
+    if (is_last_backward(stage, operation.kind)) set_gradients(part.layers, last);
+  }
+}
+
+void PipelineGraph::send(int stage, const Operation& operation) {
+  const bool forward = operation.kind == Kind::forward;
+  const int receiver = receiver_of(stage, operation.kind);
+  if (!exists(receiver)) return;
+  std::vector<int>& last = last_[at(stage % devices_)];
+  const int boundary = forward ? stage : receiver, ranks = degree(stage);
+  const int parts = parts_from(stage, operation.kind), parts_of_rank = parts / ranks;
+  const double whole = boundary_bytes(boundary, parts);
+  Direction& to = direction(operation.kind);
+  const std::span<int> messages = arrived(receiver, operation);
+  for (int rank = 0; rank < ranks; ++rank) {
+    int& own = last[at(rank)];
+    if (const double bytes = recodes_ ? compressed_parts(stage, receiver, rank, true) : 0; bytes > 0)
+      own = recode(stage, rank, operation, bytes, forward ? 2 : 3, std::array{own});
+    const std::vector<int>& others = pipeline_.stages[at(receiver)].devices;
+    for (int part = rank * parts_of_rank; part < (rank + 1) * parts_of_rank; ++part) {
+      TaskLabel of = label(to.activity, stage, operation, no_index);
+      if (parts > 1) of.rank = part;
+      const bool compressed =
+          model_.is_compressed(device_of(stage, rank), device_of_part(others, part, parts));
+      messages[at(part)] =
+          builder_.send(to.channels[at(stage)][at(part)],
+                        compressed ? model_.compressed_activations(whole) : whole, std::array{own}, of);
+    }
+  }
+  const bool is_last = is_last_backward(stage, operation.kind) && !job_.parallelism.overlap;
+  if (!is_last && !blocks_) return;
+  const std::vector<int> sent = sent_by_rank(stage, operation, messages);
+  if (is_last) set_gradients(pipeline_.stages[at(stage)].layers, sent);
+  if (blocks_) last = sent;
+}
+
+/// When each device has sent its parts.
+std::vector<int> PipelineGraph::sent_by_rank(int stage, const Operation& operation,
+                                             std::span<const int> messages) {
+  const std::size_t ranks = at(degree(stage)), parts_of_rank = messages.size() / ranks;
+  std::vector<int> sent;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    TaskLabel all = label(Activity::wait, stage, operation, static_cast<int>(rank));
+    all.phase = operation.kind == Kind::forward ? 7 : 6;
+    sent.push_back(builder_.join(messages.subspan(rank * parts_of_rank, parts_of_rank), all));
+  }
+  return sent;
+}
+
+/// By rank.
+void PipelineGraph::set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks) {
+  for (int layer = layers.first; layer < layers.second; ++layer) ends_.gradients[at(layer)] = tasks;
+}
+
+/// The whole stage, but for the last backward of a stage whose exchange overlaps: layer by layer.
+std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
+  const StageLoad& load = loads_[at(stage)];
+  const auto [begin, end] = pipeline_.stages[at(stage)].layers;
+  if (!is_last_backward(stage, kind) || !job_.parallelism.overlap || begin == end)
+    return {{{begin, end}, kind == Kind::forward ? load.forward_s : load.backward_s}};
+  std::vector<Part> parts;
+  for (int layer = end - 1; layer >= begin; --layer)
+    parts.push_back({{layer, layer + 1}, model_.backward_s(pipeline_.stages[at(stage)], layer), layer});
+  parts.front().seconds += load.overhead_s;
+  return parts;
+}
+
+}  // namespace
+
+PipelineEnds add_pipeline(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
+                          int number) {
+  return PipelineGraph(builder, model, job, plan, number).build();
+}
+
+}  // namespace dtfm::sim

@@ -1,0 +1,229 @@
+#include "planner/api/schemes/scheme.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/simulated.hpp"
+
+using namespace dtfm;
+using namespace dtfm::api;
+using namespace dtfm::sim;
+
+namespace {
+
+const Link fast = link_of(1e-4, 1e9), slow = link_of(0.05, 1e8);
+
+/// So many devices at each of two sites; hosts of `per_host`.
+Problem small_problem(int per_site, int per_host, int layers) {
+  Problem problem{flat_topology({per_site, per_site}, fast, slow), chain_job(layers, 1e7, 1e7),
+                  Calibration{1, 0, 1, 0}};
+  std::get<RuleLinks>(problem.topology.links).same_host.own().setZero();
+  for (Device& device : problem.topology.devices) device.host /= per_host;
+  problem.job.training.global_batch = 16;
+  return problem;
+}
+
+const Scheme& scheme(std::string_view name) {
+  return *std::find_if(schemes().begin(), schemes().end(), [&](const Scheme& it) { return it.name == name; });
+}
+
+const Layout* layout_of(const std::vector<Layout>& layouts, int tensor, std::size_t stages) {
+  for (const Layout& it : layouts)
+    if (it.plan.tensor == tensor && it.plan.pipelines.front().stages.size() == stages) return &it;
+  return nullptr;
+}
+
+}  // namespace
+
+// Rank t + T (d + D p): with D = 4 replicas of P = 2 stages, devices 0 … 3 are stage 0 of replicas 0 … 3.
+TEST_CASE("ranks of Megatron are in file order, replicas next to each other") {
+  const auto layouts = megatron_layouts(small_problem(4, 1, 4), {0});
+  std::set<std::size_t> depths;
+  for (const Layout& it : layouts) depths.insert(it.plan.pipelines.front().stages.size());
+  CHECK(depths == std::set<std::size_t>{1, 2, 4});
+  const Layout* layout = layout_of(layouts, 1, 2);
+  REQUIRE(layout != nullptr);
+  REQUIRE(layout->plan.pipelines.size() == 4);
+  for (int d = 0; d < 4; ++d) {
+    const Pipeline& pipeline = layout->plan.pipelines[at(d)];
+    CHECK(pipeline.micro_batches == 4);
+    CHECK(pipeline.stages[0] == Stage{{0, 2}, {d}});
+    CHECK(pipeline.stages[1] == Stage{{2, 4}, {4 + d}});
+  }
+  CHECK(layout->plan.gradient_sync == "ring");
+}
+
+TEST_CASE("tensor degrees of Megatron lie in hosts and divide the heads") {
+  Problem problem = small_problem(4, 4, 4);
+  CHECK(layout_of(megatron_layouts(problem, {0}), 2, 1) == nullptr);  // no transformer
+  Transformer model;
+  model.layers = 4;
+  model.hidden = 64;
+  model.heads = 2;
+  model.sequence = 16;
+  model.vocabulary = 100;
+  problem.job.model = model;
+  const auto layouts = megatron_layouts(problem, {0});
+  const Layout* two = layout_of(layouts, 2, 2);
+  REQUIRE(two != nullptr);
+  CHECK(two->plan.pipelines[1].stages[1].devices == std::vector<int>{6, 7});
+  CHECK(two->job.parallelism.tensor == 2);
+  CHECK(layout_of(layouts, 4, 1) == nullptr);  // 2 heads
+  for (int i = 0; i < problem.topology.size(); ++i) problem.topology.devices[at(i)].host = (i + 1) / 2;
+  CHECK(layout_of(megatron_layouts(problem, {0}), 2, 2) == nullptr);
+}
+
+TEST_CASE("random ranks are all ranks, others for another seed, the same for the same") {
+  const Problem problem = small_problem(4, 1, 4);
+  for (const auto of : {megatron_random_layouts, gpipe_random_layouts}) {
+    const auto first = of(problem, {1}), again = of(problem, {1}), other = of(problem, {2});
+    REQUIRE(first.size() == again.size());
+    bool differs = false;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      CHECK(first[i].plan == again[i].plan);
+      differs |= first[i].plan != other[i].plan;
+      std::vector<int> devices = pipeline_major(first[i].plan);
+      std::sort(devices.begin(), devices.end());
+      CHECK(std::adjacent_find(devices.begin(), devices.end()) == devices.end());
+      int micro_batches = 0;
+      for (const Pipeline& pipeline : first[i].plan.pipelines) micro_batches += pipeline.micro_batches;
+      CHECK(micro_batches == 16);
+    }
+    CHECK(differs);
+  }
+}
+
+TEST_CASE("the fastest layout that fits is chosen, for any number of threads") {
+  Problem problem = small_problem(4, 1, 8);
+  for (const std::string_view name : {"megatron", "megatron-random", "gpipe-random"}) {
+    CAPTURE(name);
+    const ChosenLayout chosen = choose_layout(problem, scheme(name), {3}, 1);
+    REQUIRE(chosen.layout);
+    CHECK(chosen.fitting == chosen.tried);
+    const auto seconds = [&](const Layout& layout) {
+      return undisturbed_seconds({problem.topology, layout.job, problem.constants, {}}, layout.plan);
+    };
+    for (const Layout& it : scheme(name).layouts(problem, {3})) CHECK(seconds(*chosen.layout) <= seconds(it));
+    const ChosenLayout threaded = choose_layout(problem, scheme(name), {3}, 3);
+    CHECK(threaded.layout->plan == chosen.layout->plan);
+  }
+}
+
+// A layer has 1e7 parameters of 16 bytes: 0.16 GB. Of 8 layers 1.28 GB; in GPUs of 0.5 GB at most 3 fit.
+TEST_CASE("layouts that lack memory are not chosen, and it is said what is lacking") {
+  Problem problem = small_problem(4, 1, 8);
+  problem.topology.gpus[0].memory = Bytes(0.5e9);
+  const ChosenLayout chosen = choose_layout(problem, scheme("megatron"), {0}, 1);
+  REQUIRE(chosen.layout);
+  CHECK(chosen.layout->plan.pipelines.front().stages.size() >= 4);
+  CHECK(chosen.fitting < chosen.tried);
+  const ChosenLayout none = choose_layout(problem, scheme("data-parallel"), {0}, 1);
+  CHECK_FALSE(none.layout);
+  CHECK(none.why_none == "s0/0 needs 1.3 GB of 0.5");
+  problem.topology.gpus[0].memory = Bytes(0.3e9);  // of 8 parts of the state, 0.16 GB, and two layers
+  CHECK(choose_layout(problem, scheme("zero3"), {0}, 1).layout);
+}
+
+// A stage of 4 of 8 layers: 0.64 GB of state; a micro-batch holds 4 · 100 B and buffers of 1e7 B: two at the
+// first stage, whose output's gradient has one too, one at the last, of its input's.
+TEST_CASE("GPipe drains as often as its memory asks for") {
+  Problem problem = small_problem(1, 1, 8);
+  CHECK_FALSE(layout_of(gpipe_random_layouts(problem, {0}), 1, 2)->job.parallelism.flush);
+  problem.topology.gpus[0].memory = Bytes(0.64e9 + 3.5 * 2e7);
+  const Layout two = *layout_of(gpipe_random_layouts(problem, {0}), 1, 2);
+  CHECK(two.job.parallelism.flush == 3);
+  CHECK(choose_layout(problem, scheme("gpipe-random"), {0}, 1).layout);
+}
+
+// Four devices on two sites: replicas of two stages lie in one site each. An iteration without exchange takes
+// t, one with it t + x; rounds of n take n t + x.
+TEST_CASE("local SGD exchanges in the last of so many iterations") {
+  const Problem problem = small_problem(2, 1, 4);
+  const auto layouts = local_sgd_layouts(problem, {0, 4});
+  const Layout* two = layout_of(layouts, 1, 2);
+  REQUIRE(two != nullptr);
+  CHECK(two->plan.pipelines[0].stages[1].devices == std::vector<int>{1});
+  CHECK(two->plan.pipelines[1].stages[0].devices == std::vector<int>{2});
+  CHECK(two->sync_every == 4);
+  CHECK(diloco_layouts(problem, {}).front().sync_every == 500);
+
+  const Problem own{problem.topology, two->job, problem.constants, {}};
+  const double with = undisturbed_seconds(own, two->plan), mean = undisturbed_seconds(own, two->plan, 4);
+  const double without = (4 * mean - with) / 3;
+  CHECK(without < with);
+  ChosenLayout chosen;
+  chosen.layout = *two;
+  SimOptions options;
+  options.iterations = 2;
+  const SimReport report = simulate_chosen(problem, chosen, {}, options);
+  REQUIRE(report.iterations.size() == 8);
+  for (std::size_t i = 0; i < 8; ++i)
+    CHECK(report.iterations[i].duration_s() == Approx(i % 4 == 3 ? with : without));
+  CHECK(report.tokens_per_s == Approx(16 / mean));
+}
+
+TEST_CASE("one device alone: the fastest") {
+  Problem problem = small_problem(2, 1, 2);
+  problem.topology.devices[2].speed = 2;
+  const ChosenLayout chosen = choose_layout(problem, scheme("single-gpu"), {0}, 1);
+  REQUIRE(chosen.layout);
+  CHECK(chosen.tried == 2);
+  CHECK(pipeline_major(chosen.layout->plan) == std::vector<int>{2});
+  CHECK(chosen.layout->plan.pipelines.front().micro_batches == 16);
+}
+
+TEST_CASE("a swarm has the number of stages with which it is the fastest, for any number of threads") {
+  const Problem problem = small_problem(4, 1, 4);
+  const ChosenLayout chosen = choose_layout(problem, scheme("swarm"), {7}, 1);
+  REQUIRE(chosen.swarm);
+  CHECK(chosen.tried == 3);
+  CHECK(chosen.fitting == 3);
+  SimOptions options;
+  options.iterations = 2;
+  options.seed = 7;
+  const SimReport best = simulate_chosen(problem, chosen, {}, options);
+  REQUIRE(best.iterations.size() == 2);
+  // The rate is that of the second step.
+  CHECK(best.tokens_per_s == Approx(16 / best.iterations[1].duration_s()));
+  CHECK(best.iterations[1].start_s == best.iterations[0].end_s);
+  for (const int stages : {1, 2, 4}) {
+    SwarmSetup setup = *chosen.swarm;
+    setup.stages = stages;
+    CHECK(simulate_as_swarm(problem, setup, {}, options).report.tokens_per_s <= best.tokens_per_s);
+  }
+  CHECK(choose_layout(problem, scheme("swarm"), {7}, 3).swarm->stages == chosen.swarm->stages);
+}
+
+// A layer has 0.16 GB of state; every peer may come to serve every stage. With four stages least is missing.
+TEST_CASE("a swarm's stages fit every device") {
+  Problem problem = small_problem(4, 1, 4);
+  problem.topology.gpus[0].memory = Bytes(0.4e9);
+  const ChosenLayout chosen = choose_layout(problem, scheme("swarm"), {0}, 1);
+  REQUIRE(chosen.swarm);
+  CHECK(chosen.fitting == 2);
+  CHECK(chosen.swarm->stages >= 2);
+  problem.topology.gpus[0].memory = Bytes(0.1e9);
+  const ChosenLayout none = choose_layout(problem, scheme("swarm"), {0}, 1);
+  CHECK_FALSE(none.is_any());
+  CHECK(none.why_none.starts_with("s0/0 needs 0.2 GB of 0.1"));
+  // One stage lacks little on the first device, and much more on the others.
+  problem.topology.gpus.push_back(problem.topology.gpus[0]);
+  problem.topology.gpus[0].memory = Bytes(0.6e9);
+  for (int device = 1; device < 4; ++device) problem.topology.devices[at(device)].gpu = 1;
+  CHECK(choose_layout(problem, scheme("swarm"), {0}, 1).why_none.starts_with("s0/1 needs 0.2 GB of 0.1"));
+}
+
+// Four devices, a batch of 16: micro-batches of 4 at most. Each holds 100 bytes of activations a layer.
+TEST_CASE("ZeRO takes the largest micro-batch that fits") {
+  Problem problem = small_problem(2, 1, 2);
+  CHECK(zero3_layouts(problem, {0}).front().job.training.micro_batch == 4);
+  problem.topology.gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
+  CHECK(zero3_layouts(problem, {0}).front().job.training.micro_batch == 2);
+  problem.job.training.global_batch = 3;
+  CHECK(error_of([&] { zero3_layouts(problem, {0}); }) ==
+        "a batch of 3 leaves some of 4 devices without a sequence");
+}
