@@ -73,7 +73,7 @@ void adam(std::int64_t size, const AdamStep& step, const G* gradient, float* mas
                        correction(step.beta1),
                        correction(step.beta2),
                        step.gradient_scale};
-  const auto blocks = static_cast<unsigned>(divided_up<std::int64_t>(size, threads * groups * 4));
+  const auto blocks = static_cast<unsigned>(ceil_div<std::int64_t>(size, threads * groups * 4));
   launch(adam_kernel<T, G>, {blocks}, threads, 0, size, c, gradient, master, first_moment, second_moment,
          weight);
 }

@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(warps* warp_size) attention_backward_kernel(Ar
   const std::int64_t token = static_cast<std::int64_t>(blockIdx.z) * n;
   const std::int64_t kv_offset = (token + first_key) * stride + static_cast<std::int64_t>(blockIdx.y) * D;
   const int first_tile = in.shape.causal ? first_key / queries : 0;
-  const int tiles_of_head = divided_up(n, queries) - first_tile, steps = group * tiles_of_head;
+  const int tiles_of_head = ceil_div(n, queries) - first_tile, steps = group * tiles_of_head;
   const float scale_log2 = arguments.scale * log2_e;
 
   const auto start = [&](int step) {
@@ -268,7 +268,7 @@ bool launch_tiles(const Arguments<T>& arguments, std::size_t shared_bytes) {
   using S = Shape<T, D, warps, queries>;
   if (S::shared_bytes > shared_bytes) return false;
   const AttentionShape& s = arguments.in.forward.shape;
-  const Grid grid{static_cast<unsigned>(divided_up(s.sequence, S::keys)), static_cast<unsigned>(s.kv_heads),
+  const Grid grid{static_cast<unsigned>(ceil_div(s.sequence, S::keys)), static_cast<unsigned>(s.kv_heads),
                   static_cast<unsigned>(s.batch)};
   launch(attention_backward_kernel<T, D, warps, queries>, grid, S::threads, S::shared_bytes, arguments);
   return true;
@@ -282,7 +282,7 @@ void launch_backward(const AttentionBackward<T>& in, std::size_t shared_bytes) {
                                1.0F / sqrtf(static_cast<float>(D))};
   device_zero(arguments.dq_sum, static_cast<std::size_t>(rows) * D * sizeof(float));
   const auto blocks =
-      static_cast<unsigned>(divided_up<std::int64_t>(rows * D / pack_size<T>, pointwise_threads));
+      static_cast<unsigned>(ceil_div<std::int64_t>(rows * D / pack_size<T>, pointwise_threads));
   launch(delta_kernel<T, D>, {blocks}, pointwise_threads, 0, rows, s.sequence, s.heads, in.forward.out,
          in.dout, arguments.delta);
   bool launched = false;

@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(threads) attention_kernel(AttentionForward<T> 
 template <class T, int D>
 void launch_forward(const AttentionForward<T>& in) {
   const AttentionShape& s = in.shape;
-  const Grid grid{static_cast<unsigned>(divided_up(s.sequence, Shape<T>::queries)),
+  const Grid grid{static_cast<unsigned>(ceil_div(s.sequence, Shape<T>::queries)),
                   static_cast<unsigned>(s.heads), static_cast<unsigned>(s.batch)};
   launch(attention_kernel<T, D>, grid, threads, shared_bytes<T, D>(), in,
          log2_e / sqrtf(static_cast<float>(D)));

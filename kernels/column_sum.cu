@@ -14,7 +14,7 @@ constexpr int rows_of_thread = 32;
 constexpr int rows_at_once = 8;  // loaded before any is added: only then are all of them under way
 
 int part_count(int rows) {
-  return divided_up(rows, row_lanes * rows_of_thread);
+  return ceil_div(rows, row_lanes * rows_of_thread);
 }
 
 /// Block (x, y): packs 32·x … of the columns, the y-th share of the rows.
@@ -90,14 +90,14 @@ std::size_t column_sum_workspace(int rows, int columns) {
 
 template <class T>
 void add_parts(const float* parts, int part_count, int columns, T* first, T* second, bool accumulate) {
-  launch(sum_parts<T>, {static_cast<unsigned>(divided_up(columns, 32)), second != nullptr ? 2u : 1u},
+  launch(sum_parts<T>, {static_cast<unsigned>(ceil_div(columns, 32)), second != nullptr ? 2u : 1u},
          32 * part_groups, 0, parts, part_count, columns, first, second, accumulate);
 }
 
 template <class T>
 void column_sum(const T* x, int rows, int columns, int row_stride, T* sums, bool accumulate,
                 float* workspace) {
-  const int blocks = divided_up(columns, columns_of_block * pack_size<T>);
+  const int blocks = ceil_div(columns, columns_of_block * pack_size<T>);
   launch(sum_rows<T>, {static_cast<unsigned>(blocks), static_cast<unsigned>(part_count(rows))}, threads, 0, x,
          rows, columns, row_stride, workspace);
   add_parts<T>(workspace, part_count(rows), columns, sums, nullptr, accumulate);

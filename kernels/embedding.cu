@@ -54,7 +54,7 @@ __global__ void backward(int rows, int columns, int sequence, const int* ids, co
 
 template <class T>
 unsigned blocks_for(std::int64_t size) {
-  return static_cast<unsigned>(divided_up<std::int64_t>(size, threads * pack_size<T>));
+  return static_cast<unsigned>(ceil_div<std::int64_t>(size, threads * pack_size<T>));
 }
 
 }  // namespace

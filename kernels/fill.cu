@@ -29,7 +29,7 @@ __global__ void fill_integers_kernel(int* to, std::int64_t size, std::uint64_t s
 }
 
 Grid blocks_for(std::int64_t size) {
-  return {static_cast<unsigned>(divided_up<std::int64_t>(size, threads))};
+  return {static_cast<unsigned>(ceil_div<std::int64_t>(size, threads))};
 }
 
 }  // namespace

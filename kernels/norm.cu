@@ -164,7 +164,7 @@ void for_row_of(int columns, F f) {
     throw DeviceError("norm: " + std::to_string(columns) + " columns; a multiple of " +
                       std::to_string(pack_size<T>) + " up to " +
                       std::to_string(max_packs * max_threads * pack_size<T>) + " is possible");
-  const auto threads = [&](int each) { return divided_up(divided_up(packs, each), warp_size) * warp_size; };
+  const auto threads = [&](int each) { return ceil_div(ceil_div(packs, each), warp_size) * warp_size; };
   if (packs <= 128) return f(std::integral_constant<int, 1>{}, threads(1));
   if (packs <= 2 * max_threads) return f(std::integral_constant<int, 2>{}, threads(2));
   f(std::integral_constant<int, max_packs>{}, threads(max_packs));

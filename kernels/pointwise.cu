@@ -54,7 +54,7 @@ __device__ inline Place<T> place_of_thread(int rows, int columns) {
 template <class T>
 unsigned blocks_for(int rows, int columns) {
   const std::int64_t packs = static_cast<std::int64_t>(rows) * columns / pack_size<T>;
-  return static_cast<unsigned>(divided_up<std::int64_t>(packs, 2 * threads));
+  return static_cast<unsigned>(ceil_div<std::int64_t>(packs, 2 * threads));
 }
 
 template <class T>
@@ -200,7 +200,7 @@ __global__ void bias_rotary_kernel(int rows, int columns, int sequence, int head
                                    bool inverse, const T* bias, T* x) {
   constexpr int n = pack_size<T>;
   const int half = head_size / 2, heads = columns / head_size;
-  const int groups = divided_up(heads, heads_of_thread), threads_of_row = groups * (half / n);
+  const int groups = ceil_div(heads, heads_of_thread), threads_of_row = groups * (half / n);
   const int row = static_cast<int>(launch_thread() / static_cast<unsigned>(threads_of_row));
   const int in_row = static_cast<int>(launch_thread() % static_cast<unsigned>(threads_of_row));
   if (row >= rows) return;
@@ -274,8 +274,8 @@ template <class T>
 void bias_rotary(int rows, int columns, int sequence, int head_size, int rotary_heads, bool inverse,
                  const T* bias, T* x) {
   const std::int64_t threads_of_row =
-      divided_up(columns / head_size, heads_of_thread) * (head_size / 2 / pack_size<T>);
-  const auto blocks = static_cast<unsigned>(divided_up<std::int64_t>(rows * threads_of_row, threads));
+      ceil_div(columns / head_size, heads_of_thread) * (head_size / 2 / pack_size<T>);
+  const auto blocks = static_cast<unsigned>(ceil_div<std::int64_t>(rows * threads_of_row, threads));
   launch(bias_rotary_kernel<T>, {blocks}, threads, 0, rows, columns, sequence, head_size, rotary_heads,
          inverse, bias, x);
 }

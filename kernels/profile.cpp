@@ -154,7 +154,7 @@ class Measuring {
     const Measurement got = measure(shape_, std::span(&kind, 1), request_.runs);
     if (got.error.empty())
       rows_.push_back(got.rows.front());
-    else if (got.is_out_of_memory && request_.leaves_out_large)
+    else if (got.is_out_of_memory && request_.skips_out_of_memory)
       omitted_.push_back(what);
     else
       throw DeviceError("layer " + what + " cannot be measured: " + got.error);

@@ -16,7 +16,7 @@ struct ProfileRequest {
   TransformerShape shape;  // its batch and degree mean nothing
   std::vector<int> micro_batches, tensor_degrees;
   int runs = 30;                  // three of them above the 90th percentile
-  bool leaves_out_large = false;  // rows that memory has no room for are left out, not an error
+  bool skips_out_of_memory = false;  // rows that memory has no room for are left out, not an error
   std::function<void(double share, const std::string& what)> on_progress = {};
 };
 

@@ -28,7 +28,7 @@ void run_once(int run, const std::vector<std::function<void(int)>>& steps,
 /// Clocks rise with load. The first run loads code, and does not count.
 int warm_up(const std::vector<std::function<void(int)>>& steps, const std::function<void(int)>& after) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto enough = std::chrono::milliseconds(200);
+  constexpr auto min_duration = std::chrono::milliseconds(200);
   Clock::time_point start;
   int run = 0;
   do {
@@ -36,7 +36,7 @@ int warm_up(const std::vector<std::function<void(int)>>& steps, const std::funct
     run_once(run, steps, after, marks);
     device_synchronize();
     if (run++ == 0) start = Clock::now();
-  } while (run < 2 || Clock::now() - start < enough);
+  } while (run < 2 || Clock::now() - start < min_duration);
   return run;
 }
 

@@ -10,7 +10,7 @@
 namespace dtfm::kernels {
 namespace {
 
-constexpr int most_sequences = 65535;  // of a micro-batch: they are the z of attention's grids
+constexpr int max_sequences = 65535;  // of a micro-batch: they are the z of attention's grids
 
 void require(bool good, const std::string& what) {
   if (!good) throw DeviceError("shape: " + what);
@@ -56,7 +56,7 @@ void check_shape(const TransformerShape& s) {
   require(s.hidden <= widest, "hidden must be at most " + std::to_string(widest) + " in " +
                                   std::to_string(8 * bytes_of(s.dtype)) + " bits, not " +
                                   std::to_string(s.hidden));
-  require(s.batch <= most_sequences, "a micro-batch has at most " + std::to_string(most_sequences) +
+  require(s.batch <= max_sequences, "a micro-batch has at most " + std::to_string(max_sequences) +
                                          " sequences, not " + std::to_string(s.batch));
   require(static_cast<std::int64_t>(s.batch) * s.sequence <= 1 << 22, "too many tokens in a micro-batch");
 }

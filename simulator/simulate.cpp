@@ -34,7 +34,7 @@ double model_flops(const Problem& problem, const Plan& plan, const PathSchedule*
   }
   for (const Stage& stage : plan.pipelines.front().stages)
     flops += loads.of(stage).model_flops * static_cast<double>(stage.devices.size());
-  return static_cast<double>(micro_batches_of(plan)) * flops;
+  return static_cast<double>(total_micro_batches(plan)) * flops;
 }
 
 Distribution iteration_time(const std::vector<IterationReport>& iterations) {
@@ -50,26 +50,26 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
                    const SimOptions& options) {
   TrainingRun run(problem, plan, scenario, Rng::for_task(scenario.seed, options.seed).next(), options.replan,
                   options.sync_every, options.paths);
-  PlacedMemory memory(problem, plan, departure_policy(scenario.on_departure).keeps_copies);
+  CurrentStageMemory memory(problem, plan, failure_policy(scenario.on_failure).keeps_copies);
   RunStatistics statistics(problem.topology, memory.memory_of(),
-                           down_times(scenario, problem.topology.size()));
+                           down_intervals(scenario, problem.topology.size()));
   EgressMeter egress(problem.topology);
   std::vector<RunObserver*> observers{&memory, &statistics};
-  if (is_disturbed(scenario)) observers.push_back(&egress);
+  if (has_disruptions(scenario)) observers.push_back(&egress);
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   SimReport report = run.run({options.iterations, scenario.horizon_s}, observers, options.stop);
 
-  const double length = run.length_s(), micro_batches = static_cast<double>(micro_batches_of(plan));
+  const double length = run.length_s(), micro_batches = static_cast<double>(total_micro_batches(plan));
   report.length_s = length;
   statistics.add_to(report, run.devices(), length);
   report.iteration_time_s = iteration_time(report.iterations);
   const double tokens = micro_batches * problem.job.training.micro_batch * sequence_length(problem.job.model);
-  const bool are_unlike = options.sync_every > 1 || is_disturbed(scenario);
-  report.tokens_per_s = completed_per_s(report, tokens, are_unlike);
-  report.model_flops_per_s = completed_per_s(report, model_flops(problem, plan, options.paths), are_unlike);
+  const bool iterations_differ = options.sync_every > 1 || has_disruptions(scenario);
+  report.tokens_per_s = completed_per_s(report, tokens, iterations_differ);
+  report.model_flops_per_s = completed_per_s(report, model_flops(problem, plan, options.paths), iterations_differ);
   report.peak_flops_per_s = peak_flops_per_s(problem, report);
   report.bubble = bubble(report);
-  if (is_disturbed(scenario))
+  if (has_disruptions(scenario))
     report.useful = useful_work(
         problem, scenario, report,
         {micro_batches * problem.job.training.micro_batch,
@@ -80,11 +80,11 @@ SimReport simulate(const Problem& problem, const Plan& plan, const Scenario& sce
 
 double undisturbed_seconds(const Problem& problem, const Plan& plan, int sync_every,
                            const PathSchedule* paths) {
-  const double exchanging = replay(iteration_graph(problem, plan, paths).graph).makespan;
-  if (sync_every == 1) return exchanging;
-  Plan alone = plan;
-  alone.gradient_sync = no_exchange;
-  return (exchanging + (sync_every - 1) * replay(iteration_graph(problem, alone, paths).graph).makespan) /
+  const double synchronized_s = replay(iteration_graph(problem, plan, paths).graph).makespan;
+  if (sync_every == 1) return synchronized_s;
+  Plan unsynchronized = plan;
+  unsynchronized.gradient_sync = no_sync;
+  return (synchronized_s + (sync_every - 1) * replay(iteration_graph(problem, unsynchronized, paths).graph).makespan) /
          sync_every;
 }
 

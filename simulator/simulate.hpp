@@ -8,7 +8,7 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
-#include "simulator/run/departure_policy.hpp"
+#include "simulator/run/failure_policy.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/scenario/scenario.hpp"
 #include "planner/core/schedule/path_schedule.hpp"

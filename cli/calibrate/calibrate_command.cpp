@@ -8,7 +8,7 @@
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/progress.hpp"
-#include "cli/common/put_out.hpp"
+#include "cli/common/write_output.hpp"
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
@@ -19,29 +19,29 @@
 namespace dtfm::cli {
 namespace {
 
-std::vector<sim::MeasuredRun> runs_of(const CalibrateOptions& options,
+std::vector<sim::MeasuredRun> load_runs(const CalibrateOptions& options,
                                  const std::shared_ptr<const Topology>& topology) {
   std::optional<Job> job;
   if (options.job) job = io::read_job(*options.job);
   const Roofline roofline = io::built_in_roofline();
   std::vector<sim::MeasuredRun> runs = io::read_runs(options.runs, {topology, job, roofline});
-  if (runs.size() < sim::fewest_runs)
+  if (runs.size() < sim::min_runs)
     throw Error(options.runs, fmt::format("has {} runs; it takes {} at least to fit the constants",
-                                          runs.size(), sim::fewest_runs));
+                                          runs.size(), sim::min_runs));
   return runs;
 }
 
-sim::CalibrationFit fitted(const CalibrateOptions& options, const std::vector<sim::MeasuredRun>& runs,
-                      const Calibration& towards) {
+sim::CalibrationFit fit_constants(const CalibrateOptions& options, const std::vector<sim::MeasuredRun>& runs,
+                      const Calibration& prior) {
   ProgressPrinter printer(options.quiet, "dtfm-calibrate");
-  return sim::calibrated(runs, {towards, options.threads, [&](double share, const std::string& what) {
+  return sim::calibrate(runs, {prior, options.threads, [&](double share, const std::string& what) {
                              if (printer.is_due()) printer.show(share, what);
                            }});
 }
 
 /// The file first: it must be there even if nobody reads stdout.
-void put_out(const CalibrateOptions& options, const CalibrateSummary& summary) {
-  put_out(options.output, options.format, calibration_text(summary), summary_text(summary), options.color);
+void write_output(const CalibrateOptions& options, const CalibrateSummary& summary) {
+  write_output(options.output, options.format, calibration_file_json(summary), format_summary(summary), options.color);
 }
 
 }  // namespace
@@ -52,11 +52,11 @@ int run_calibrate_command(const CalibrateOptions& options) {
                 std::array{options.output.value_or("")});
   const io::ReadLog read;
   const auto topology = std::make_shared<const Topology>(io::read_topology(options.topology));
-  const std::vector<sim::MeasuredRun> runs = runs_of(options, topology);
+  const std::vector<sim::MeasuredRun> runs = load_runs(options, topology);
   check_not_read(read, std::array{options.output.value_or("")});
   const Calibration shipped = io::built_in_calibration();
-  const sim::CalibrationFit fit = fitted(options, runs, shipped);
-  put_out(options, {*topology, runs, fit, shipped, sim::simulated_seconds(runs, shipped, options.threads)});
+  const sim::CalibrationFit fit = fit_constants(options, runs, shipped);
+  write_output(options, {*topology, runs, fit, shipped, sim::simulate_seconds(runs, shipped, options.threads)});
   return exit_code::done;
 }
 

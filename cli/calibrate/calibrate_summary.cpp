@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/text/units.hpp"
 #include "simulator/calibration/prediction.hpp"
 
@@ -30,33 +30,33 @@ MeanErrors mean_errors(const CalibrateSummary& s) {
     if (s.fit.runs[i].is_outlier) continue;
     const auto error = [&](double simulated_s) { return std::abs(simulated_s / s.runs[i].seconds - 1); };
     mean.fitted += error(s.fit.runs[i].simulated_s);
-    mean.left_out += error(s.fit.runs[i].left_out_s);
+    mean.left_out += error(s.fit.runs[i].leave_one_out_s);
     mean.before += error(s.before_s[i]);
     ++count;
   }
   return {mean.fitted / count, mean.left_out / count, mean.before / count};
 }
 
-std::string value_text(const CalibrationConstant& constant, double value) {
+std::string format_value(const CalibrationConstant& constant, double value) {
   if (constant.kind != CalibrationConstant::Kind::seconds) return fmt::format("{:.4g}", value);
   return value == 0 ? "0 s" : io::format_seconds(Seconds(value));
 }
 
 std::string constants_table(const CalibrateSummary& s) {
-  Rows rows = {{"constant", "fitted", fmt::format("{:.0f} % interval", 100 * sim::interval_level), "shipped", ""}};
+  Rows rows = {{"constant", "fitted", fmt::format("{:.0f} % interval", 100 * sim::confidence_level), "shipped", ""}};
   for (std::size_t i = 0; i < calibration_constants.size(); ++i) {
     const CalibrationConstant& it = calibration_constants[i];
     const sim::ConstantInterval& interval = s.fit.intervals[i];
-    rows.push_back({std::string(it.name), value_text(it, s.fit.constants.*it.value),
-                    value_text(it, interval.low) + " … " + value_text(it, interval.high),
-                    value_text(it, s.before.*it.value), interval.is_told ? "" : "hardly told by these runs"});
+    rows.push_back({std::string(it.name), format_value(it, s.fit.constants.*it.value),
+                    format_value(it, interval.low) + " … " + format_value(it, interval.high),
+                    format_value(it, s.before.*it.value), interval.is_identified ? "" : "hardly told by these runs"});
   }
   for (auto& row : rows)
     if (row.back().empty()) row.pop_back();
   return table(rows);
 }
 
-std::string percent_off(double simulated_s, double seconds) {
+std::string format_percent_error(double simulated_s, double seconds) {
   return fmt::format("{:+.1f} %", 100 * (simulated_s / seconds - 1));
 }
 
@@ -66,10 +66,10 @@ std::string runs_table(const CalibrateSummary& s) {
   for (std::size_t i = 0; i < s.runs.size(); ++i) {
     const sim::MeasuredRun& run = s.runs[i];
     const sim::RunFit& fit = s.fit.runs[i];
-    rows.push_back({fmt::format("{}", run.line), shortened(run.name, longest_name),
+    rows.push_back({fmt::format("{}", run.line), truncate_text(run.name, longest_name),
                     fmt::format("{:.4g} s", run.seconds), fmt::format("{:.4g} s", fit.simulated_s),
-                    percent_off(fit.simulated_s, run.seconds),
-                    fit.is_outlier ? "outlier: not fitted" : percent_off(fit.left_out_s, run.seconds)});
+                    format_percent_error(fit.simulated_s, run.seconds),
+                    fit.is_outlier ? "outlier: not fitted" : format_percent_error(fit.leave_one_out_s, run.seconds)});
   }
   return table(rows);
 }
@@ -79,20 +79,20 @@ std::size_t outliers(const sim::CalibrationFit& fit) {
       std::count_if(fit.runs.begin(), fit.runs.end(), [](const sim::RunFit& run) { return run.is_outlier; }));
 }
 
-std::string errors_text(const CalibrateSummary& s) {
+std::string format_errors(const CalibrateSummary& s) {
   const MeanErrors mean = mean_errors(s);
   return fmt::format(
       "Mean absolute error {:.1f} %; of runs left out of the fit {:.1f} %; with the constants as shipped "
       "{:.1f} %.\n"
       "A run is off by {:.1f} % (standard deviation, {:.1f} degrees of freedom).\n",
       100 * mean.fitted, 100 * mean.left_out, 100 * mean.before, 100 * s.fit.spread.residual,
-      s.fit.spread.degrees);
+      s.fit.spread.degrees_of_freedom);
 }
 
 /// What a reader should know before the numbers.
-std::vector<std::string> notes_of(const CalibrateSummary& s) {
-  constexpr double worst_explained = 0.25;  // three times that of the published runs
-  if (s.fit.spread.residual <= worst_explained) return {};
+std::vector<std::string> calibration_notes(const CalibrateSummary& s) {
+  constexpr double max_residual = 0.25;  // three times that of the published runs
+  if (s.fit.spread.residual <= max_residual) return {};
   return {fmt::format(
       "no constants explain these runs: they are off by {:.0f} % even so; are the times in seconds, "
       "and are topology, job and plans those that ran?",
@@ -104,41 +104,41 @@ ordered_json run_json(const sim::MeasuredRun& run, const sim::RunFit& fit) {
           {"run", run.name},
           {"measured_s", run.seconds},
           {"simulated_s", fit.simulated_s},
-          {"left_out_s", fit.is_outlier ? ordered_json(nullptr) : ordered_json(fit.left_out_s)},
+          {"left_out_s", fit.is_outlier ? ordered_json(nullptr) : ordered_json(fit.leave_one_out_s)},
           {"outlier", fit.is_outlier}};
 }
 
 }  // namespace
 
-std::string summary_text(const CalibrateSummary& s) {
+std::string format_summary(const CalibrateSummary& s) {
   const std::size_t left_out = outliers(s.fit);
   const std::string omitted =
       left_out == 0 ? ""
-                    : fmt::format(", {} not fitted", counted(static_cast<long long>(left_out), "outlier"));
+                    : fmt::format(", {} not fitted", format_count(static_cast<long long>(left_out), "outlier"));
   return fmt::format("{}: {}{}\n{}\n{}\n{}\n{}", s.topology.name,
-                     counted(static_cast<long long>(s.runs.size()), "measured iteration"), omitted,
-                     remarks("note", notes_of(s)), constants_table(s), runs_table(s), errors_text(s));
+                     format_count(static_cast<long long>(s.runs.size()), "measured iteration"), omitted,
+                     format_remarks("note", calibration_notes(s)), constants_table(s), runs_table(s), format_errors(s));
 }
 
-std::string calibration_text(const CalibrateSummary& s) {
+std::string calibration_file_json(const CalibrateSummary& s) {
   ordered_json json = io::calibration_json({s.fit.constants, s.fit.spread});
   ordered_json constants;
   for (std::size_t i = 0; i < calibration_constants.size(); ++i)
     constants[std::string(calibration_constants[i].name)] = {{"low", s.fit.intervals[i].low},
                                                              {"high", s.fit.intervals[i].high},
-                                                             {"told", s.fit.intervals[i].is_told}};
+                                                             {"told", s.fit.intervals[i].is_identified}};
   ordered_json runs = ordered_json::array();
   for (std::size_t i = 0; i < s.runs.size(); ++i) runs.push_back(run_json(s.runs[i], s.fit.runs[i]));
   const MeanErrors mean = mean_errors(s);
   json["fit"] = {{"topology", {{"name", s.topology.name}, {"fingerprint", s.topology.fingerprint()}}},
-                 {"interval_level", sim::interval_level},
+                 {"interval_level", sim::confidence_level},
                  {"intervals", std::move(constants)},
                  {"mean_absolute_error",
                   {{"fitted", mean.fitted}, {"left_out", mean.left_out}, {"shipped", mean.before}}},
-                 {"notes", notes_of(s)},
+                 {"notes", calibration_notes(s)},
                  {"runs", std::move(runs)}};
   json["program"] = DTFM_VERSION;
-  return io::json_text(json);
+  return io::format_json(json);
 }
 
 }  // namespace dtfm::cli

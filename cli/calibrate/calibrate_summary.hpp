@@ -18,9 +18,9 @@ struct CalibrateSummary {
 };
 
 /// A table of the constants, one of the runs, and how far the simulated times are off.
-std::string summary_text(const CalibrateSummary& summary);
+std::string format_summary(const CalibrateSummary& summary);
 
 /// A file of schema dtfm-calibration/1. Same arguments, same bytes.
-std::string calibration_text(const CalibrateSummary& summary);
+std::string calibration_file_json(const CalibrateSummary& summary);
 
 }  // namespace dtfm::cli

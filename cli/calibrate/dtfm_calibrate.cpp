@@ -5,7 +5,7 @@
 #include "cli/common/main_guard.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::cli::guarded("dtfm-calibrate", [&] {
+  return dtfm::cli::run_guarded("dtfm-calibrate", [&] {
     CLI::App app;
     dtfm::cli::CalibrateOptions options;
     dtfm::cli::add_calibrate_options(app, options);

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include "cli/common/whole_number.hpp"
+#include "cli/common/parse_number.hpp"
 #include "planner/core/error.hpp"
 #include "planner/io/text/suggest.hpp"
 
@@ -17,13 +17,13 @@ namespace dtfm::cli {
 namespace {
 
 /// The subcommand that was asked for, or the program where there is none.
-const CLI::App& asked_for(const CLI::App& app) {
+const CLI::App& selected_command(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return chosen.empty() ? app : *chosen.front();
 }
 
 /// What could have stood in place of a word.
-std::vector<std::string> known_words(const CLI::App& app, bool is_option) {
+std::vector<std::string> known_names(const CLI::App& app, bool is_option) {
   std::vector<std::string> names;
   if (is_option)
     for (const CLI::Option* option : app.get_options())
@@ -36,23 +36,23 @@ std::vector<std::string> known_words(const CLI::App& app, bool is_option) {
 
 /// The words that CLI11 did not expect, with what the user may have meant.
 std::string unexpected_arguments(const CLI::App& program) {
-  const CLI::App& app = asked_for(program);
+  const CLI::App& app = selected_command(program);
   const std::vector<std::string> words = program.remaining(true);
   const std::string word = words.empty() ? "" : words.front();
-  const std::string text = fmt::format("unexpected argument {}", io::in_quotes(word));
-  const std::vector<std::string> names = known_words(app, word.starts_with("--"));
+  const std::string text = fmt::format("unexpected argument {}", io::quote(word));
+  const std::vector<std::string> names = known_names(app, word.starts_with("--"));
   if (names.empty()) return text;
   return text + "; " + io::suggestion(word.substr(0, word.find('=')), {names.begin(), names.end()});
 }
 
 // CLI11 keeps nothing for others beside an option. What is offered is the name of a check that lets all pass.
-constexpr std::string_view offer_mark = "values: ";
+constexpr std::string_view completion_prefix = "values: ";
 
-std::string offer_of(CLI::Option& option) {
+std::string find_completion_values(CLI::Option& option) {
   try {
     for (int i = 0;; ++i)
-      if (const std::string name = option.get_validator(i)->get_name(); name.starts_with(offer_mark))
-        return name.substr(offer_mark.size());
+      if (const std::string name = option.get_validator(i)->get_name(); name.starts_with(completion_prefix))
+        return name.substr(completion_prefix.size());
   } catch (const CLI::OptionNotFound&) {
     return "";
   }
@@ -69,46 +69,46 @@ CLI::Option* add_option(CLI::App& app, const char* name, const char* value, cons
   return app.add_option_function<std::string>(name, set, help)->type_name(value);
 }
 
-void offer_values(CLI::Option& option, const std::vector<std::string>& values) {
+void set_completion_values(CLI::Option& option, const std::vector<std::string>& values) {
   const auto anything = [](const std::string&) { return std::string(); };
-  option.check(CLI::Validator(anything, ""), fmt::format("{}{}", offer_mark, fmt::join(values, "|")));
+  option.check(CLI::Validator(anything, ""), fmt::format("{}{}", completion_prefix, fmt::join(values, "|")));
 }
 
-std::vector<std::string> offered_values(CLI::Option& option) {
+std::vector<std::string> completion_values(CLI::Option& option) {
   std::vector<std::string> values;
   for (const std::string& word : CLI::detail::split(option.get_type_name(), '|'))
     if (!word.empty() && std::none_of(word.begin(), word.end(), is_capital)) values.push_back(word);
-  for (const std::string& word : CLI::detail::split(offer_of(option), '|'))
+  for (const std::string& word : CLI::detail::split(find_completion_values(option), '|'))
     if (!word.empty()) values.push_back(word);
   return values;
 }
 
 void add_format_option(CLI::App& app, OutputFormat& format) {
   add_option(app, "--format", "text|json", "of what is printed (text)",
-             [&](const std::string& text) { format = output_format("--format", text); });
+             [&](const std::string& text) { format = parse_output_format("--format", text); });
 }
 
 void add_threads_option(CLI::App& app, const char* help, int& threads) {
   constexpr int most = 1024;
   threads = static_cast<int>(std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, most));
   add_option(app, "--threads", "N", help,
-             [&](const std::string& text) { threads = whole_number("--threads", text, 1, most); });
+             [&](const std::string& text) { threads = parse_whole_number("--threads", text, 1, most); });
 }
 
 void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed) {
   add_option(app, "--seed", "N", help, [&](const std::string& text) {
-    seed = whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
+    seed = parse_whole_number<std::uint64_t>("--seed", text, 0, std::numeric_limits<std::uint64_t>::max());
   });
 }
 
-void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why) {
+void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why) {
   for (const char* option : options)
     if (app.count(option) > 0) throw Error(option, why);
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
   const auto complaint = [&](const std::string& what) {
-    const CLI::App& command = asked_for(app);
+    const CLI::App& command = selected_command(app);
     const std::string name = &command == &app ? "" : " " + command.get_name();
     return Error("", fmt::format("{} (see {}{} --help)", what, app.get_name(), name));
   };

@@ -23,9 +23,9 @@ CLI::Option* add_option(CLI::App& app, const char* name, const char* value, cons
 
 /// What a shell may complete the value of `option` to, beside the words in small letters of `text|json`.
 /// Nothing is refused for it.
-void offer_values(CLI::Option& option, const std::vector<std::string>& values);
+void set_completion_values(CLI::Option& option, const std::vector<std::string>& values);
 /// All of these; empty where the option takes anything.
-std::vector<std::string> offered_values(CLI::Option& option);
+std::vector<std::string> completion_values(CLI::Option& option);
 
 /// --format of what is printed.
 void add_format_option(CLI::App& app, OutputFormat& format);
@@ -35,7 +35,7 @@ void add_seed_option(CLI::App& app, const char* help, std::uint64_t& seed);
 
 /// Throws Error, with `why`, for the first of `options` that was given: it says nothing beside the others,
 /// and so is a mistake.
-void refuse_given(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
+void reject_options(const CLI::App& app, std::initializer_list<const char*> options, const std::string& why);
 
 /// The exit code where all is said (--help, --version); nothing: the program goes on. Throws Error for what
 /// the options do not allow, with what the user may have meant.

@@ -10,8 +10,8 @@ namespace dtfm::cli {
 namespace {
 
 // A signal handler reaches nothing but globals.
-std::atomic<bool> was_interrupted{false}, is_held{false}, has_result{false};
-std::atomic<const char*> awaited{""};
+std::atomic<bool> was_interrupted{false}, is_blocked{false}, has_result{false};
+std::atomic<const char*> pending_result{""};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
 
 /// All that a signal handler may do to print.
@@ -19,12 +19,12 @@ void write_error(const char* text) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
-extern "C" void on_signal(int) {
+extern "C" void handle_signal(int) {
   const bool is_second = was_interrupted.exchange(true);
-  if (is_held || (has_result && !is_second)) return;
+  if (is_blocked || (has_result && !is_second)) return;
   if (!has_result) {
     write_error("interrupted before there was ");
-    write_error(awaited);
+    write_error(pending_result);
     write_error("\n");
   }
   ::_exit(exit_code::interrupted);
@@ -33,10 +33,10 @@ extern "C" void on_signal(int) {
 }  // namespace
 
 InterruptWatch::InterruptWatch(const char* result) {
-  awaited = result;
+  pending_result = result;
   was_interrupted = has_result = false;
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = handle_signal;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGINT, &action, &before_interrupt_);
   ::sigaction(SIGTERM, &action, &before_terminate_);
@@ -58,11 +58,11 @@ const std::atomic<bool>& InterruptWatch::interrupted() const {
 }
 
 InterruptHold::InterruptHold(bool is_needed) {
-  is_held = is_needed;
+  is_blocked = is_needed;
 }
 
 InterruptHold::~InterruptHold() {
-  is_held = false;
+  is_blocked = false;
 }
 
 }  // namespace dtfm::cli

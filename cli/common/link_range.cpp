@@ -7,16 +7,16 @@
 namespace dtfm::cli {
 
 void LinkRange::add(const Link& link) {
-  least_latency = is_any ? std::min(least_latency, link.latency) : link.latency;
-  least_bandwidth = is_any ? std::min(least_bandwidth, link.bandwidth) : link.bandwidth;
-  most_latency = std::max(most_latency, link.latency);
-  most_bandwidth = std::max(most_bandwidth, link.bandwidth);
-  is_any = true;
+  min_latency = has_links ? std::min(min_latency, link.latency) : link.latency;
+  min_bandwidth = has_links ? std::min(min_bandwidth, link.bandwidth) : link.bandwidth;
+  max_latency = std::max(max_latency, link.latency);
+  max_bandwidth = std::max(max_bandwidth, link.bandwidth);
+  has_links = true;
 }
 
 nlohmann::ordered_json range_json(const LinkRange& range) {
-  return {{"latency_s", {range.least_latency.value(), range.most_latency.value()}},
-          {"bandwidth_bps", {range.least_bandwidth.value(), range.most_bandwidth.value()}}};
+  return {{"latency_s", {range.min_latency.value(), range.max_latency.value()}},
+          {"bandwidth_bps", {range.min_bandwidth.value(), range.max_bandwidth.value()}}};
 }
 
 }  // namespace dtfm::cli

@@ -8,9 +8,9 @@
 namespace dtfm::cli {
 
 struct LinkRange {
-  Seconds least_latency, most_latency;
-  BitsPerSecond least_bandwidth, most_bandwidth;
-  bool is_any = false;  // a link was added
+  Seconds min_latency, max_latency;
+  BitsPerSecond min_bandwidth, max_bandwidth;
+  bool has_links = false;  // a link was added
 
   void add(const Link& link);
 };

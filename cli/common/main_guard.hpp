@@ -16,16 +16,16 @@
 namespace dtfm::cli {
 
 namespace exit_code {
-inline constexpr int done = 0, our_bug = 1, bad_input = 2, infeasible = 3, interrupted = 130;
+inline constexpr int done = 0, internal_error = 1, bad_input = 2, infeasible = 3, interrupted = 130;
 }
 
 /// The exit code of `body`, or that of the exception which left it.
 template <class Body>
-int guarded(std::string_view program, const Body& body) {
+int run_guarded(std::string_view program, const Body& body) {
   // A file beyond `ulimit -f` and a pipe that nobody reads any more are errors of writing like others.
   for (const int kind : {SIGXFSZ, SIGPIPE}) ::signal(kind, SIG_IGN);
   const auto complain = [&](std::string_view what) {
-    print_error(fmt::format("{}: {}\n", program, io::visible(what, "\n")));
+    print_error(fmt::format("{}: {}\n", program, io::escape_control_characters(what, "\n")));
   };
   try {
     return body();
@@ -37,7 +37,7 @@ int guarded(std::string_view program, const Body& body) {
   } catch (const std::exception& error) {
     complain(fmt::format("a bug of ours: {}", error.what()));
   }
-  return exit_code::our_bug;
+  return exit_code::internal_error;
 }
 
 }  // namespace dtfm::cli

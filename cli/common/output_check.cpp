@@ -35,12 +35,12 @@ void check_output(std::span<const std::string> inputs, const std::string& output
   for (const std::string& input : inputs)
     if (!input.empty() && is_same_file(input, output)) throw Error(output, "cannot write: it is an input");
   const InterruptHold hold(is_regular_file(output));
-  io::check_can_write(output);
+  io::check_writable(output);
 }
 
 }  // namespace
 
-bool must_be_whole(std::span<const std::string> outputs) {
+bool must_be_atomic(std::span<const std::string> outputs) {
   bool is_any = false;
   for (const std::string& output : outputs) {
     if (output.empty()) continue;
@@ -50,7 +50,7 @@ bool must_be_whole(std::span<const std::string> outputs) {
   return is_any;
 }
 
-void check_kind(const std::string& output, bool (*begins_as_ours)(const std::string& begin),
+void check_kind(const std::string& output, bool (*begins_as_expected)(const std::string& begin),
                 std::string_view kind) {
   constexpr std::size_t most = 100;
   std::error_code code;
@@ -59,7 +59,7 @@ void check_kind(const std::string& output, bool (*begins_as_ours)(const std::str
   std::ifstream file(output);
   file.read(begin.data(), static_cast<std::streamsize>(most));
   begin.resize(static_cast<std::size_t>(file.gcount()));
-  if (!begin.empty() && !begins_as_ours(begin))
+  if (!begin.empty() && !begins_as_expected(begin))
     throw Error(output, fmt::format("cannot write: it exists and is not a {}", kind));
 }
 
@@ -73,7 +73,7 @@ void check_not_read(const io::ReadLog& read, std::span<const std::string> output
     for (const io::ReadFile& it : read.files())
       if (!output.empty() && is_same_file(it.path, output))
         throw Error(output, "cannot write: it is an input" +
-                                (it.named_in.empty() ? "" : fmt::format(", which {} names", it.named_in)));
+                                (it.referenced_by.empty() ? "" : fmt::format(", which {} names", it.referenced_by)));
 }
 
 void check_outputs(std::span<const std::string> inputs, std::span<const std::string> outputs) {

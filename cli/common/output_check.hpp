@@ -18,15 +18,15 @@ void check_outputs(std::span<const std::string> inputs, std::span<const std::str
 void check_not_read(const io::ReadLog& read, std::span<const std::string> outputs);
 
 /// Throws Error where there is a file already that begins otherwise than ours do: matrices and other people's
-/// files, mistaken for an output, are not overwritten. `begins_as_ours` sees the first characters, at least
+/// files, mistaken for an output, are not overwritten. `begins_as_expected` sees the first characters, at least
 /// one; `kind`: "plan".
-void check_kind(const std::string& output, bool (*begins_as_ours)(const std::string& begin),
+void check_kind(const std::string& output, bool (*begins_as_expected)(const std::string& begin),
                 std::string_view kind);
 /// The first that is no blank is a brace.
 bool begins_as_json(const std::string& begin);
 
 /// Whether writing these must not be broken off (InterruptHold): all become whole files by a new name. What a
 /// pipe or a terminal takes may wait for its reader for ever. Empty names stand for none.
-bool must_be_whole(std::span<const std::string> outputs);
+bool must_be_atomic(std::span<const std::string> outputs);
 
 }  // namespace dtfm::cli

@@ -13,9 +13,9 @@ namespace dtfm::cli {
 enum class OutputFormat { text, json };
 
 /// The value of an option. Throws Error.
-inline OutputFormat output_format(const std::string& option, const std::string& name) {
+inline OutputFormat parse_output_format(const std::string& option, const std::string& name) {
   if (name != "text" && name != "json")
-    throw Error(option, fmt::format("expected text or json; found {}", io::in_quotes(name)));
+    throw Error(option, fmt::format("expected text or json; found {}", io::quote(name)));
   return name == "json" ? OutputFormat::json : OutputFormat::text;
 }
 

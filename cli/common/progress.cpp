@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/common/print_error.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -33,13 +33,13 @@ std::string bar(double share) {
 
 }  // namespace
 
-std::string progress_text(const search::Progress& progress) {
+std::string format_progress(const search::Progress& progress) {
   std::string text = with_thousands(progress.evaluations);
   if (progress.budget > 0) text += " of " + with_thousands(progress.budget);
   text += fmt::format(" evaluations, best {:.6g} s", progress.best);
   if (progress.lower_bound > 0)
     text += fmt::format(", bound {:.6g} s, gap {}", progress.lower_bound,
-                        percent(relative_gap(progress.best, progress.lower_bound)));
+                        format_percent(relative_gap(progress.best, progress.lower_bound)));
   return text;
 }
 
@@ -58,13 +58,13 @@ void ProgressPrinter::show(const search::Progress& progress) {
   const double share = progress.budget > 0
                            ? static_cast<double>(progress.evaluations) / static_cast<double>(progress.budget)
                            : -1;
-  show(share, progress_text(progress));
+  show(share, format_progress(progress));
 }
 
 void ProgressPrinter::show(double share, const std::string& text) {
   if (!is_due()) return;
   if (live_)
-    print_error("\r\033[K" + shortened(bar(share) + text, terminal_width() - 1));
+    print_error("\r\033[K" + truncate_text(bar(share) + text, terminal_width() - 1));
   else
     print_error(fmt::format("{}: {}\n", program_, text));
   drawn_ = true;

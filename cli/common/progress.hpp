@@ -35,6 +35,6 @@ class ProgressPrinter {
 };
 
 /// "3,200 of 5,000 evaluations, best 49.2243 s, bound 41.0231 s, gap 16.7 %"
-std::string progress_text(const search::Progress& progress);
+std::string format_progress(const search::Progress& progress);
 
 }  // namespace dtfm::cli

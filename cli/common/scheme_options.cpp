@@ -14,21 +14,21 @@ namespace {
 
 constexpr std::pair<const char*, api::SchemeOption> options[] = {{"--sync-every", api::SchemeOption::sync_every},
                                                             {"--skip", api::SchemeOption::skip},
-                                                            {"--verify", api::SchemeOption::verifying},
-                                                            {"--lying", api::SchemeOption::verifying}};
+                                                            {"--verify", api::SchemeOption::verification},
+                                                            {"--lying", api::SchemeOption::verification}};
 
 }  // namespace
 
-void check_scheme_options(const CLI::App& app, const std::vector<std::string>& asked) {
+void check_scheme_options(const CLI::App& app, const std::vector<std::string>& requested) {
   for (const auto& [name, option] : options) {
     std::vector<std::string_view> takers;
     for (const api::Scheme& it : api::schemes())
-      if (it.takes == option) takers.push_back(it.name);
+      if (it.option == option) takers.push_back(it.name);
     const bool is_taken = std::any_of(takers.begin(), takers.end(), [&](std::string_view taker) {
-      return std::find(asked.begin(), asked.end(), taker) != asked.end();
+      return std::find(requested.begin(), requested.end(), taker) != requested.end();
     });
     if (is_taken) continue;
-    refuse_given(
+    reject_options(
         app, {name},
         fmt::format("is of scheme{} {} alone", takers.size() > 1 ? "s" : "", fmt::join(takers, " and ")));
   }

@@ -9,6 +9,6 @@
 namespace dtfm::cli {
 
 /// Throws Error for an option that was given though none of the schemes that are asked for takes it.
-void check_scheme_options(const CLI::App& app, const std::vector<std::string>& asked);
+void check_scheme_options(const CLI::App& app, const std::vector<std::string>& requested);
 
 }  // namespace dtfm::cli

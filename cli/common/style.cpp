@@ -26,11 +26,11 @@ std::string_view variable(const char* name) {
   return value ? value : "";
 }
 
-ColorChoice color_choice(const std::string& name) {
+ColorChoice parse_color_choice(const std::string& name) {
   if (name == "auto") return ColorChoice::automatic;
   if (name == "always") return ColorChoice::always;
   if (name == "never") return ColorChoice::never;
-  throw Error("--color", fmt::format("expected auto, always or never; found {}", io::in_quotes(name)));
+  throw Error("--color", fmt::format("expected auto, always or never; found {}", io::quote(name)));
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ bool is_style_mark(char c) {
 void add_color_option(CLI::App& app, ColorChoice& choice) {
   add_option(app, "--color", "auto|always|never",
              "of what is printed (auto: on a terminal, unless NO_COLOR is set)",
-             [&](const std::string& text) { choice = color_choice(text); });
+             [&](const std::string& text) { choice = parse_color_choice(text); });
 }
 
 bool has_colors(ColorChoice choice) {
@@ -73,7 +73,7 @@ std::string printable(std::string_view text, bool colors) {
     if (c == '\n') close();  // a line that was cut lost its end mark
     std::size_t end = begin + 1;
     while (end < text.size() && !is_style_mark(text[end]) && text[end] != '\n') ++end;
-    result += io::visible(text.substr(begin, end - begin), "\n\t");
+    result += io::escape_control_characters(text.substr(begin, end - begin), "\n\t");
     begin = end;
   }
   close();

@@ -19,7 +19,7 @@ struct CompareOptions {
   std::vector<std::string> schemes;        // by name; none: all
   int iterations = 3;
   std::optional<int> sync_every;
-  double verify = 0, lying = 0;  // shares of a swarm's calls and peers
+  double verify = 0, faulty_share = 0;  // shares of a swarm's calls and peers
   double skip = 0.25;            // share of the stages
   std::uint64_t seed = 0;
   int threads = 1;

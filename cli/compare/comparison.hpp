@@ -39,7 +39,7 @@ struct Comparison {
 };
 
 /// A table for each scenario, and what each row assumes.
-std::string summary_text(const Comparison& comparison);
+std::string format_summary(const Comparison& comparison);
 
 /// Schema dtfm-compare/1.
 nlohmann::ordered_json comparison_document(const Comparison& comparison);

@@ -5,7 +5,7 @@
 #include "cli/common/main_guard.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::cli::guarded("dtfm-compare", [&] {
+  return dtfm::cli::run_guarded("dtfm-compare", [&] {
     CLI::App app;
     dtfm::cli::CompareOptions options;
     dtfm::cli::add_compare_options(app, options);

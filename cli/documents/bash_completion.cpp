@@ -8,7 +8,7 @@
 namespace dtfm::cli {
 namespace {
 
-using Files = OptionWords::Files;
+using Files = OptionDescription::Files;
 
 // Readline's own completion, which alone knows how to quote what it finds. (An error outside of a
 // completion.)
@@ -19,48 +19,48 @@ struct Cases {
   std::string commands, values, words;
 };
 
-std::string words_reply(const std::string& words) {
+std::string word_list_reply(const std::string& words) {
   return fmt::format("mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$cur\")", words);
 }
 
-std::string reply(const OptionWords& option) {
-  if (!option.choices.empty()) return words_reply(fmt::format("{}", fmt::join(option.choices, " ")));
+std::string reply(const OptionDescription& option) {
+  if (!option.choices.empty()) return word_list_reply(fmt::format("{}", fmt::join(option.choices, " ")));
   if (option.files == Files::folders) return "compopt -o dirnames 2>/dev/null";
   return option.files == Files::files ? file_names : ":";
 }
 
-std::string value_case(const std::string& path, const OptionWords& option) {
+std::string value_case(const std::string& path, const OptionDescription& option) {
   std::vector<std::string> patterns;
   for (const std::string& name : option.names) patterns.push_back(fmt::format("'{} {}'", path, name));
   return fmt::format("    {}) {}; return ;;\n", fmt::join(patterns, " | "), reply(option));
 }
 
 /// What may stand where no option does: subcommands, values of positionals, files.
-std::string positional_case(const std::string& path, const CommandWords& command) {
+std::string positional_case(const std::string& path, const CommandDescription& command) {
   std::vector<std::string> words;
-  for (const CommandWords& sub : command.commands) words.push_back(sub.name);
+  for (const CommandDescription& sub : command.commands) words.push_back(sub.name);
   bool is_file = false;
-  for (const OptionWords& positional : command.positionals) {
+  for (const OptionDescription& positional : command.positionals) {
     words.insert(words.end(), positional.choices.begin(), positional.choices.end());
     is_file = is_file || positional.files == Files::files;
   }
   std::vector<std::string> replies;
-  if (!words.empty()) replies.push_back(words_reply(fmt::format("{}", fmt::join(words, " "))));
+  if (!words.empty()) replies.push_back(word_list_reply(fmt::format("{}", fmt::join(words, " "))));
   if (is_file) replies.push_back(file_names);
   return replies.empty() ? "" : fmt::format("    '{}:'*) {} ;;\n", path, fmt::join(replies, "; "));
 }
 
 /// `path`: the words that lead to `command`.
-void add_cases(const std::string& path, const CommandWords& command, Cases& cases) {
+void add_cases(const std::string& path, const CommandDescription& command, Cases& cases) {
   std::vector<std::string> names;
-  for (const OptionWords& option : command.options) {
+  for (const OptionDescription& option : command.options) {
     names.insert(names.end(), option.names.begin(), option.names.end());
     if (!option.values.empty()) cases.values += value_case(path, option);
   }
   cases.words +=
-      fmt::format("    '{}:-'*) {} ;;\n", path, words_reply(fmt::format("{}", fmt::join(names, " "))));
+      fmt::format("    '{}:-'*) {} ;;\n", path, word_list_reply(fmt::format("{}", fmt::join(names, " "))));
   cases.words += positional_case(path, command);
-  for (const CommandWords& sub : command.commands) {
+  for (const CommandDescription& sub : command.commands) {
     cases.commands += fmt::format("      '{0} {1}') path='{0} {1}' ;;\n", path, sub.name);
     add_cases(path + " " + sub.name, sub, cases);
   }
@@ -85,7 +85,7 @@ std::string as_identifier(const std::string& name) {
   return identifier;
 }
 
-std::string bash_completion(const CommandWords& program) {
+std::string bash_completion(const CommandDescription& program) {
   Cases cases;
   add_cases(program.name, program, cases);
   return fmt::format(

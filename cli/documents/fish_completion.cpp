@@ -8,7 +8,7 @@
 namespace dtfm::cli {
 namespace {
 
-using Files = OptionWords::Files;
+using Files = OptionDescription::Files;
 
 std::string quoted(std::string_view text) {
   std::string out = "'";
@@ -20,14 +20,14 @@ std::string quoted(std::string_view text) {
 }
 
 /// How fish completes the value of an option (`-r`: it has one, `-x`: and it is no file).
-std::string value_part(const OptionWords& option) {
+std::string value_part(const OptionDescription& option) {
   if (option.values.empty()) return "";
   if (!option.choices.empty()) return fmt::format(" -x -a '{}'", fmt::join(option.choices, " "));
   if (option.files == Files::folders) return " -x -a '(__fish_complete_directories)'";
   return option.files == Files::files ? " -r -F" : " -x";
 }
 
-std::string option_line(const std::string& begin, const OptionWords& option) {
+std::string option_line(const std::string& begin, const OptionDescription& option) {
   std::string text = begin;
   for (const std::string& name : option.names)
     text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
@@ -36,9 +36,9 @@ std::string option_line(const std::string& begin, const OptionWords& option) {
 
 /// What may stand where no option does: values of positionals, or nothing; files are what fish completes
 /// itself.
-std::string positional_lines(const std::string& begin, const CommandWords& command) {
+std::string positional_lines(const std::string& begin, const CommandDescription& command) {
   std::string text;
-  for (const OptionWords& positional : command.positionals)
+  for (const OptionDescription& positional : command.positionals)
     if (!positional.choices.empty())
       text += fmt::format("{} -f -a '{}' -d {}\n", begin, fmt::join(positional.choices, " "),
                           quoted(positional.help));
@@ -46,16 +46,16 @@ std::string positional_lines(const std::string& begin, const CommandWords& comma
 }
 
 /// `condition`: under which the words before lead to `command`; empty: always.
-std::string lines(const std::string& program, const std::string& condition, const CommandWords& command) {
+std::string lines(const std::string& program, const std::string& condition, const CommandDescription& command) {
   const std::string begin =
       fmt::format("complete -c {}{}", program, condition.empty() ? "" : " -n " + quoted(condition));
   std::string text;
-  for (const OptionWords& option : command.options) text += option_line(begin, option);
+  for (const OptionDescription& option : command.options) text += option_line(begin, option);
   text += positional_lines(begin, command);
   std::vector<std::string> names;
-  for (const CommandWords& sub : command.commands) names.push_back(sub.name);
+  for (const CommandDescription& sub : command.commands) names.push_back(sub.name);
   const std::string also = condition.empty() ? "" : condition + "; and ";
-  for (const CommandWords& sub : command.commands) {
+  for (const CommandDescription& sub : command.commands) {
     const std::string none = fmt::format("{}not __fish_seen_subcommand_from {}", also, fmt::join(names, " "));
     text += fmt::format("complete -c {} -n {} -f -a {} -d {}\n", program, quoted(none), sub.name,
                         quoted(sub.description));
@@ -66,7 +66,7 @@ std::string lines(const std::string& program, const std::string& condition, cons
 
 }  // namespace
 
-std::string fish_completion(const CommandWords& program) {
+std::string fish_completion(const CommandDescription& program) {
   return fmt::format("# fish completion of {}, made from its table of options\n{}", program.name,
                      lines(program.name, "", program));
 }

@@ -4,7 +4,7 @@
 #include "cli/common/main_guard.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::cli::guarded("dtfm-documents", [&] {
+  return dtfm::cli::run_guarded("dtfm-documents", [&] {
     if (argc != 2) throw dtfm::Error("", "usage: dtfm-documents FOLDER");
     dtfm::cli::write_documents(dtfm::cli::programs(), argv[1]);
     return dtfm::cli::exit_code::done;

@@ -13,7 +13,7 @@ namespace dtfm::cli {
 namespace {
 
 /// The character of several bytes, valid UTF-8, that `text` begins with; takes it away.
-unsigned taken_character(std::string_view& text) {
+unsigned take_character(std::string_view& text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
   unsigned code = lead & (0x7Fu >> size);
@@ -33,7 +33,7 @@ std::string escaped(std::string_view text) {
     const auto found =
         std::find_if(std::begin(special), std::end(special), [&](const auto& s) { return s.first == c; });
     if (static_cast<unsigned char>(c) >= 0x80) {
-      out += fmt::format("\\[u{:04X}]", taken_character(text));
+      out += fmt::format("\\[u{:04X}]", take_character(text));
       continue;
     }
     out += found == std::end(special) ? std::string(1, c) : std::string(found->second);
@@ -120,7 +120,7 @@ std::string section(const char* title, const std::string& body) {
   return body.empty() ? "" : fmt::format(".SH {}\n{}", title, body);
 }
 
-std::string option_item(const OptionWords& option) {
+std::string option_item(const OptionDescription& option) {
   std::vector<std::string> names, values;
   for (const std::string& name : option.names) names.push_back(bold(name));
   for (const std::string& value : option.values) values.push_back(fmt::format(" {}", italic(value)));
@@ -128,15 +128,15 @@ std::string option_item(const OptionWords& option) {
                      line(escaped(option.help.empty() ? "see above" : option.help)));
 }
 
-std::string items(std::span<const OptionWords> options) {
+std::string items(std::span<const OptionDescription> options) {
   std::string text;
-  for (const OptionWords& option : options) text += option_item(option);
+  for (const OptionDescription& option : options) text += option_item(option);
   return text;
 }
 
-std::string synopsis(const std::string& path, const CommandWords& command) {
+std::string synopsis(const std::string& path, const CommandDescription& command) {
   std::string text = fmt::format("{} [{}]...", bold(path), italic("OPTION"));
-  for (const OptionWords& positional : command.positionals) {
+  for (const OptionDescription& positional : command.positionals) {
     const std::string name =
         fmt::format("{}{}", italic(positional.names.front()), positional.may_repeat ? "..." : "");
     text += positional.is_required ? fmt::format(" {}", name) : fmt::format(" [{}]", name);
@@ -146,9 +146,9 @@ std::string synopsis(const std::string& path, const CommandWords& command) {
 }
 
 /// `path`: the words that lead to `command`.
-std::string synopses(const std::string& path, const CommandWords& command) {
+std::string synopses(const std::string& path, const CommandDescription& command) {
   std::string text = synopsis(path, command);
-  for (const CommandWords& sub : command.commands) text += synopses(path + " " + sub.name, sub);
+  for (const CommandDescription& sub : command.commands) text += synopses(path + " " + sub.name, sub);
   return text;
 }
 
@@ -159,9 +159,9 @@ std::string footer_text(const std::string& footer) {
 }
 
 /// Subcommands, each under a heading of its own.
-std::string command_items(const std::string& path, const CommandWords& command) {
+std::string command_items(const std::string& path, const CommandDescription& command) {
   std::string text;
-  for (const CommandWords& sub : command.commands) {
+  for (const CommandDescription& sub : command.commands) {
     const std::string its_path = path.empty() ? sub.name : path + " " + sub.name;
     text += fmt::format(".SS \"{}\"\n", escaped(its_path)) + line(escaped(sub.description));
     text += items(sub.positionals) + items(sub.options) + footer_text(sub.footer);
@@ -177,16 +177,16 @@ std::string short_description(std::string text) {
   return text;
 }
 
-std::string references(const CommandWords& program, std::span<const CommandWords> programs) {
+std::string references(const CommandDescription& program, std::span<const CommandDescription> programs) {
   std::vector<std::string> names;
-  for (const CommandWords& other : programs)
+  for (const CommandDescription& other : programs)
     if (other.name != program.name) names.push_back(bold(other.name) + "(1)");
   return names.empty() ? "" : line(fmt::format("{}", fmt::join(names, ", ")));
 }
 
 }  // namespace
 
-std::string manual_page(const CommandWords& program, std::span<const CommandWords> programs) {
+std::string manual_page(const CommandDescription& program, std::span<const CommandDescription> programs) {
   const Sections footer = sections_of(program.footer);
   return fmt::format(".TH {} 1 \"\" \"dtfm {}\" \"User Commands\"\n", escaped(capitals(program.name)),
                      escaped(DTFM_VERSION)) +

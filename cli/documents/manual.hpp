@@ -4,11 +4,11 @@
 #include <span>
 #include <string>
 
-#include "cli/documents/command_words.hpp"
+#include "cli/documents/command_description.hpp"
 
 namespace dtfm::cli {
 
 /// The page of `program`, which refers to all of `programs`.
-std::string manual_page(const CommandWords& program, std::span<const CommandWords> programs);
+std::string manual_page(const CommandDescription& program, std::span<const CommandDescription> programs);
 
 }  // namespace dtfm::cli

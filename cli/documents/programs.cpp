@@ -15,24 +15,24 @@ namespace {
 
 /// Of the program whose table of options `add` makes.
 template <class Options>
-CommandWords of(void (*add)(CLI::App&, Options&)) {
+CommandDescription describe_program(void (*add)(CLI::App&, Options&)) {
   CLI::App app;
   Options options;
   add(app, options);
-  return words_of(app);
+  return describe(app);
 }
 
 }  // namespace
 
-std::vector<CommandWords> programs() {
+std::vector<CommandDescription> programs() {
   return {
-      of(add_plan_options),
-      of(add_sim_options),
-      of(add_compare_options),
-      of(add_profile_options),
-      of(add_calibrate_options),
-      of(add_export_options),
-      of(add_topology_options),
+      describe_program(add_plan_options),
+      describe_program(add_sim_options),
+      describe_program(add_compare_options),
+      describe_program(add_profile_options),
+      describe_program(add_calibrate_options),
+      describe_program(add_export_options),
+      describe_program(add_topology_options),
   };
 }
 

@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "cli/documents/command_words.hpp"
+#include "cli/documents/command_description.hpp"
 
 namespace dtfm::cli {
 
-std::vector<CommandWords> programs();
+std::vector<CommandDescription> programs();
 
 }  // namespace dtfm::cli

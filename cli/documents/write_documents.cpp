@@ -9,8 +9,8 @@
 
 namespace dtfm::cli {
 
-void write_documents(std::span<const CommandWords> programs, const std::filesystem::path& folder) {
-  for (const CommandWords& program : programs) {
+void write_documents(std::span<const CommandDescription> programs, const std::filesystem::path& folder) {
+  for (const CommandDescription& program : programs) {
     const std::pair<std::filesystem::path, std::string> files[] = {
         {folder / "man" / (program.name + ".1"), manual_page(program, programs)},
         {folder / "bash" / program.name, bash_completion(program)},
@@ -18,7 +18,7 @@ void write_documents(std::span<const CommandWords> programs, const std::filesyst
         {folder / "fish" / (program.name + ".fish"), fish_completion(program)}};
     for (const auto& [file, text] : files) {
       std::filesystem::create_directories(file.parent_path());
-      io::write_whole_file(file, text);
+      io::write_file_atomically(file, text);
     }
   }
 }

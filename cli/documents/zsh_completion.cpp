@@ -8,7 +8,7 @@
 namespace dtfm::cli {
 namespace {
 
-using Files = OptionWords::Files;
+using Files = OptionDescription::Files;
 
 /// Between single quotes, inside a specification of _arguments.
 std::string escaped(std::string_view text) {
@@ -23,31 +23,31 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string action(const OptionWords& option) {
+std::string action(const OptionDescription& option) {
   if (!option.choices.empty()) return fmt::format("({})", fmt::join(option.choices, " "));
   if (option.files == Files::folders) return "_directories";
   return option.files == Files::files ? "_files" : " ";
 }
 
 /// `-o+`, `--output=`: the value may be a word of its own or not.
-std::string spelt(const std::string& name, bool has_value) {
+std::string option_spelling(const std::string& name, bool has_value) {
   return fmt::format("{}{}", name, !has_value ? "" : name.starts_with("--") ? "=" : "+");
 }
 
-std::string option_spec(const OptionWords& option) {
+std::string option_spec(const OptionDescription& option) {
   std::string end = fmt::format("[{}]", escaped(option.help));
   for (const std::string& value : option.values) end += fmt::format(":{}:{}", escaped(value), action(option));
   const bool has_value = !option.values.empty();
   const char* star = option.may_repeat ? "*" : "";
   if (option.names.size() == 1)
-    return fmt::format("'{}{}{}'", star, spelt(option.names.front(), has_value), end);
+    return fmt::format("'{}{}{}'", star, option_spelling(option.names.front(), has_value), end);
   std::vector<std::string> spellings;
-  for (const std::string& name : option.names) spellings.push_back(spelt(name, has_value));
+  for (const std::string& name : option.names) spellings.push_back(option_spelling(name, has_value));
   const std::string others = fmt::format("({})", fmt::join(option.names, " "));
   return fmt::format("'{}'{{{}}}'{}'", option.may_repeat ? star : others, fmt::join(spellings, ","), end);
 }
 
-std::string positional_spec(const OptionWords& positional) {
+std::string positional_spec(const OptionDescription& positional) {
   const std::string name = escaped(positional.names.front());
   return fmt::format("'{}:{}:{}'", positional.may_repeat ? "*" : "", name, action(positional));
 }
@@ -58,9 +58,9 @@ std::string call(const char* options, const std::vector<std::string>& specs) {
 }
 
 /// Says which subcommands there are, or lets the chosen one go on.
-std::string dispatch(const std::string& function, const CommandWords& command) {
+std::string dispatch(const std::string& function, const CommandDescription& command) {
   std::string described, chosen;
-  for (const CommandWords& sub : command.commands) {
+  for (const CommandDescription& sub : command.commands) {
     described += fmt::format("        '{}:{}'\n", escaped(sub.name), escaped(sub.description));
     chosen += fmt::format("        {}) {}_{} ;;\n", sub.name, function, as_identifier(sub.name));
   }
@@ -73,15 +73,15 @@ std::string dispatch(const std::string& function, const CommandWords& command) {
 }
 
 /// The function of `command` after those of its subcommands.
-std::string functions(const std::string& function, const CommandWords& command) {
+std::string functions(const std::string& function, const CommandDescription& command) {
   std::string text;
-  for (const CommandWords& sub : command.commands)
+  for (const CommandDescription& sub : command.commands)
     text += functions(fmt::format("{}_{}", function, as_identifier(sub.name)), sub);
   std::vector<std::string> specs;
-  for (const OptionWords& option : command.options) specs.push_back(option_spec(option));
+  for (const OptionDescription& option : command.options) specs.push_back(option_spec(option));
   text += function + "() {\n";
   if (command.commands.empty()) {
-    for (const OptionWords& positional : command.positionals) specs.push_back(positional_spec(positional));
+    for (const OptionDescription& positional : command.positionals) specs.push_back(positional_spec(positional));
     return text + call("-S", specs) + "}\n";
   }
   specs.insert(specs.end(), {"'1: :->command'", "'*:: :->rest'"});
@@ -91,7 +91,7 @@ std::string functions(const std::string& function, const CommandWords& command) 
 
 }  // namespace
 
-std::string zsh_completion(const CommandWords& program) {
+std::string zsh_completion(const CommandDescription& program) {
   const std::string function = fmt::format("_{}", as_identifier(program.name));
   return fmt::format("#compdef {0}\n# zsh completion of {0}, made from its table of options\n{1}{2} \"$@\"\n",
                      program.name, functions(function, program), function);

@@ -5,7 +5,7 @@
 #include "cli/common/main_guard.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::cli::guarded("dtfm-export", [&] {
+  return dtfm::cli::run_guarded("dtfm-export", [&] {
     CLI::App app;
     dtfm::cli::ExportOptions options;
     dtfm::cli::add_export_options(app, options);

@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
-#include "cli/common/whole_number.hpp"
+#include "cli/common/parse_number.hpp"
 #include "planner/export/exporter.hpp"
 #include "planner/io/text/suggest.hpp"
 
@@ -34,16 +34,16 @@ Without it, a machine's address is its name, with - in place of /.
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage, bad input, or a plan that the target cannot express.)";
 
 /// One of two words.
-bool is_first(const char* option, const std::string& text, const char* first, const char* second) {
+bool parse_choice(const char* option, const std::string& text, const char* first, const char* second) {
   if (text == first || text == second) return text == first;
-  throw Error(option, fmt::format("unknown {}; {}", io::in_quotes(text), io::suggestion(text, {first, second})));
+  throw Error(option, fmt::format("unknown {}; {}", io::quote(text), io::suggestion(text, {first, second})));
 }
 
 void add_targets(const std::string& text, std::vector<std::string>& targets) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string name = text.substr(begin, end - begin);
-    if (exporter::exporter_named(name).name == name && std::find(targets.begin(), targets.end(), name) == targets.end())
+    if (exporter::find_exporter(name).name == name && std::find(targets.begin(), targets.end(), name) == targets.end())
       targets.push_back(name);
     begin = end + 1;
   }
@@ -55,7 +55,7 @@ std::vector<std::string> target_names() {
   return names;
 }
 
-void add_what(CLI::App& app, ExportOptions& options) {
+void add_input_options(CLI::App& app, ExportOptions& options) {
   app.add_option("PLAN", options.plan, "as dtfm-plan -o writes it (JSON)")->type_name("");
   CLI::Option* to = app.add_option_function<std::vector<std::string>>(
                            "--to",
@@ -66,7 +66,7 @@ void add_what(CLI::App& app, ExportOptions& options) {
                         ->type_name("TARGET")
                         ->expected(1)
                         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  offer_values(*to, target_names());
+  set_completion_values(*to, target_names());
   add_option(app, "-o,--output", "DIR", "where the files go; made if it is not there",
              [&](const std::string& text) { options.folder = text; });
   app.add_flag("--force", options.force,
@@ -78,26 +78,26 @@ void add_what(CLI::App& app, ExportOptions& options) {
              [&](const std::string& text) { options.topology = text; });
 }
 
-void add_how(CLI::App& app, ExportOptions& options) {
+void add_launch_options(CLI::App& app, ExportOptions& options) {
   add_option(app, "--hosts", "FILE", "the addresses of the machines, a line `MACHINE ADDRESS` each",
              [&](const std::string& text) { options.hosts = text; });
   add_option(app, "--master", "MACHINE", "rank 0 shall be there: pipelines change places",
              [&](const std::string& text) { options.master = text; });
   add_option(app, "--order", "stage-major|pipeline-major", "of the ranks; the trainer's own when not given",
              [&](const std::string& text) {
-               options.order = is_first("--order", text, "stage-major", "pipeline-major")
+               options.order = parse_choice("--order", text, "stage-major", "pipeline-major")
                                    ? exporter::RankOrder::stage_major
                                    : exporter::RankOrder::pipeline_major;
              });
   add_option(app, "--agents", "gpu|host", "of torchrun: one for each GPU, or for each machine (gpu)",
              [&](const std::string& text) {
-               options.launch.agents = is_first("--agents", text, "gpu", "host") ? exporter::Agents::gpu : exporter::Agents::host;
+               options.launch.agents = parse_choice("--agents", text, "gpu", "host") ? exporter::AgentPer::gpu : exporter::AgentPer::host;
              });
   add_option(app, "--port", "N", "on which rank 0 listens (29500)",
-             [&](const std::string& text) { options.launch.port = whole_number("--port", text, 1, 65535); });
+             [&](const std::string& text) { options.launch.port = parse_whole_number("--port", text, 1, 65535); });
   add_option(
       app, "--cores", "N", "CPU cores of a machine, all of which openmpi gives to each rank (16)",
-      [&](const std::string& text) { options.launch.cores = whole_number("--cores", text, 1, 65536); });
+      [&](const std::string& text) { options.launch.cores = parse_whole_number("--cores", text, 1, 65536); });
   app.add_flag("--any-gpu", options.launch.any_gpu, "for kubernetes: a rank may get any GPU of its machine");
   add_option(app, "--image", "NAME", "for kubernetes: the container (dtfm-trainer:latest)",
              [&](const std::string& text) { options.launch.image = text; });
@@ -109,7 +109,7 @@ void add_how(CLI::App& app, ExportOptions& options) {
 
 }  // namespace
 
-std::string targets_text(std::string_view margin) {
+std::string format_targets(std::string_view margin) {
   std::string text;
   for (const exporter::Exporter& exporter : exporter::exporters())
     text += fmt::format("{}{:<14} {:<8} {}\n", margin, exporter.name,
@@ -120,9 +120,9 @@ std::string targets_text(std::string_view margin) {
 void add_export_options(CLI::App& app, ExportOptions& options) {
   app.name("dtfm-export");
   app.description("Writes what existing trainers and launchers read, to run a plan.");
-  app.footer(fmt::format("Targets:\n{}\n{}", targets_text("  "), examples));
-  add_what(app, options);
-  add_how(app, options);
+  app.footer(fmt::format("Targets:\n{}\n{}", format_targets("  "), examples));
+  add_input_options(app, options);
+  add_launch_options(app, options);
 }
 
 void check_export_options(const ExportOptions& options) {

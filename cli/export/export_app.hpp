@@ -16,7 +16,7 @@ namespace dtfm::cli {
 void add_export_options(CLI::App& app, ExportOptions& options);
 
 /// The targets, a line each: name, trainer or launcher, and what it is. `margin` begins each line.
-std::string targets_text(std::string_view margin = "");
+std::string format_targets(std::string_view margin = "");
 
 /// Refuses options that lack others. Throws Error.
 void check_export_options(const ExportOptions& options);

@@ -7,7 +7,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "planner/export/handover.hpp"
+#include "planner/export/export_bundle.hpp"
 
 namespace dtfm::cli {
 

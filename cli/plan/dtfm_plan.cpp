@@ -6,7 +6,7 @@
 #include "cli/plan/plan_diff.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::cli::guarded("dtfm-plan", [&] {
+  return dtfm::cli::run_guarded("dtfm-plan", [&] {
     CLI::App app;
     dtfm::cli::PlanOptions options;
     dtfm::cli::add_plan_options(app, options);

@@ -7,18 +7,18 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/plan_words.hpp"
+#include "cli/common/plan_formatting.hpp"
 #include "cli/common/style.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
-#include "planner/cost/explanation/plan_explanation.hpp"
+#include "planner/cost/explanation/explain_plan.hpp"
 
 namespace dtfm::cli {
 namespace {
 
-constexpr double least_gain = 0.001;  // of a link that is worth a line
-constexpr std::size_t most_links = 5;
+constexpr double min_gain = 0.001;  // of a link that is worth a line
+constexpr std::size_t max_links = 5;
 
 std::string_view name_of(cost::Bottleneck::Kind kind) {
   constexpr std::array<std::string_view, 5> names = {"stages", "hops", "exchange", "update", "overhead"};
@@ -33,34 +33,34 @@ std::string_view name_of(cost::Change change) {
   return names[static_cast<std::size_t>(change)];
 }
 
-class Words {
+class ExplanationFormatter {
  public:
-  Words(const cost::PlannedProblem& planned, const cost::PlanExplanation& explained)
+  ExplanationFormatter(const cost::PlannedProblem& planned, const cost::PlanExplanation& explained)
       : planned_(planned), topology_(planned.problem.topology), e_(explained) {}
 
-  std::vector<std::string> what_binds() const {
-    const auto& [binds, station, parts, reasons, fullest] = e_.bottleneck;
+  std::vector<std::string> bottleneck_summary() const {
+    const auto& [dominant, resource, parts, critical_path, peak_memory] = e_.bottleneck;
     std::vector<std::string> sentences = {
-        fmt::format("{}: {} of {} s ({})", words_of(binds.kind), short_seconds(binds.seconds),
-                    short_seconds(e_.now.iteration_s), percent(binds.share))};
+        fmt::format("{}: {} of {} s ({})", format_bottleneck_kind(dominant.kind), short_seconds(dominant.seconds),
+                    short_seconds(e_.now.iteration_s), format_percent(dominant.share))};
     sentences.push_back(fmt::format("in the slowest pipeline {} s hang on computing, {} s on sending",
-                                    short_seconds(reasons.compute_s), short_seconds(reasons.sending_s)));
-    sentences.push_back(fmt::format("most on {}: {} s", place(station), short_seconds(station.seconds)));
-    if (station.latency_s > 0)
+                                    short_seconds(critical_path.compute_s), short_seconds(critical_path.sending_s)));
+    sentences.push_back(fmt::format("most on {}: {} s", format_resource(resource), short_seconds(resource.seconds)));
+    if (resource.latency_s > 0)
       sentences.push_back(fmt::format("of these {} s on its latency, the rest on its bytes",
-                                      short_seconds(station.latency_s)));
+                                      short_seconds(resource.latency_s)));
     sentences.push_back(fmt::format("it fills and drains for {} s{}; the steady state takes {} s",
                                     short_seconds(parts.fill_s),
                                     parts.fill_s > parts.steady_s ? ", few micro-batches for its depth" : "",
                                     short_seconds(parts.steady_s)));
     sentences.push_back(fmt::format("after it: {} s exchanges, {} s updates, {} s overhead",
-                                    short_seconds(parts.exchange_s), short_seconds(parts.update_s),
+                                    short_seconds(parts.sync_s), short_seconds(parts.update_s),
                                     short_seconds(parts.overhead_s)));
-    if (fullest) sentences.push_back(memory(*fullest));
+    if (peak_memory) sentences.push_back(memory(*peak_memory));
     return sentences;
   }
 
-  std::string of(const cost::WhatIf& what) const {
+  std::string describe_change(const cost::WhatIf& what) const {
     const auto site = [&](int i) { return topology_.sites[at(i)].name; };
     switch (what.change) {
       case cost::Change::link_doubled:
@@ -94,7 +94,7 @@ class Words {
     std::vector<std::string> sentences = {
         fmt::format("a plan is compute-bound where in every pipeline more hangs on computing than on "
                     "sending, and exchanges take less than {:g} %",
-                    100 * cost::compute_bound_exchanges)};
+                    100 * cost::max_compute_bound_sync_share)};
     if (e_.compute_bound_compression == 1) {
       sentences.emplace_back("this one is");
       return sentences;
@@ -105,10 +105,10 @@ class Words {
                           *e_.compute_bound_compression)
             : fmt::format("this one would not be with more compression of activations and gradients, up to × "
                           "{:g}: latency{} stays",
-                          cost::most_compression,
-                          planned_.problem.job.compression.slower_than ? ", and what goes whole," : ""));
+                          cost::max_compression,
+                          planned_.problem.job.compression.bandwidth_threshold ? ", and what goes whole," : ""));
     if (const auto* model = std::get_if<Transformer>(&planned_.problem.job.model))
-      sentences.push_back(width(*model));
+      sentences.push_back(compute_bound_width_note(*model));
     return sentences;
   }
 
@@ -125,40 +125,40 @@ class Words {
   std::string stage(int pipeline, std::size_t stage) const {
     const Pipeline& it = planned_.plan.pipelines[at(pipeline)];
     return fmt::format("stage {} ({}, layers {})", stage, ids(it.stages[stage].devices),
-                       layers_in_words(layers_of_stages(it, stage_chunks(planned_.problem.job))[stage]));
+                       format_layers(layers_by_stage(it, stage_chunks(planned_.problem.job))[stage]));
   }
 
-  std::string place(const cost::Station& station) const {
-    const std::size_t count = planned_.plan.pipelines[at(station.pipeline)].stages.size();
-    if (!station.is_hop)
-      return fmt::format("{} of pipeline {}", stage(station.pipeline, at(station.stage)), station.pipeline);
-    return fmt::format("the hop from {} to {} of pipeline {}", stage(station.pipeline, at(station.stage)),
-                       stage(station.pipeline, (at(station.stage) + 1) % count), station.pipeline);
+  std::string format_resource(const cost::PipelineResource& resource) const {
+    const std::size_t count = planned_.plan.pipelines[at(resource.pipeline)].stages.size();
+    if (!resource.is_hop)
+      return fmt::format("{} of pipeline {}", stage(resource.pipeline, at(resource.stage)), resource.pipeline);
+    return fmt::format("the hop from {} to {} of pipeline {}", stage(resource.pipeline, at(resource.stage)),
+                       stage(resource.pipeline, (at(resource.stage) + 1) % count), resource.pipeline);
   }
 
-  static std::string_view words_of(cost::Bottleneck::Kind kind) {
-    constexpr std::array<std::string_view, 5> words = {
+  static std::string_view format_bottleneck_kind(cost::Bottleneck::Kind kind) {
+    constexpr std::array<std::string_view, 5> text = {
         "computing binds", "sending between stages binds", "the exchange of gradients binds",
         "the optimizer's updates bind", "the overhead of an iteration binds"};
-    return words[static_cast<std::size_t>(kind)];
+    return text[static_cast<std::size_t>(kind)];
   }
 
-  std::string memory(const cost::FullestDevice& fullest) const {
-    const auto [device, needed, capacity] = fullest.memory;
+  std::string memory(const cost::PeakMemoryDevice& peak_memory) const {
+    const auto [device, needed, capacity] = peak_memory.memory;
     return fmt::format(
         "{} is the fullest device, {:.1f} of {:.1f} GB ({:.0f} %): {:.1f} GB weights, "
         "gradients, optimizer, {:.1f} GB activations{}",
         topology_.devices[at(device)].id, needed / 1e9, capacity / 1e9, 100 * needed / capacity,
-        fullest.state / 1e9, (needed - fullest.state) / 1e9, needed > capacity ? "; memory binds" : "");
+        peak_memory.state / 1e9, (needed - peak_memory.state) / 1e9, needed > capacity ? "; memory binds" : "");
   }
 
-  std::string width(const Transformer& model) const {
+  std::string compute_bound_width_note(const Transformer& model) const {
     if (e_.compute_bound_width)
       return fmt::format("from hidden size {} (× {}) on", model.hidden * *e_.compute_bound_width,
                          *e_.compute_bound_width);
-    const bool by_exchanges = e_.now.exchange_s >= cost::compute_bound_exchanges * e_.now.iteration_s;
-    return fmt::format("with no hidden size up to × {}{}", cost::most_width,
-                       by_exchanges ? ": gradients grow with it as computing does" : "");
+    const bool is_sync_limited = e_.now.sync_s >= cost::max_compute_bound_sync_share * e_.now.iteration_s;
+    return fmt::format("with no hidden size up to × {}{}", cost::max_width,
+                       is_sync_limited ? ": gradients grow with it as computing does" : "");
   }
 
   const cost::PlannedProblem& planned_;
@@ -166,32 +166,32 @@ class Words {
   const cost::PlanExplanation& e_;
 };
 
-io::PlanRecord::Explanation::Pace recorded(const cost::PlanPace& pace) {
+io::PlanRecord::Explanation::Performance make_pace_record(const cost::PlanThroughput& pace) {
   return {pace.iteration_s, pace.tokens_per_s, pace.model_flops_per_s, pace.compute_s,
-          pace.sending_s,   pace.exchange_s,   pace.lacking <= 0};
+          pace.sending_s,   pace.sync_s,   pace.deficit_bytes <= 0};
 }
 
 /// Now, with twice the width, and the ratios: compute grows with its square, activations with itself.
 std::string pace_table(const io::PlanRecord::Explanation& explanation) {
-  const auto row = [](const std::string& name, const io::PlanRecord::Explanation::Pace& pace) {
+  const auto row = [](const std::string& name, const io::PlanRecord::Explanation::Performance& pace) {
     return std::vector<std::string>{name,
                                     short_seconds(pace.iteration_time_s),
                                     short_seconds(pace.compute_s),
                                     short_seconds(pace.sending_s),
-                                    short_seconds(pace.exchange_s),
+                                    short_seconds(pace.sync_s),
                                     with_thousands(std::llround(pace.tokens_per_s)),
                                     fmt::format("{:.4g}", pace.model_flops_per_s / 1e12)};
   };
   Rows rows = {{"When computing binds", "iteration s", "computing", "sending", "exchange after", "tokens/s",
                 "model TFLOP/s"},
                row("  now", explanation.now)};
-  if (const auto& wide = explanation.twice_as_wide) {
+  if (const auto& wide = explanation.double_width) {
     const auto& now = explanation.now;
     const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("× {:.3g}", a / b) : ""; };
     rows.push_back(row(wide->fits ? "  hidden size × 2" : "  hidden size × 2, if it fitted", *wide));
     rows.push_back({"", ratio(wide->iteration_time_s, now.iteration_time_s),
                     ratio(wide->compute_s, now.compute_s), ratio(wide->sending_s, now.sending_s),
-                    ratio(wide->exchange_s, now.exchange_s), ratio(wide->tokens_per_s, now.tokens_per_s),
+                    ratio(wide->sync_s, now.sync_s), ratio(wide->tokens_per_s, now.tokens_per_s),
                     ratio(wide->model_flops_per_s, now.model_flops_per_s)});
   }
   return table(rows);
@@ -203,58 +203,58 @@ bool is_link(const io::PlanRecord::Explanation::Change& change) {
 
 }  // namespace
 
-io::PlanRecord::Explanation explanation_of(const search::PlanCandidate& candidate, int threads) {
+io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads) {
   const cost::PlannedProblem planned{candidate.job->problem, candidate.plan, candidate.flush};
-  const cost::PlanExplanation explained = cost::plan_explanation(planned, candidate.job->model.shared_network, threads);
-  const Words words(planned, explained);
-  const auto& [binds, station, parts, reasons, fullest] = explained.bottleneck;
+  const cost::PlanExplanation explained = cost::explain_plan(planned, candidate.job->model.shared_network, threads);
+  const ExplanationFormatter text(planned, explained);
+  const auto& [dominant, resource, parts, critical_path, peak_memory] = explained.bottleneck;
   io::PlanRecord::Explanation record;
-  record.binds = name_of(binds.kind);
-  record.seconds = binds.seconds;
-  record.share = binds.share;
-  record.station = {station.is_hop, station.pipeline, station.stage, station.seconds, station.latency_s};
+  record.dominant = name_of(dominant.kind);
+  record.seconds = dominant.seconds;
+  record.share = dominant.share;
+  record.resource = {resource.is_hop, resource.pipeline, resource.stage, resource.seconds, resource.latency_s};
   record.parts_s = {{"fill and drain", parts.fill_s},
                     {"steady state", parts.steady_s},
-                    {"exchanges after them", parts.exchange_s},
+                    {"exchanges after them", parts.sync_s},
                     {"updates after both", parts.update_s},
                     {"overhead", parts.overhead_s}};
-  if (fullest)
-    record.fullest = {fullest->memory.device, fullest->memory.needed, fullest->memory.capacity,
-                      fullest->state};
-  record.what_binds = words.what_binds();
+  if (peak_memory)
+    record.peak_memory = {peak_memory->memory.device, peak_memory->memory.needed, peak_memory->memory.capacity,
+                      peak_memory->state};
+  record.bottleneck_summary = text.bottleneck_summary();
   for (const cost::WhatIf& what : explained.what_ifs)
-    record.changes.push_back({std::string(name_of(what.change)), words.of(what), what.iteration_s, what.gain,
-                              what.lacking <= 0, what.impossible});
-  record.now = recorded(explained.now);
-  if (explained.twice_as_wide) record.twice_as_wide = recorded(*explained.twice_as_wide);
+    record.changes.push_back({std::string(name_of(what.change)), text.describe_change(what), what.iteration_s, what.gain,
+                              what.deficit_bytes <= 0, what.impossible});
+  record.now = make_pace_record(explained.now);
+  if (explained.double_width) record.double_width = make_pace_record(*explained.double_width);
   record.compute_bound_compression = explained.compute_bound_compression;
   if (explained.compute_bound_width) record.compute_bound_width = *explained.compute_bound_width;
-  record.scaling = words.scaling();
+  record.scaling = text.scaling();
   return record;
 }
 
-std::string explanation_text(const io::PlanRecord::Explanation& explanation) {
+std::string format_explanation(const io::PlanRecord::Explanation& explanation) {
   std::string text = styled(Style::heading, "What binds") + "\n";
-  for (const std::string& sentence : explanation.what_binds) text += "  " + sentence + "\n";
+  for (const std::string& sentence : explanation.bottleneck_summary) text += "  " + sentence + "\n";
   Rows rows = {{"What would help, one change at a time", "estimated s", "gain"}};
   std::string impossible;
   std::size_t links = 0, other_links = 0;
   for (const auto& change : explanation.changes) {
     if (!change.impossible.empty()) {
-      impossible += fmt::format("  not possible: {}: {}\n", change.words, change.impossible);
+      impossible += fmt::format("  not possible: {}: {}\n", change.text, change.impossible);
       continue;
     }
-    if (is_link(change) && (change.gain < least_gain || ++links > most_links)) {
+    if (is_link(change) && (change.gain < min_gain || ++links > max_links)) {
       ++other_links;
       continue;
     }
-    rows.push_back({"  " + change.words, short_seconds(change.iteration_time_s),
-                    percent(change.gain) + (change.fits ? "" : "; does not fit the memory")});
+    rows.push_back({"  " + change.text, short_seconds(change.iteration_time_s),
+                    format_percent(change.gain) + (change.fits ? "" : "; does not fit the memory")});
   }
   text += "\n" + table(rows);
   if (other_links > 0)
     text +=
-        fmt::format("  {} twice as fast: less\n", counted(static_cast<long long>(other_links), "other link"));
+        fmt::format("  {} twice as fast: less\n", format_count(static_cast<long long>(other_links), "other link"));
   text += impossible + "\n" + pace_table(explanation);
   for (const std::string& sentence : explanation.scaling) text += "  " + sentence + "\n";
   return text;

@@ -9,9 +9,9 @@
 namespace dtfm::cli {
 
 /// Numbers and sentences about a plan by iteration time.
-io::PlanRecord::Explanation explanation_of(const search::PlanCandidate& candidate, int threads);
+io::PlanRecord::Explanation make_explanation(const search::PlanCandidate& candidate, int threads);
 
 /// The blocks "What binds", "What would help" and "Compute-bound".
-std::string explanation_text(const io::PlanRecord::Explanation& explanation);
+std::string format_explanation(const io::PlanRecord::Explanation& explanation);
 
 }  // namespace dtfm::cli

@@ -10,13 +10,13 @@
 
 #include "cli/plan/explanation.hpp"
 #include "cli/plan/plan_decisions.hpp"
-#include "cli/common/plan_words.hpp"
+#include "cli/common/plan_formatting.hpp"
 #include "cli/plan/put_plan.hpp"
-#include "cli/plan/search_end.hpp"
+#include "cli/plan/search_termination.hpp"
 #include "cli/common/style.hpp"
-#include "cli/common/topology_words.hpp"
+#include "cli/common/topology_formatting.hpp"
 #include "cli/plan/warm_start.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/io/text/units.hpp"
@@ -24,7 +24,7 @@
 namespace dtfm::cli {
 namespace {
 
-constexpr const char* never = "never";  // no iteration was completed
+constexpr const char* not_completed = "never";  // no iteration was completed
 
 class Writer {
  public:
@@ -32,14 +32,14 @@ class Writer {
 
   std::string title() const {
     const auto& pipelines = s_.plan.pipelines;
-    std::string text = fmt::format("{}, job {}\n{} × {} on {}, {}", machines_in_words(topology_),
-                                   s_.problem.job.name, counted(depth(s_.plan), "stage"),
-                                   counted(static_cast<long long>(pipelines.size()), "replica"),
-                                   counted(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
-                                   decisions_in_words(s_.problem.job, s_.plan));
+    std::string text = fmt::format("{}, job {}\n{} × {} on {}, {}", format_topology_size(topology_),
+                                   s_.problem.job.name, format_count(depth(s_.plan), "stage"),
+                                   format_count(static_cast<long long>(pipelines.size()), "replica"),
+                                   format_count(static_cast<long long>(pipeline_major(s_.plan).size()), "device"),
+                                   format_job_decisions(s_.problem.job, s_.plan));
     if (!s_.record.search) return text + "; scored as given\n";
     const auto& search = *s_.record.search;
-    return text + fmt::format("\nseed {}, {}\n", search.seed, end_in_words(search));
+    return text + fmt::format("\nseed {}, {}\n", search.seed, format_search_end(search));
   }
 
   std::string times() const {
@@ -54,7 +54,7 @@ class Writer {
                     it.scenario == "nominal" ? interval_note() : "mean under " + it.scenario);
     if (s_.record.lower_bound && s_.record.lower_bound->unit == "s")
       text += row("lower bound", s_.record.lower_bound->value, bound_note());
-    text += fmt::format("{} tokens/s, {:.4g} model TFLOP/s", tokens_text(estimate.tokens_per_s),
+    text += fmt::format("{} tokens/s, {:.4g} model TFLOP/s", format_token_rate(estimate.tokens_per_s),
                         estimate.model_flops_per_s / 1e12);
     if (estimate.cost_per_million_tokens)
       text += fmt::format(", {:.4g} USD a million tokens", *estimate.cost_per_million_tokens);
@@ -71,10 +71,10 @@ class Writer {
     Rows rows = {{"stage", "layers", "memory", "devices"}};
     const int count = depth(s_.plan);
     const auto groups = stage_groups(s_.plan);
-    for (int stage = 0; stage < count && rows.size() <= most_rows; ++stage)
+    for (int stage = 0; stage < count && rows.size() <= max_rows; ++stage)
       rows.push_back({fmt::format("{}", stage), layers(stage), memory(groups[at(stage)]),
-                      composition(topology_, groups[at(stage)])});
-    return short_table(rows, at(count), "stages");
+                      site_composition(topology_, groups[at(stage)])});
+    return truncated_table(rows, at(count), "stages");
   }
 
   std::string unused() const {
@@ -84,8 +84,8 @@ class Writer {
     for (int device = 0; device < topology_.size(); ++device)
       if (!used[at(device)]) rest.push_back(device);
     if (rest.empty()) return "";
-    return fmt::format("Not used: {} ({})\n", counted(static_cast<long long>(rest.size()), "device"),
-                       shortened(composition(topology_, rest), 80));
+    return fmt::format("Not used: {} ({})\n", format_count(static_cast<long long>(rest.size()), "device"),
+                       truncate_text(site_composition(topology_, rest), 80));
   }
 
   std::string finalists() const {
@@ -98,22 +98,22 @@ class Writer {
     if (s_.record.warm_start) rows.front().emplace_back("moving s");
     for (std::size_t i = 0; i < s_.record.finalists.size(); ++i) {
       const auto& it = s_.record.finalists[i];
-      rows.push_back({fmt::format("{}", i), shape_in_words(it.pipeline, it.data, it.tensor),
+      rows.push_back({fmt::format("{}", i), format_shape(it.pipeline, it.data, it.tensor),
                       fmt::format("{}", it.devices), short_seconds(it.iteration_time_s)});
       for (const auto& run : it.simulated)
-        rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : never);
-      if (differ) rows.back().push_back(decision_words(it.decisions));
-      if (it.moving_s) rows.back().push_back(short_seconds(*it.moving_s));
+        rows.back().push_back(std::isfinite(run.mean_s) ? short_seconds(run.mean_s) : not_completed);
+      if (differ) rows.back().push_back(format_decisions(it.decisions));
+      if (it.migration_s) rows.back().push_back(short_seconds(*it.migration_s));
     }
     return table(rows);
   }
 
   std::string warm_start() const {
-    return s_.record.warm_start ? warm_start_text(*s_.record.warm_start) : "";
+    return s_.record.warm_start ? format_warm_start(*s_.record.warm_start) : "";
   }
 
   std::string explanation() const {
-    return s_.record.explanation ? explanation_text(*s_.record.explanation) : "";
+    return s_.record.explanation ? format_explanation(*s_.record.explanation) : "";
   }
 
   /// What the planner would do instead of a plan that was scored.
@@ -121,8 +121,8 @@ class Writer {
     if (!s_.record.advice) return "";
     const auto& [plan, decisions, gain] = *s_.record.advice;
     std::string text =
-        fmt::format("The planner would take {} × {} on {}, {}\n", counted(plan.pipeline, "stage"),
-                    counted(plan.data, "replica"), counted(plan.devices, "device"), decisions);
+        fmt::format("The planner would take {} × {} on {}, {}\n", format_count(plan.pipeline, "stage"),
+                    format_count(plan.data, "replica"), format_count(plan.devices, "device"), decisions);
     for (const auto& it : plan.simulated)
       text += row("simulated", it.mean_s,
                   it.scenario == "nominal" ? gain_note(gain) : "mean under " + it.scenario);
@@ -130,17 +130,17 @@ class Writer {
   }
 
  private:
-  static std::string tokens_text(double rate) {
+  static std::string format_token_rate(double rate) {
     return rate < 100 ? fmt::format("{:.3g}", rate) : with_thousands(std::llround(rate));
   }
 
   static std::string row(const std::string& name, double seconds, const std::string& note) {
-    const std::string value = std::isfinite(seconds) ? fmt::format("{:.4f} s", seconds) : never;
+    const std::string value = std::isfinite(seconds) ? fmt::format("{:.4f} s", seconds) : not_completed;
     return fmt::format("  {:<24}{:>14}{}{}\n", name, value, note.empty() ? "" : "  ", note);
   }
 
   std::string interval_note() const {
-    return s_.record.interval ? interval_in_words(*s_.record.interval) : "";
+    return s_.record.interval ? format_interval(*s_.record.interval) : "";
   }
 
   std::string gain_note(std::optional<double> gain) const {
@@ -148,19 +148,19 @@ class Writer {
     const std::string_view what = s_.record.objective == "cost-per-token"      ? "cheaper a token"
                                   : s_.record.objective == "device-efficiency" ? "less devices × time"
                                                                                : "less time";
-    return *gain > 0 ? styled(Style::good, percent(*gain) + " " + std::string(what))
+    return *gain > 0 ? styled(Style::good, format_percent(*gain) + " " + std::string(what))
                      : "no better than the plan as given";
   }
 
-  std::string bound_note() const { return "gap " + percent(s_.record.lower_bound->gap); }
+  std::string bound_note() const { return "gap " + format_percent(s_.record.lower_bound->gap); }
 
   /// Of the first pipeline, and whether others differ.
   std::string layers(int stage) const {
     std::set<std::vector<std::pair<int, int>>> all;
     for (const Pipeline& pipeline : s_.plan.pipelines)
       if (at(stage) < pipeline.stages.size())
-        all.insert(layers_of_stages(pipeline, stage_chunks(s_.problem.job))[at(stage)]);
-    return layers_in_words(*all.begin()) +
+        all.insert(layers_by_stage(pipeline, stage_chunks(s_.problem.job))[at(stage)]);
+    return format_layers(*all.begin()) +
            (all.size() > 1 ? fmt::format(" (and {} other)", all.size() - 1) : "");
   }
 
@@ -185,18 +185,18 @@ class Writer {
 
 }  // namespace
 
-std::string summary_text(const IterationSummary& summary) {
+std::string format_summary(const IterationSummary& summary) {
   const Writer writer(summary);
-  return joined_blocks({writer.title() + remarks("warning", summary.record.warnings), writer.times(),
+  return join_blocks({writer.title() + format_remarks("warning", summary.record.warnings), writer.times(),
                         writer.warm_start(), writer.stages(),
-                        pipelines_table(summary.problem.topology, summary.plan) + writer.unused(),
+                        format_pipelines(summary.problem.topology, summary.plan) + writer.unused(),
                         writer.finalists(), writer.advice(), writer.explanation()});
 }
 
-void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
+void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
                         const std::function<bool()>& stop, const std::string& front) {
   const auto& [problem, plan, record] = summary;
-  put_plan(options, problem, plan, record, joined_blocks({summary_text(summary), front}), stop);
+  write_plan_output(options, problem, plan, record, join_blocks({format_summary(summary), front}), stop);
 }
 
 }  // namespace dtfm::cli

@@ -17,11 +17,11 @@ struct IterationSummary {
   const io::PlanRecord& record;
 };
 
-std::string summary_text(const IterationSummary& summary);
+std::string format_summary(const IterationSummary& summary);
 
 /// The plan to where the options say; `stop` ends what is simulated for a report, and `front` is what the
 /// summary says of a front.
-void put_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
+void write_iteration_plan(const PlanOptions& options, const IterationSummary& summary,
                         const std::function<bool()>& stop, const std::string& front = "");
 
 }  // namespace dtfm::cli

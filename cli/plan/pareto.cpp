@@ -5,14 +5,14 @@
 
 #include <fmt/format.h>
 
-#include "cli/plan/iteration_record.hpp"
+#include "cli/plan/plan_record.hpp"
 #include "cli/plan/plan_decisions.hpp"
-#include "cli/common/plan_words.hpp"
-#include "cli/plan/search_end.hpp"
+#include "cli/common/plan_formatting.hpp"
+#include "cli/plan/search_termination.hpp"
 #include "cli/common/style.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
-#include "planner/search/iteration_time/plan_front.hpp"
+#include "planner/search/iteration_time/pareto_front.hpp"
 
 namespace dtfm::cli {
 namespace {
@@ -23,58 +23,58 @@ io::ParetoPoint::Cost cost_of(const search::PlanCandidate& candidate, double ite
           search::usd_of(candidate.job->problem.topology, candidate.plan, iteration_s, candidate.egress_usd)};
 }
 
-search::PlanMeasure measure_of(const io::ParetoPoint::Cost& cost, const search::PlanCandidate& candidate) {
+search::PlanObjectives plan_objectives(const io::ParetoPoint::Cost& cost, const search::PlanCandidate& candidate) {
   return {cost.iteration_time_s, cost.usd.value_or(std::numeric_limits<double>::infinity()),
           static_cast<int>(pipeline_major(candidate.plan).size())};
 }
 
-io::ParetoPoint point_of(const PlanOptions& options, const search::PlanCandidate& candidate, const Judgement* judgement) {
+io::ParetoPoint make_pareto_point(const PlanOptions& options, const search::PlanCandidate& candidate, const FinalistResult* finalist_result) {
   io::ParetoPoint point;
   point.estimated = cost_of(candidate, candidate.iteration_s);
-  if (judgement) point.simulated = cost_of(candidate, judgement->seconds);
+  if (finalist_result) point.simulated = cost_of(candidate, finalist_result->seconds);
   point.devices = static_cast<int>(pipeline_major(candidate.plan).size());
-  point.decisions = decisions_of(candidate);
+  point.decisions = plan_decisions(candidate);
   std::erase_if(point.decisions, [](const io::PlanRecord::Decision& it) {
     return it.name == "tensor" ||
            ((it.name == "chunks" || it.name == "flush") && std::get<int>(it.value) == 0);
   });
-  point.job = problem_of(candidate).job;
+  point.job = simulated_problem(candidate).job;
   point.plan = candidate.plan;
-  point.record = record_of(options, candidate);
-  point.record.finalists = {finalist_of(candidate)};
-  if (judgement) point.record.finalists.front().simulated = judgement->simulated;
+  point.record = make_plan_record(options, candidate);
+  point.record.finalists = {make_finalist(candidate)};
+  if (finalist_result) point.record.finalists.front().simulated = finalist_result->simulated;
   return point;
 }
 
 }  // namespace
 
-io::ParetoRecord pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
-                           const std::vector<Judgement>& judgements) {
-  PlanOptions quick = options;
-  quick.explain = false;
+io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
+                           const std::vector<FinalistResult>& finalist_results) {
+  PlanOptions options_without_explanation = options;
+  options_without_explanation.explain = false;
   std::vector<std::size_t> known;
-  std::vector<search::PlanMeasure> measures;
+  std::vector<search::PlanObjectives> measures;
   for (std::size_t i = 0; i < search.candidates.size(); ++i) {
     const search::PlanCandidate& it = search.candidates[i];
-    const double seconds = judgements.empty() ? it.iteration_s : judgements[i].seconds;
-    if (it.lacking > 0 || !std::isfinite(seconds)) continue;
+    const double seconds = finalist_results.empty() ? it.iteration_s : finalist_results[i].seconds;
+    if (it.deficit_bytes > 0 || !std::isfinite(seconds)) continue;
     known.push_back(i);
-    measures.push_back(measure_of(cost_of(it, seconds), it));
+    measures.push_back(plan_objectives(cost_of(it, seconds), it));
   }
   io::ParetoRecord record;
   for (const std::size_t i : search::undominated(measures))
     record.points.push_back(
-        point_of(quick, search.candidates[known[i]], judgements.empty() ? nullptr : &judgements[known[i]]));
-  record.search = search_record(options, search.evaluations, search.stopped, {});
+        make_pareto_point(options_without_explanation, search.candidates[known[i]], finalist_results.empty() ? nullptr : &finalist_results[known[i]]));
+  record.search = make_search_record(options, search.evaluations, search.stopped, {});
   record.warnings = search.notes;
-  if (judgements.empty() && !record.points.empty())
+  if (finalist_results.empty() && !record.points.empty())
     record.warnings.emplace_back("the plans were not simulated: this front is by their estimates");
   for (const std::string& note : stop_notes(search.stopped, "front")) record.warnings.push_back(note);
   record.version = DTFM_VERSION;
   return record;
 }
 
-std::string pareto_text(const io::ParetoRecord& record, const std::string& file) {
+std::string format_pareto_front(const io::ParetoRecord& record, const std::string& file) {
   constexpr std::size_t most = 8;
   const std::size_t count = record.points.size(), shown = std::min(most, count);
   if (count == 0) return "";
@@ -87,13 +87,13 @@ std::string pareto_text(const io::ParetoRecord& record, const std::string& file)
     rows.push_back(
         {short_seconds(cost.iteration_time_s), cost.usd ? fmt::format("{:.4g}", *cost.usd) : "?",
          fmt::format("{}", it->devices),
-         shape_in_words(depth(it->plan), static_cast<int>(it->plan.pipelines.size()), it->plan.tensor),
+         format_shape(depth(it->plan), static_cast<int>(it->plan.pipelines.size()), it->plan.tensor),
          fmt::format("{}, {}, {}", it->job.training.recompute, it->plan.schedule, it->plan.gradient_sync)});
   }
   return fmt::format(
       "{}\n{}",
       styled(Style::heading, fmt::format("Time against price and devices: {} in {}",
-                                         counted(static_cast<long long>(count), "plan"), file)),
+                                         format_count(static_cast<long long>(count), "plan"), file)),
       table(rows));
 }
 

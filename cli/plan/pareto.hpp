@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/plan/judge.hpp"
+#include "cli/plan/finalist_simulation.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "planner/io/writers/pareto_json.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
@@ -15,10 +15,10 @@ namespace dtfm::cli {
 /// Of the candidates of `search`, those that no other dominates by their simulated times; by estimates where
 /// there are no `judgements`, else one for each candidate. A candidate that completed no iteration is in no
 /// front of simulated ones.
-io::ParetoRecord pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
-                           const std::vector<Judgement>& judgements);
+io::ParetoRecord make_pareto_record(const PlanOptions& options, const search::ParetoSearch& search,
+                           const std::vector<FinalistResult>& finalist_results);
 
 /// A table of some of the points, spread over all, with the first and the last; nothing where there are none.
-std::string pareto_text(const io::ParetoRecord& record, const std::string& file);
+std::string format_pareto_front(const io::ParetoRecord& record, const std::string& file);
 
 }  // namespace dtfm::cli

@@ -10,9 +10,9 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
-#include "cli/common/plan_formats.hpp"
+#include "cli/common/plan_formats_help.hpp"
 #include "cli/plan/plan_options.hpp"
-#include "cli/common/whole_number.hpp"
+#include "cli/common/parse_number.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/units.hpp"
 
@@ -45,7 +45,7 @@ are still exchanged once an iteration. An evaluation is one plan, or one change 
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input, 3 no plan fits the memory of the devices, or
 none completes an iteration under a scenario, 130 interrupted (the best plan so far has been written).)";
 
-double seconds_above_zero(const std::string& option, const std::string& text) {
+double parse_positive_seconds(const std::string& option, const std::string& text) {
   constexpr int most = 1'000'000'000;  // 31 years
   try {
     const double value = io::parse_decimal(text);
@@ -53,16 +53,16 @@ double seconds_above_zero(const std::string& option, const std::string& text) {
   } catch (const Error&) {
   }
   throw Error(option, fmt::format("expected a number of seconds above zero, at most {}; found {}", most,
-                                  io::in_quotes(text)));
+                                  io::quote(text)));
 }
 
-double horizon_s(const std::string& text) {
+double parse_horizon(const std::string& text) {
   try {
     if (const double seconds = io::parse_seconds(text).value(); seconds > 0) return seconds;
   } catch (const Error& error) {
     throw Error("--horizon", error.what());
   }
-  throw Error("--horizon", fmt::format("expected a time above zero; found {}", io::in_quotes(text)));
+  throw Error("--horizon", fmt::format("expected a time above zero; found {}", io::quote(text)));
 }
 
 constexpr std::array<std::string_view, 4> objectives = {"iteration-time", "cost-per-token",
@@ -70,52 +70,52 @@ constexpr std::array<std::string_view, 4> objectives = {"iteration-time", "cost-
 
 void set_objective(const std::string& name, PlanOptions& options) {
   if (std::find(objectives.begin(), objectives.end(), name) == objectives.end())
-    throw Error("--objective", fmt::format("unknown {}; {}", io::in_quotes(name),
+    throw Error("--objective", fmt::format("unknown {}; {}", io::quote(name),
                                            io::suggestion(name, {objectives.begin(), objectives.end()})));
   options.objective = name;
   options.objective_given = true;
 }
 
-Robust robust_named(const std::string& name) {
-  if (name == "mean") return Robust::mean;
-  if (name == "p95") return Robust::p95;
-  if (name == "worst") return Robust::worst;
+RobustCriterion parse_robust_criterion(const std::string& name) {
+  if (name == "mean") return RobustCriterion::mean;
+  if (name == "p95") return RobustCriterion::p95;
+  if (name == "worst") return RobustCriterion::worst;
   throw Error("--robust",
-              fmt::format("unknown {}; {}", io::in_quotes(name), io::suggestion(name, {"mean", "p95", "worst"})));
+              fmt::format("unknown {}; {}", io::quote(name), io::suggestion(name, {"mean", "p95", "worst"})));
 }
 
 /// A count, or nothing and `is_auto`.
-std::optional<int> count_or_auto(const char* option, const std::string& text, bool& is_auto) {
+std::optional<int> parse_count_or_auto(const char* option, const std::string& text, bool& is_auto) {
   is_auto = text == "auto";
   if (is_auto) return std::nullopt;
-  return whole_number(option, text, 1, 1'000'000);
+  return parse_whole_number(option, text, 1, 1'000'000);
 }
 
-void add_what(CLI::App& app, PlanOptions& options) {
+void add_input_options(CLI::App& app, PlanOptions& options) {
   app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
       ->type_name("");
   add_option(app, "--job", "FILE", "what is trained (YAML); GPT-3 XL when not given",
              [&](const std::string& text) { options.job = text; });
   add_option(
       app, "--batch", "N", "sequences of an iteration, in place of the job's global_batch",
-      [&](const std::string& text) { options.batch = whole_number("--batch", text, 1, 1'000'000'000); });
+      [&](const std::string& text) { options.batch = parse_whole_number("--batch", text, 1, 1'000'000'000); });
   const auto objective = add_option(
       app, "--objective", "NAME",
       "what is minimised: iteration-time, cost-per-token, device-efficiency (devices × time), comm-cost",
       [&](const std::string& text) { set_objective(text, options); });
-  offer_values(*objective, {objectives.begin(), objectives.end()});
+  set_completion_values(*objective, {objectives.begin(), objectives.end()});
   add_option(app, "--pipeline", "N|auto", "stages; not given: as the job says", [&](const std::string& text) {
-    options.pipeline = count_or_auto("--pipeline", text, options.pipeline_auto);
+    options.pipeline = parse_count_or_auto("--pipeline", text, options.pipeline_auto);
   });
   add_option(app, "--data", "N|auto", "replicas; not given: as the job says", [&](const std::string& text) {
-    options.data = count_or_auto("--data", text, options.data_auto);
+    options.data = parse_count_or_auto("--data", text, options.data_auto);
   });
   add_option(app, "--tensor", "N|auto", "devices of one host a stage; not given: as the job says",
              [&](const std::string& text) {
-               options.tensor = count_or_auto("--tensor", text, options.tensor_auto);
+               options.tensor = parse_count_or_auto("--tensor", text, options.tensor_auto);
              });
   app.add_flag(
-      "--alike", options.alike,
+      "--alike", options.uniform_pipelines,
       "all pipelines have the same layers and as many micro-batches, as most trainers need (dtfm-export)");
 }
 
@@ -128,7 +128,7 @@ void add_score(CLI::App& app, PlanOptions& options) {
       [&](const std::string& text) { options.warm_start = text; });
   add_option(app, "--horizon", "DURATION",
              "with --warm-start: how long the plan will be used, as in 30min (2h)",
-             [&](const std::string& text) { options.horizon = horizon_s(text); });
+             [&](const std::string& text) { options.horizon = parse_horizon(text); });
   using TwoFiles = std::pair<std::string, std::string>;
   app.add_option_function<TwoFiles>(
          "--diff",
@@ -143,7 +143,7 @@ void add_score(CLI::App& app, PlanOptions& options) {
   app.add_flag("--advise", options.advise, "with --score: searches too, and says what the planner would do");
 }
 
-void add_judge(CLI::App& app, PlanOptions& options) {
+void add_simulation_options(CLI::App& app, PlanOptions& options) {
   add_option(
       app, "--calibration", "FILE",
       "the constants of the simulator's model, as dtfm-calibrate writes them; then times have intervals",
@@ -154,10 +154,10 @@ void add_judge(CLI::App& app, PlanOptions& options) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_option(app, "--finalists", "N", "plans that are simulated (8)", [&](const std::string& text) {
-    options.finalists = whole_number("--finalists", text, 1, 1000);
+    options.finalists = parse_whole_number("--finalists", text, 1, 1000);
   });
   add_option(app, "--robust", "mean|p95|worst", "of the simulated times of all scenarios, what counts (mean)",
-             [&](const std::string& text) { options.robust = robust_named(text); });
+             [&](const std::string& text) { options.robust = parse_robust_criterion(text); });
 }
 
 std::vector<std::string> strategy_names() {
@@ -166,10 +166,10 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
-void add_how(CLI::App& app, PlanOptions& options) {
+void add_search_options(CLI::App& app, PlanOptions& options) {
   const auto strategy = add_option(app, "--strategy", "NAME", "the search; see --list-strategies",
                                    [&](const std::string& text) { options.strategy = text; });
-  offer_values(*strategy, strategy_names());
+  set_completion_values(*strategy, strategy_names());
   app.add_flag("--list-strategies", options.list_strategies, "names the strategies and exits");
   add_seed_option(app, "of the random numbers (0)", options.seed);
   add_threads_option(app, "all cores when not given; any number gives the same plan", options.threads);
@@ -177,12 +177,12 @@ void add_how(CLI::App& app, PlanOptions& options) {
              "stops after pricing so many plans and changes of plans, or goes on until then; each search of "
              "--pareto",
              [&](const std::string& text) {
-               options.evaluations = whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
+               options.evaluations = parse_whole_number("--evaluations", text, 1LL, 1'000'000'000'000LL);
              });
   add_option(
       app, "--time-limit", "S",
       "searches for so many seconds, longer than by itself too; another run may then give another plan",
-      [&](const std::string& text) { options.time_limit = seconds_above_zero("--time-limit", text); });
+      [&](const std::string& text) { options.time_limit = parse_positive_seconds("--time-limit", text); });
   app.add_flag("--prove", options.prove, "works on until the plan is proven optimal");
 }
 
@@ -204,16 +204,16 @@ void add_output(CLI::App& app, PlanOptions& options) {
 }
 
 /// A score is not searched for.
-void refuse_search_options(const CLI::App& app) {
-  refuse_given(app,
+void reject_search_options(const CLI::App& app) {
+  reject_options(app,
                {"--strategy", "--seed", "--evaluations", "--time-limit", "--prove", "--finalists", "--robust",
                 "--alike"},
                "is of the search, and --score does not search (unless it is to --advise)");
 }
 
 /// Two plans are compared as they are.
-void refuse_options_beside_diff(const CLI::App& app) {
-  refuse_given(app,
+void reject_options_with_diff(const CLI::App& app) {
+  reject_options(app,
                {"--job",     "--batch",       "--objective",  "--pipeline",    "--data",       "--tensor",
                 "--score",   "--ranks",       "--warm-start", "--horizon",     "--scenario",   "--finalists",
                 "--robust",  "--strategy",    "--seed",       "--evaluations", "--time-limit", "--prove",
@@ -223,7 +223,7 @@ void refuse_options_beside_diff(const CLI::App& app) {
 
 /// What would say nothing beside a plan to score, or beside none.
 void check_score(const CLI::App& app, const PlanOptions& options) {
-  if (options.score && !options.advise) refuse_search_options(app);
+  if (options.score && !options.advise) reject_search_options(app);
   if (options.advise && !options.score)
     throw Error("--advise", "is about the plan to --score, and there is none");
   if (options.score && options.warm_start)
@@ -235,16 +235,16 @@ void check_score(const CLI::App& app, const PlanOptions& options) {
 void add_plan_options(CLI::App& app, PlanOptions& options) {
   app.name("dtfm-plan");
   app.description("Places the stages and replicas of a training job on far-apart, unlike machines.");
-  app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
-  add_what(app, options);
+  app.footer(fmt::format("{}\n\n{}", examples, plan_formats_help));
+  add_input_options(app, options);
   add_score(app, options);
-  add_judge(app, options);
-  add_how(app, options);
+  add_simulation_options(app, options);
+  add_search_options(app, options);
   add_output(app, options);
 }
 
 void check_plan_options(const CLI::App& app, const PlanOptions& options) {
-  if (options.diff) return refuse_options_beside_diff(app);
+  if (options.diff) return reject_options_with_diff(app);
   if (options.topology.empty() && !options.list_strategies)
     throw Error("", "TOPOLOGY is missing (see dtfm-plan --help)");
   check_score(app, options);

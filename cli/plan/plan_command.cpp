@@ -6,22 +6,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/plan/asked_search.hpp"
+#include "cli/plan/search_from_options.hpp"
 #include "cli/common/interrupt.hpp"
-#include "cli/plan/iteration_plan.hpp"
-#include "cli/plan/iteration_record.hpp"
-#include "cli/plan/iteration_score.hpp"
+#include "cli/plan/plan_by_iteration_time.hpp"
+#include "cli/plan/plan_record.hpp"
+#include "cli/plan/score_by_iteration_time.hpp"
 #include "cli/common/main_guard.hpp"
-#include "cli/common/notes.hpp"
+#include "cli/common/plan_notes.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
 #include "cli/plan/put_plan.hpp"
 #include "cli/report/report_html.hpp"
-#include "cli/plan/search_end.hpp"
-#include "cli/plan/summary.hpp"
-#include "cli/common/words.hpp"
+#include "cli/plan/search_termination.hpp"
+#include "cli/plan/comm_cost_summary.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
@@ -58,27 +58,27 @@ int quotient(const std::string& where, std::string_view noun, int count, int dev
 
 /// What the command line says goes before what the job says.
 Shape shape_of(const PlanOptions& options, const Job& job, int devices) {
-  const std::string of_job = "job " + job.name;
-  const bool data_on_top =
+  const std::string job_label = "job " + job.name;
+  const bool data_overrides_job =
       options.data && !options.pipeline;  // then the job's number of stages does not count
   const auto stages = options.pipeline ? options.pipeline
-                      : data_on_top    ? std::nullopt
+                      : data_overrides_job    ? std::nullopt
                                        : job.parallelism.pipeline;
   const auto replicas = options.data                            ? options.data
                         : options.data_auto || options.pipeline ? std::nullopt
                                                                 : job.parallelism.data;
   if (stages && replicas && 1LL * *stages * *replicas != devices)
-    throw Error(options.pipeline ? "--pipeline" : of_job,
+    throw Error(options.pipeline ? "--pipeline" : job_label,
                 fmt::format("{} stages × {} replicas are {} devices; the topology has {}", *stages, *replicas,
                             1LL * *stages * *replicas, devices));
   if (!stages && !replicas && job.comm_cost_stages)
-    return {*job.comm_cost_stages, quotient(of_job, "stages", *job.comm_cost_stages, devices)};
+    return {*job.comm_cost_stages, quotient(job_label, "stages", *job.comm_cost_stages, devices)};
   if (stages)
-    return {*stages, quotient(options.pipeline ? "--pipeline" : of_job, "stages", *stages, devices)};
+    return {*stages, quotient(options.pipeline ? "--pipeline" : job_label, "stages", *stages, devices)};
   if (replicas)
-    return {quotient(options.data ? "--data" : of_job, "replicas", *replicas, devices), *replicas};
+    return {quotient(options.data ? "--data" : job_label, "replicas", *replicas, devices), *replicas};
   throw Error("--pipeline",
-              fmt::format("comm-cost needs a number of stages, and {} has none; divisors of {}: {}", of_job,
+              fmt::format("comm-cost needs a number of stages, and {} has none; divisors of {}: {}", job_label,
                           devices, divisors_of(devices)));
 }
 
@@ -88,7 +88,7 @@ Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource
   if (options.job)
     given = io::read_job(*options.job);
   else if (given_plan)
-    given = io::job_of(*given_plan);
+    given = io::plan_job(*given_plan);
   Job job = given ? *given : io::default_job();
   if (options.batch) {
     if (*options.batch % job.training.micro_batch != 0)
@@ -100,7 +100,7 @@ Job effective_job(const PlanOptions& options, const std::optional<io::PlanSource
     job.parallelism.tensor = options.tensor.value_or(1);
     job.automatic.tensor = options.tensor_auto;
   }
-  job.parallelism.alike = job.parallelism.alike || options.alike;
+  job.parallelism.uniform_pipelines = job.parallelism.uniform_pipelines || options.uniform_pipelines;
   return job;
 }
 
@@ -108,7 +108,7 @@ void check_comm_cost(const Job& job) {
   if (job.parallelism.tensor != 1)
     throw Error("job " + job.name,
                 fmt::format("tensor {}, but comm-cost is about one device a stage", job.parallelism.tensor));
-  if (job.compression.slower_than)
+  if (job.compression.bandwidth_threshold)
     throw Error("job " + job.name,
                 "adaptive compression, but comm-cost is about messages of one size; plan by iteration time");
 }
@@ -137,28 +137,28 @@ void check_output(const PlanOptions& options) {
   check_outputs(std::array{options.topology, options.job.value_or(""), options.score.value_or(""),
                            options.ranks.value_or(""), options.calibration.value_or(""),
                            options.warm_start.value_or("")},
-                outputs_of(options));
+                output_files(options));
   if (options.output) check_kind(*options.output, begins_as_json, "plan");
-  if (options.pareto) check_kind(*options.pareto, io::begins_as_pareto, "file of --pareto");
+  if (options.pareto) check_kind(*options.pareto, io::is_pareto_prefix, "file of --pareto");
 }
 
-void put_out(const PlanOptions& options, const PlanSummary& summary, const InterruptWatch& watch) {
-  put_plan(options, {summary.topology, summary.job, io::built_in_calibration(), io::built_in_roofline()},
-           summary.plan, summary.record, summary_text(summary), watch.stop());
+void write_output(const PlanOptions& options, const CommCostSummary& summary, const InterruptWatch& watch) {
+  write_plan_output(options, {summary.topology, summary.job, io::built_in_calibration(), io::built_in_roofline()},
+           summary.plan, summary.record, format_summary(summary), watch.stop());
 }
 
-io::PlanRecord::CommCostEstimate estimate_of(const cost::CommCost& cost) {
+io::PlanRecord::CommCostEstimate make_estimate(const cost::CommCost& cost) {
   return {cost.data_parallel, cost.pipeline_parallel};
 }
 
-io::PlanRecord record_of(const search::SearchResult& result, const PlanOptions& options) {
+io::PlanRecord make_plan_record(const search::SearchResult& result, const PlanOptions& options) {
   io::PlanRecord record;
   record.objective = options.objective;
-  record.comm_cost = estimate_of(result.cost);
+  record.comm_cost = make_estimate(result.cost);
   record.version = DTFM_VERSION;
   const double cost = result.cost.total(), bound = result.lower_bound.value;
   record.lower_bound = io::PlanRecord::Bound{bound, "s", relative_gap(cost, bound), result.lower_bound.method};
-  record.search = search_record(options, result.evaluations, result.stopped, result.convergence);
+  record.search = make_search_record(options, result.evaluations, result.stopped, result.convergence);
   record.warnings = stop_notes(result.stopped, "plan");
   return record;
 }
@@ -166,9 +166,9 @@ io::PlanRecord record_of(const search::SearchResult& result, const PlanOptions& 
 search::SearchResult search_with_progress(const PlanOptions& options, const cost::CommCostModel& model,
                                   std::chrono::steady_clock::time_point begin, const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-plan");
-  search::SearchOptions asked = common_options(options, begin, printer, watch);
-  asked.prove = options.prove;
-  return search::search_comm_cost(model, options.strategy, asked);
+  search::SearchOptions requested = common_search_options(options, begin, printer, watch);
+  requested.prove = options.prove;
+  return search::search_comm_cost(model, options.strategy, requested);
 }
 
 int plan(const PlanOptions& options, const Topology& topology, Job job, InterruptWatch& watch) {
@@ -180,11 +180,11 @@ int plan(const PlanOptions& options, const Topology& topology, Job job, Interrup
 
   watch.keep_result();
   const search::SearchResult result = search_with_progress(options, model, begin, watch);
-  io::PlanRecord record = record_of(result, options);
-  for (const auto& more : {open_notes(job), shape_warnings(job, shape)}) add_notes(more, record);
+  io::PlanRecord record = make_plan_record(result, options);
+  for (const auto& more : {undecided_notes(job), shape_warnings(job, shape)}) add_notes(more, record);
   job.automatic = {};
-  const Plan found = deployed_plan(result.placement, job);
-  put_out(options, {topology, job, volumes, model, result.placement, found, record, {}}, watch);
+  const Plan found = plan_from_placement(result.placement, job);
+  write_output(options, {topology, job, volumes, model, result.placement, found, record, {}}, watch);
   // Whoever interrupts is told so, even where the search ended by itself just then.
   return watch.interrupted() ? exit_code::interrupted : exit_code::done;
 }
@@ -194,13 +194,13 @@ void check_shape(const PlanOptions& options, const Plan& plan) {
   const int stages = depth(plan), pipelines = static_cast<int>(plan.pipelines.size());
   if (options.pipeline.value_or(stages) != stages)
     throw Error("--pipeline",
-                fmt::format("{}, but the plan has {}", *options.pipeline, counted(stages, "stage")));
+                fmt::format("{}, but the plan has {}", *options.pipeline, format_count(stages, "stage")));
   if (options.data.value_or(pipelines) != pipelines)
     throw Error("--data",
-                fmt::format("{}, but the plan has {}", *options.data, counted(pipelines, "pipeline")));
+                fmt::format("{}, but the plan has {}", *options.data, format_count(pipelines, "pipeline")));
   if (options.tensor.value_or(plan.tensor) != plan.tensor)
     throw Error("--tensor", fmt::format("{}, but the plan has {} a stage", *options.tensor,
-                                        counted(plan.tensor, "device")));
+                                        format_count(plan.tensor, "device")));
 }
 
 std::vector<std::string> score_warnings(const Plan& plan, const Job& job) {
@@ -227,13 +227,13 @@ int score(const PlanOptions& options, const Topology& topology, Job job, const i
 
   io::PlanRecord record;
   record.objective = options.objective;
-  record.comm_cost = estimate_of(cost::comm_cost(model, placement));
+  record.comm_cost = make_estimate(cost::comm_cost(model, placement));
   record.warnings = notes;
-  for (const auto& more : {open_notes(job), score_warnings(given, job)}) add_notes(more, record);
+  for (const auto& more : {undecided_notes(job), score_warnings(given, job)}) add_notes(more, record);
   job.automatic = {};
   record.version = DTFM_VERSION;
   const cost::CommCost best = cost::comm_cost(model, cost::best_deployment(model, placement));
-  put_out(options, {topology, job, volumes, model, placement, given, record, best}, watch);
+  write_output(options, {topology, job, volumes, model, placement, given, record, best}, watch);
   return exit_code::done;
 }
 
@@ -248,7 +248,7 @@ int list_strategies() {
 }
 
 /// Strategies but the default one search by the paper's cost.
-std::string objective_of(const PlanOptions& options) {
+std::string effective_objective(const PlanOptions& options) {
   const bool by_cost = search::strategy_named(options.strategy).name != search::default_strategy || options.prove;
   if (by_cost && !options.objective_given) return "comm-cost";
   if (by_cost && options.objective != "comm-cost")
@@ -260,12 +260,12 @@ std::string objective_of(const PlanOptions& options) {
 int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topology, Job job,
                                const std::optional<io::PlanSource>& given_plan, InterruptWatch& watch) {
   check_comm_cost(job);
-  const char* of_judge = !options.scenarios.empty() ? "--scenario"
+  const char* simulation_option = !options.scenarios.empty() ? "--scenario"
                          : options.finalists        ? "--finalists"
                          : options.robust           ? "--robust"
                          : options.pareto           ? "--pareto"
                                                     : nullptr;
-  if (of_judge) throw Error(of_judge, "is not for --objective comm-cost, which simulates nothing");
+  if (simulation_option) throw Error(simulation_option, "is not for --objective comm-cost, which simulates nothing");
   if (options.advise)
     throw Error("--advise", "is not for --objective comm-cost; without --score it searches");
   if (options.calibration)
@@ -282,7 +282,7 @@ int plan_or_score_by_comm_cost(const PlanOptions& options, const Topology& topol
 int run_plan_command(const PlanOptions& given) {
   if (given.list_strategies) return list_strategies();
   PlanOptions options = given;
-  options.objective = objective_of(given);
+  options.objective = effective_objective(given);
   check_report(options.report);
   InterruptWatch watch("a plan");
   const io::ReadLog read;
@@ -291,7 +291,7 @@ int run_plan_command(const PlanOptions& given) {
   if (options.score) given_plan = io::read_plan_source(*options.score, options.ranks);
   const Job job = effective_job(options, given_plan);
   check_output(options);
-  check_not_read(read, outputs_of(options));
+  check_not_read(read, output_files(options));
   if (options.objective == "comm-cost")
     return plan_or_score_by_comm_cost(options, topology, job, given_plan, watch);
   const auto [constants, spread] = options.calibration ? io::read_calibration(*options.calibration)

@@ -6,7 +6,7 @@
 
 namespace dtfm::cli {
 
-std::vector<io::PlanRecord::Decision> decisions_of(const search::PlanCandidate& candidate) {
+std::vector<io::PlanRecord::Decision> plan_decisions(const search::PlanCandidate& candidate) {
   const Job& job = candidate.job->problem.job;
   const Parallelism& how = job.parallelism;
   const int flush = candidate.flush > 0 ? candidate.flush : how.flush.value_or(0);
@@ -21,7 +21,7 @@ std::vector<io::PlanRecord::Decision> decisions_of(const search::PlanCandidate& 
           {"gradients", job.compression.gradients}};
 }
 
-void keep_differences(std::vector<std::vector<io::PlanRecord::Decision>>& lists) {
+void keep_only_differences(std::vector<std::vector<io::PlanRecord::Decision>>& lists) {
   const auto all = lists;
   for (auto& list : lists) list.clear();
   for (std::size_t i = 0; !all.empty() && i < all.front().size(); ++i)
@@ -29,7 +29,7 @@ void keep_differences(std::vector<std::vector<io::PlanRecord::Decision>>& lists)
       for (std::size_t k = 0; k < lists.size(); ++k) lists[k].push_back(all[k][i]);
 }
 
-std::string decision_words(const std::vector<io::PlanRecord::Decision>& decisions) {
+std::string format_decisions(const std::vector<io::PlanRecord::Decision>& decisions) {
   std::string text;
   for (auto [name, value] : decisions) {
     if (value == io::PlanRecord::Decision{name, 0}.value) continue;  // there are none

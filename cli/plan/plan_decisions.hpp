@@ -11,12 +11,12 @@ namespace dtfm::cli {
 
 /// micro_batch, recompute, schedule, chunks (0: there are none), flush (0: once an iteration), gradient_sync,
 /// tensor, activations, gradients: always in this order.
-std::vector<io::PlanRecord::Decision> decisions_of(const search::PlanCandidate& candidate);
+std::vector<io::PlanRecord::Decision> plan_decisions(const search::PlanCandidate& candidate);
 
 /// Keeps of each list what is not the same in all of them.
-void keep_differences(std::vector<std::vector<io::PlanRecord::Decision>>& lists);
+void keep_only_differences(std::vector<std::vector<io::PlanRecord::Decision>>& lists);
 
 /// "micro-batch 2, recompute none, 1f1b, ring"
-std::string decision_words(const std::vector<io::PlanRecord::Decision>& decisions);
+std::string format_decisions(const std::vector<io::PlanRecord::Decision>& decisions);
 
 }  // namespace dtfm::cli

@@ -12,16 +12,16 @@
 
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
-#include "cli/common/plan_words.hpp"
-#include "cli/common/put_out.hpp"
+#include "cli/common/plan_formatting.hpp"
+#include "cli/common/write_output.hpp"
 #include "cli/plan/warm_start.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/core/virtual_stages.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "planner/io/text/units.hpp"
@@ -37,7 +37,7 @@ struct Role {
   std::vector<std::pair<int, int>> layers;  // of its virtual stages
   std::vector<std::string> before, after;   // of the stages next to it, those whose shards overlap its own
 
-  bool is_other_work(const Role& other) const {
+  bool has_other_layers(const Role& other) const {
     return stage != other.stage || rank != other.rank || degree != other.degree || layers != other.layers;
   }
   friend bool operator==(const Role&, const Role&) = default;
@@ -55,22 +55,22 @@ struct PlanDiff {
     Role first, second;
   };
   std::vector<Change> changes;
-  std::string no_moving;  // why nothing is said of it; empty: it is
-  io::PlanRecord::Moving moving;
+  std::string no_migration_reason;  // why nothing is said of it; empty: it is
+  io::PlanRecord::Migration migration;
 
   bool is_same() const { return decisions.empty() && enter.empty() && leave.empty() && changes.empty(); }
 };
 
-std::map<std::string, Role> roles(const RunningPlan& running) {
-  const io::NamedPlan& named = running.named;
+std::map<std::string, Role> device_roles(const RunningPlan& running) {
+  const io::StandalonePlan& named = running.named;
   std::map<std::string, Role> result;
   for (const Pipeline& pipeline : named.plan.pipelines) {
     const auto& stages = pipeline.stages;
-    const auto layers = layers_of_stages(pipeline, stage_chunks(running.job));
+    const auto layers = layers_by_stage(pipeline, stage_chunks(running.job));
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const std::size_t degree = stages[s].devices.size();
       // All stages have equal shards: of another degree, those between the ends of this one.
-      const auto beside = [&](std::size_t rank, std::size_t stage) {
+      const auto adjacent_devices = [&](std::size_t rank, std::size_t stage) {
         std::vector<std::string> names;
         if (stage >= stages.size()) return names;
         const std::vector<int>& devices = stages[stage].devices;
@@ -85,8 +85,8 @@ std::map<std::string, Role> roles(const RunningPlan& running) {
             static_cast<int>(degree),
             pipeline.micro_batches,
             layers[s],
-            s == 0 ? std::vector<std::string>{} : beside(rank, s - 1),
-            beside(rank, s + 1)};
+            s == 0 ? std::vector<std::string>{} : adjacent_devices(rank, s - 1),
+            adjacent_devices(rank, s + 1)};
     }
   }
   return result;
@@ -106,7 +106,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
   add("chunks", [](const auto& it) { return it.job.parallelism.chunks.value_or(1); });
   add("flush", [](const auto& it) { return it.job.parallelism.flush.value_or(0); });
   add("gradient_sync", [](const auto& it) { return it.job.parallelism.gradient_sync; });
-  add("alike", [](const auto& it) { return it.job.parallelism.alike; });
+  add("alike", [](const auto& it) { return it.job.parallelism.uniform_pipelines; });
   add("overlap", [](const auto& it) { return it.job.parallelism.overlap; });
   add("sequence", [](const auto& it) { return sequence_length(it.job.model); });
   add("global_batch", [](const auto& it) { return it.job.training.global_batch; });
@@ -124,8 +124,8 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
     return by_name(it.job.compression.gradients, it.job.compression.gradient_preset);
   });
   add("links that are compressed", [](const auto& it) {
-    const auto& slower_than = it.job.compression.slower_than;
-    return slower_than ? "slower than " + io::format_rate(*slower_than) : "all";
+    const auto& bandwidth_threshold = it.job.compression.bandwidth_threshold;
+    return bandwidth_threshold ? "slower than " + io::format_rate(*bandwidth_threshold) : "all";
   });
   add("throughput of compression", [](const auto& it) {
     const auto& throughput = it.job.compression.throughput;
@@ -135,7 +135,7 @@ std::vector<Decision> decisions(const RunningPlan& first, const RunningPlan& sec
 }
 
 /// The devices of both plans, and nothing of what is between them.
-Topology bare_topology(const RunningPlan& first, const RunningPlan& second) {
+Topology topology_without_links(const RunningPlan& first, const RunningPlan& second) {
   Topology topology;
   topology.name = "of both plans";
   std::set<std::string> known;
@@ -162,26 +162,26 @@ void check_devices(const RunningPlan& running, const Plan& plan, const Topology&
 }
 
 /// Without a topology, neither from whom nor in what time.
-io::PlanRecord::Moving moving(const RunningPlan& first, const RunningPlan& second,
+io::PlanRecord::Migration migration(const RunningPlan& first, const RunningPlan& second,
                           const std::optional<Topology>& given) {
-  const Topology topology = given ? *given : bare_topology(first, second);
+  const Topology topology = given ? *given : topology_without_links(first, second);
   const Problem problem{topology, second.job, io::built_in_calibration(), io::built_in_roofline()};
   const Plan before = warm_start(first, problem, 0).plan, after = warm_start(second, problem, 0).plan;
   check_devices(second, after, topology);
   std::shared_ptr<const cost::NetworkCost> network;
   if (given) network = std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants);
-  const cost::MovingCost cost(problem, network, before, stage_chunks(first.job));
-  if (given) check_steps(first, cost, static_cast<int>(pipeline_major(after).size()));
-  io::PlanRecord::Moving record = moving_record(cost.of(after, stage_chunks(second.job)), topology);
+  const cost::MigrationCost cost(problem, network, before, stage_chunks(first.job));
+  if (given) check_migration_effort(first, cost, static_cast<int>(pipeline_major(after).size()));
+  io::PlanRecord::Migration record = make_migration_record(cost.of(after, stage_chunks(second.job)), topology);
   if (!given) record.seconds.reset();
   return record;
 }
 
-PlanDiff diff_of(const RunningPlan& first, const RunningPlan& second,
+PlanDiff compare_plans(const RunningPlan& first, const RunningPlan& second,
                  const std::optional<Topology>& topology) {
   PlanDiff diff;
   diff.decisions = decisions(first, second);
-  const auto before = roles(first), after = roles(second);
+  const auto before = device_roles(first), after = device_roles(second);
   for (const auto& [id, role] : before)
     if (!after.contains(id)) diff.leave.push_back(id);
   for (const auto& [id, role] : after) {
@@ -191,13 +191,13 @@ PlanDiff diff_of(const RunningPlan& first, const RunningPlan& second,
     else if (then->second != role)
       diff.changes.push_back({id, then->second, role});
   }
-  diff.no_moving = model_difference(first.job, second.job);
-  if (!diff.no_moving.empty()) {
-    diff.no_moving = "the models differ, and nothing of the first is of use to the second: " + diff.no_moving;
+  diff.no_migration_reason = model_difference(first.job, second.job);
+  if (!diff.no_migration_reason.empty()) {
+    diff.no_migration_reason = "the models differ, and nothing of the first is of use to the second: " + diff.no_migration_reason;
     diff.decisions.push_back({"model", first.job.name, second.job.name});
     return diff;
   }
-  diff.moving = moving(first, second, topology);
+  diff.migration = migration(first, second, topology);
   return diff;
 }
 
@@ -220,64 +220,64 @@ std::string diff_json(const PlanOptions& options, const PlanDiff& diff) {
   json["changes"] = ordered_json::array();
   for (const auto& [id, first, second] : diff.changes)
     json["changes"].push_back({{"device", id}, {"first", role_json(first)}, {"second", role_json(second)}});
-  if (diff.no_moving.empty())
-    json["moving"] = io::moving_json(diff.moving);
+  if (diff.no_migration_reason.empty())
+    json["moving"] = io::migration_json(diff.migration);
   else
-    json["no_moving"] = diff.no_moving;
-  return io::json_text(json);
+    json["no_moving"] = diff.no_migration_reason;
+  return io::format_json(json);
 }
 
-std::string listed(const std::vector<std::string>& ids) {
-  return fmt::format("{} ({})", counted(static_cast<long long>(ids.size()), "device"),
-                     shortened(fmt::format("{}", fmt::join(ids, " ")), 80));
+std::string format_device_list(const std::vector<std::string>& ids) {
+  return fmt::format("{} ({})", format_count(static_cast<long long>(ids.size()), "device"),
+                     truncate_text(fmt::format("{}", fmt::join(ids, " ")), 80));
 }
 
-std::string work(const Role& role) {
-  return fmt::format("stage {}, layers {}{}", role.stage, layers_in_words(role.layers),
+std::string format_role(const Role& role) {
+  return fmt::format("stage {}, layers {}{}", role.stage, format_layers(role.layers),
                      role.degree > 1 ? fmt::format(", rank {} of {}", role.rank, role.degree) : "");
 }
 
-std::string changes_text(const PlanDiff& diff) {
+std::string format_changes(const PlanDiff& diff) {
   Rows rows = {{"device", "before", "after"}};
   std::size_t all = 0, neighbours = 0;
   for (const auto& [id, first, second] : diff.changes) {
-    if (!first.is_other_work(second)) {
+    if (!first.has_other_layers(second)) {
       ++neighbours;
       continue;
     }
-    if (++all <= most_rows) rows.push_back({id, work(first), work(second)});
+    if (++all <= max_rows) rows.push_back({id, format_role(first), format_role(second)});
   }
-  std::string text = all > 0 ? short_table(rows, all, "devices") : "";
+  std::string text = all > 0 ? truncated_table(rows, all, "devices") : "";
   if (neighbours > 0)
     text += fmt::format("{} with the same layers, but other neighbours or micro-batches\n",
-                        counted(static_cast<long long>(neighbours), "device"));
+                        format_count(static_cast<long long>(neighbours), "device"));
   return text;
 }
 
-std::string moving_summary(const PlanDiff& diff) {
-  if (!diff.no_moving.empty()) return "Moves: " + diff.no_moving + "\n";
-  const io::PlanRecord::Moving& moving = diff.moving;
-  if (moving.devices.empty()) return "Nothing moves.\n";
-  std::string text = "Moves: " + io::format_bytes(Bytes(moving.bytes));
-  if (moving.seconds) text += fmt::format(", in {}", io::format_seconds(Seconds(*moving.seconds)));
-  if (moving.usd > 0) text += fmt::format(", for {:.4g} USD", moving.usd);
-  if (moving.checkpoint_bytes > 0)
+std::string format_migration_summary(const PlanDiff& diff) {
+  if (!diff.no_migration_reason.empty()) return "Moves: " + diff.no_migration_reason + "\n";
+  const io::PlanRecord::Migration& migration = diff.migration;
+  if (migration.devices.empty()) return "Nothing moves.\n";
+  std::string text = "Moves: " + io::format_bytes(Bytes(migration.bytes));
+  if (migration.seconds) text += fmt::format(", in {}", io::format_seconds(Seconds(*migration.seconds)));
+  if (migration.usd > 0) text += fmt::format(", for {:.4g} USD", migration.usd);
+  if (migration.checkpoint_bytes > 0)
     text += fmt::format("; from a checkpoint {}, which no device holds any more{}",
-                        io::format_bytes(Bytes(moving.checkpoint_bytes)),
-                        moving.seconds ? " (its time is not counted)" : "");
-  return text + "\n" + moving_text(moving);
+                        io::format_bytes(Bytes(migration.checkpoint_bytes)),
+                        migration.seconds ? " (its time is not counted)" : "");
+  return text + "\n" + format_migration(migration);
 }
 
-std::string diff_text(const PlanOptions& options, const PlanDiff& diff) {
+std::string format_diff(const PlanOptions& options, const PlanDiff& diff) {
   const auto& [first, second] = *options.diff;
   if (diff.is_same()) return fmt::format("{} and {} are the same plan\n", first, second);
   Rows rows = {{"decision", first, second}};
   for (const auto& [name, before, after] : diff.decisions) rows.push_back({name, before, after});
   std::string devices;
-  if (!diff.leave.empty()) devices += "Leave: " + listed(diff.leave) + "\n";
-  if (!diff.enter.empty()) devices += "Enter: " + listed(diff.enter) + "\n";
-  return joined_blocks(
-      {rows.size() > 1 ? table(rows) : "", devices, changes_text(diff), moving_summary(diff)});
+  if (!diff.leave.empty()) devices += "Leave: " + format_device_list(diff.leave) + "\n";
+  if (!diff.enter.empty()) devices += "Enter: " + format_device_list(diff.enter) + "\n";
+  return join_blocks(
+      {rows.size() > 1 ? table(rows) : "", devices, format_changes(diff), format_migration_summary(diff)});
 }
 
 bool begins_as_diff(const std::string& begin) {
@@ -298,8 +298,8 @@ int run_plan_diff(const PlanOptions& options) {
     check_not_read(read, std::array{*options.output});
     check_kind(*options.output, begins_as_diff, "comparison of plans");
   }
-  const PlanDiff diff = diff_of(first, second, topology);
-  put_out(options.output, options.format, diff_json(options, diff), diff_text(options, diff), options.color);
+  const PlanDiff diff = compare_plans(first, second, topology);
+  write_output(options.output, options.format, diff_json(options, diff), format_diff(options, diff), options.color);
   return exit_code::done;
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/plan/judge.hpp"
+#include "cli/plan/finalist_simulation.hpp"
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
@@ -24,11 +24,11 @@ struct PlanOptions {
   bool pipeline_auto = false, data_auto = false;  // auto: whatever the job says
   std::optional<int> tensor;                      // nothing: not given, or auto
   bool tensor_auto = false;
-  bool alike = false;                      // pipelines, whatever the job says
+  bool uniform_pipelines = false;                      // pipelines, whatever the job says
   std::optional<std::string> calibration;  // file; nothing: the built-in constants
   std::vector<std::string> scenarios;      // files: the finalists are simulated under each
   std::optional<int> finalists;
-  std::optional<Robust> robust;
+  std::optional<RobustCriterion> robust;
   std::string strategy = std::string(search::default_strategy);
   std::uint64_t seed = 0;
   int threads = 1;
@@ -52,7 +52,7 @@ struct PlanOptions {
 };
 
 /// The files that are written; empty names stand for none.
-inline std::array<std::string, 3> outputs_of(const PlanOptions& options) {
+inline std::array<std::string, 3> output_files(const PlanOptions& options) {
   return {options.output.value_or(""), options.pareto.value_or(""), options.report.value_or("")};
 }
 

@@ -1,15 +1,15 @@
 #include "cli/plan/put_plan.hpp"
 
-#include "cli/common/put_out.hpp"
-#include "cli/report/put_report.hpp"
+#include "cli/common/write_output.hpp"
+#include "cli/report/write_report.hpp"
 
 namespace dtfm::cli {
 
-void put_plan(const PlanOptions& options, const Problem& problem, const Plan& plan, const io::PlanRecord& record,
+void write_plan_output(const PlanOptions& options, const Problem& problem, const Plan& plan, const io::PlanRecord& record,
               const std::string& text, const std::function<bool()>& stop) {
   const std::string json = io::plan_json(problem.topology, problem.job, plan, record);
-  put_out(options.output, options.format, json, text, options.color, [&] {
-    if (options.report) put_plan_report(*options.report, problem, plan, record, stop);
+  write_output(options.output, options.format, json, text, options.color, [&] {
+    if (options.report) write_plan_report(*options.report, problem, plan, record, stop);
   });
 }
 

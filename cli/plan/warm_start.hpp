@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/plan/judged_search.hpp"
+#include "cli/plan/simulated_search.hpp"
 #include "cli/plan/plan_options.hpp"
 #include "planner/core/problem.hpp"
 #include "planner/io/writers/plan_json.hpp"
@@ -20,7 +20,7 @@ inline constexpr double default_horizon_s = 2 * 3600;
 
 struct RunningPlan {
   std::string file;
-  io::NamedPlan named;
+  io::StandalonePlan named;
   Job job;  // that it is for
 };
 
@@ -35,20 +35,20 @@ std::string model_difference(const Job& from, const Job& to);
 search::WarmStart warm_start(const RunningPlan& running, const Problem& problem, double horizon_s);
 /// Throws Error where too much would have to be looked at to find out from whom every device of a plan on
 /// `devices` devices fetches what it lacks: stages of thousands of devices.
-void check_steps(const RunningPlan& running, const cost::MovingCost& cost, int devices);
+void check_migration_effort(const RunningPlan& running, const cost::MigrationCost& cost, int devices);
 /// The plan of the options, if there is one, for `problem`. Throws Error also where no job is given and the
 /// plan is not for the built-in one.
-std::optional<search::WarmStart> warm_start_of(const PlanOptions& options, const Problem& problem);
+std::optional<search::WarmStart> read_warm_start(const PlanOptions& options, const Problem& problem);
 
-io::PlanRecord::Moving moving_record(const cost::Moving& moving, const Topology& topology);
+io::PlanRecord::Migration make_migration_record(const cost::Migration& migration, const Topology& topology);
 
 /// What there is to say of going on with the best plan; estimates say how long iterations take where none
 /// were simulated.
-io::PlanRecord::WarmStart warm_record(const PlanOptions& options, const JudgedSearch& search,
+io::PlanRecord::WarmStart make_warm_start_record(const PlanOptions& options, const SimulatedSearch& search,
                                   const search::WarmStart& warm);
 
-std::string warm_start_text(const io::PlanRecord::WarmStart& warm);
+std::string format_warm_start(const io::PlanRecord::WarmStart& warm);
 /// The devices and what they fetch, as a table; empty where nothing moves.
-std::string moving_text(const io::PlanRecord::Moving& moving);
+std::string format_migration(const io::PlanRecord::Migration& migration);
 
 }  // namespace dtfm::cli

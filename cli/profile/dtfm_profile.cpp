@@ -5,7 +5,7 @@
 #include "cli/profile/profile_app.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::cli::guarded("dtfm-profile", [&] {
+  return dtfm::cli::run_guarded("dtfm-profile", [&] {
     CLI::App app;
     dtfm::cli::ProfileOptions options;
     dtfm::cli::add_profile_options(app, options);

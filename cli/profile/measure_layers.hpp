@@ -24,14 +24,14 @@ struct MeasureRequest {
 
 /// Times every kind of the job's layers at every micro-batch and tensor degree. Throws Error where there is
 /// no GPU, for a model whose layers there are no kernels for, and for what does not fit in the GPU's memory.
-LayerProfile measured_layers(const MeasureRequest& request);
+LayerProfile measure_layers(const MeasureRequest& request);
 
 /// The entry of the catalogue whose driver's name this is and whose memory is within 10 % of this. Throws
 /// Error where there is none, naming the one that is alike but another, such as H100 for an H100 PCIe.
-const Gpu& catalogued(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory);
+const Gpu& find_in_catalogue(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory);
 
 /// For errors: what to do without a GPU.
-inline constexpr const char* without_gpu =
+inline constexpr const char* no_gpu_advice =
     "estimate its times (--estimate GPU) or import them (--import FORMAT FILE)";
 
 }  // namespace dtfm::cli

@@ -43,15 +43,15 @@ kernels::TransformerShape shape_of(const Job& job) {
 
 std::string gpu_of(const MeasureRequest& request, const kernels::DeviceIdentity& device) {
   if (request.gpu) return *request.gpu;
-  return catalogued(request.catalogue, device.name, Bytes(static_cast<double>(device.memory_bytes))).name;
+  return find_in_catalogue(request.catalogue, device.name, Bytes(static_cast<double>(device.memory_bytes))).name;
 }
 
 }  // namespace
 
-LayerProfile measured_layers(const MeasureRequest& request) {
+LayerProfile measure_layers(const MeasureRequest& request) {
   if (!kernels::device_available())
     throw Error("", fmt::format("nothing can be measured, for there is no GPU here, or no driver for it: {}",
-                                without_gpu));
+                                no_gpu_advice));
   const kernels::TransformerShape shape = shape_of(request.job);
   std::string text;
   try {

@@ -5,9 +5,9 @@
 
 namespace dtfm::cli {
 
-LayerProfile measured_layers(const MeasureRequest&) {
+LayerProfile measure_layers(const MeasureRequest&) {
   throw Error(
-      "", fmt::format("nothing can be measured, for this program was built without CUDA: {}", without_gpu));
+      "", fmt::format("nothing can be measured, for this program was built without CUDA: {}", no_gpu_advice));
 }
 
 }  // namespace dtfm::cli

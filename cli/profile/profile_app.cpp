@@ -11,7 +11,7 @@
 
 #include "cli/common/command_line.hpp"
 #include "cli/profile/profile_options.hpp"
-#include "cli/common/whole_number.hpp"
+#include "cli/common/parse_number.hpp"
 #include "planner/io/text/control_characters.hpp"
 #include "planner/io/readers/gpu_catalogue.hpp"
 #include "planner/io/importers/import_profile.hpp"
@@ -54,13 +54,13 @@ std::vector<std::string> names_of(const Items& items) {
 }
 
 /// `1,2,4`, in ascending order.
-std::vector<int> number_list(const std::string& option, const std::string& text) {
+std::vector<int> parse_number_list(const std::string& option, const std::string& text) {
   constexpr int most = 1'000'000;
   constexpr std::size_t longest = 64;
   std::vector<int> numbers;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t comma = std::min(text.find(',', begin), text.size());
-    numbers.push_back(whole_number(option, text.substr(begin, comma - begin), 1, most));
+    numbers.push_back(parse_whole_number(option, text.substr(begin, comma - begin), 1, most));
     if (numbers.size() > longest) throw Error(option, fmt::format("more than {} numbers", longest));
     begin = comma + 1;
   }
@@ -70,28 +70,28 @@ std::vector<int> number_list(const std::string& option, const std::string& text)
   return numbers;
 }
 
-std::string gpu_name(const std::string& option, const std::string& text) {
+std::string parse_gpu_name(const std::string& option, const std::string& text) {
   constexpr std::size_t longest = 128;  // as in profiles
   if (text.empty() || text.size() > longest || io::has_control_character(text))
-    throw Error(option, fmt::format("expected the name of a GPU; found {}", io::in_quotes(text)));
-  return io::checked_text(text, option);
+    throw Error(option, fmt::format("expected the name of a GPU; found {}", io::quote(text)));
+  return io::validate_text(text, option);
 }
 
-std::string precision_named(const std::string& text) {
+std::string parse_precision(const std::string& text) {
   if (std::find(precisions.begin(), precisions.end(), text) != precisions.end()) return text;
-  throw Error("--precision", fmt::format("expected fp16, bf16, tf32 or fp32; found {}", io::in_quotes(text)));
+  throw Error("--precision", fmt::format("expected fp16, bf16, tf32 or fp32; found {}", io::quote(text)));
 }
 
-void add_what(CLI::App& app, ProfileOptions& options) {
+void add_input_options(CLI::App& app, ProfileOptions& options) {
   const auto estimate = add_option(
       app, "--estimate", "GPU", "no measurement: times from the data sheet of a GPU of the catalogue",
-      [&](const std::string& text) { options.gpu = gpu_name("--estimate", text); });
-  offer_values(*estimate, names_of(io::built_in_gpus()));
+      [&](const std::string& text) { options.gpu = parse_gpu_name("--estimate", text); });
+  set_completion_values(*estimate, names_of(io::built_in_gpus()));
   const auto imported =
       add_option(app, "--import", "FORMAT",
                  "no measurement: times that sailor, metis or kineto (PyTorch's profiler) wrote to FILE …",
                  [&](const std::string& text) { options.import_format = text; });
-  offer_values(*imported, names_of(io::import_formats()));
+  set_completion_values(*imported, names_of(io::import_formats()));
   app.add_flag("--check")->description("checks the profile FILE and prints it; FILE alone means the same");
   app.add_flag("--list-gpus")->description("prints the catalogue of GPUs");
   app.add_option("FILE", options.files, "what to import or check")->type_name("");
@@ -101,21 +101,21 @@ void add_model(CLI::App& app, ProfileOptions& options) {
   const auto model = add_option(app, "--model", "NAME",
                                 "whose layers: a model of configs/models.yaml; GPT-3 XL when not given",
                                 [&](const std::string& text) { options.model = text; });
-  offer_values(*model, io::preset_names());
+  set_completion_values(*model, io::preset_names());
   add_option(app, "--job", "FILE", "the same by a job (YAML)",
              [&](const std::string& text) { options.job = text; });
   const auto gpu = add_option(app, "--gpu", "NAME", "what was measured, as the catalogue calls it",
-                              [&](const std::string& text) { options.gpu = gpu_name("--gpu", text); });
-  offer_values(*gpu, names_of(io::built_in_gpus()));
+                              [&](const std::string& text) { options.gpu = parse_gpu_name("--gpu", text); });
+  set_completion_values(*gpu, names_of(io::built_in_gpus()));
   const auto precision =
       add_option(app, "--precision", "NAME", "fp16, bf16, tf32 or fp32; the job's when not given",
-                 [&](const std::string& text) { options.precision = precision_named(text); });
-  offer_values(*precision, {precisions.begin(), precisions.end()});
+                 [&](const std::string& text) { options.precision = parse_precision(text); });
+  set_completion_values(*precision, {precisions.begin(), precisions.end()});
   add_option(app, "--micro-batch", "LIST", "sizes (1,2,4,8); of --import kineto, the size that was measured",
-             [&](const std::string& text) { options.micro_batches = number_list("--micro-batch", text); });
+             [&](const std::string& text) { options.micro_batches = parse_number_list("--micro-batch", text); });
   add_option(app, "--tensor", "LIST",
              "tensor-parallel degrees (1); of --import kineto, the degree that was measured",
-             [&](const std::string& text) { options.tensors = number_list("--tensor", text); });
+             [&](const std::string& text) { options.tensors = parse_number_list("--tensor", text); });
 }
 
 void add_output(CLI::App& app, ProfileOptions& options) {
@@ -134,23 +134,23 @@ Mode mode_of(const CLI::App& app) {
                                                     {"--list-gpus", Mode::list_gpus}};
   const char* chosen = nullptr;
   Mode mode = app.count("FILE") > 0 ? Mode::check : Mode::measure;
-  for (const auto& [name, its_mode] : modes) {
+  for (const auto& [name, option_mode] : modes) {
     if (app.count(name) == 0) continue;
     if (chosen) throw Error(name, fmt::format("cannot be given together with {}", chosen));
     chosen = name;
-    mode = its_mode;
+    mode = option_mode;
   }
   return mode;
 }
 
 /// What says nothing to the chosen mode.
-void refuse_others(const CLI::App& app, Mode mode) {
+void reject_irrelevant_options(const CLI::App& app, Mode mode) {
   const bool only_prints = mode == Mode::check || mode == Mode::list_gpus;
   if (only_prints)
-    refuse_given(app, {"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
+    reject_options(app, {"--model", "--job", "--precision", "--micro-batch", "--tensor", "--output"},
                  "is not for what is only printed");
-  if (only_prints || mode == Mode::estimate) refuse_given(app, {"--gpu"}, "is for --import and measuring");
-  if (mode != Mode::check && mode != Mode::import) refuse_given(app, {"FILE"}, "is for --import and --check");
+  if (only_prints || mode == Mode::estimate) reject_options(app, {"--gpu"}, "is for --import and measuring");
+  if (mode != Mode::check && mode != Mode::import) reject_options(app, {"FILE"}, "is for --import and --check");
 }
 
 void check_complete(const ProfileOptions& options) {
@@ -173,14 +173,14 @@ void add_profile_options(CLI::App& app, ProfileOptions& options) {
   app.description(
       "Times of a model's layers on a GPU: measured, estimated, or as others have measured them.");
   app.footer(examples);
-  add_what(app, options);
+  add_input_options(app, options);
   add_model(app, options);
   add_output(app, options);
 }
 
 void check_profile_options(const CLI::App& app, ProfileOptions& options) {
   options.mode = mode_of(app);
-  refuse_others(app, options.mode);
+  reject_irrelevant_options(app, options.mode);
   check_complete(options);
 }
 

@@ -17,13 +17,13 @@
 #include "cli/profile/profile_options.hpp"
 #include "cli/profile/profile_summary.hpp"
 #include "cli/common/progress.hpp"
-#include "cli/common/put_out.hpp"
+#include "cli/common/write_output.hpp"
 #include "planner/core/roofline.hpp"
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/readers/gpu_catalogue.hpp"
 #include "planner/io/importers/import_profile.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/text/suggest.hpp"
@@ -63,23 +63,23 @@ Job job_of(const ProfileOptions& options) {
 /// A profile tells layers apart by their names.
 void check_names(const Job& job) {
   std::set<std::string> names;
-  for (const Layer& kind : layer_kinds(job.model, bytes_per_number(job.training)).kinds)
+  for (const Layer& kind : layer_kinds(job.model, bytes_per_element(job.training)).kinds)
     if (!names.insert(kind.name).second)
       throw Error("job " + job.name,
                   fmt::format("it has different layers of the name {}, which a profile cannot "
                               "tell apart; give them names of their own",
-                              io::in_quotes(kind.name)));
+                              io::quote(kind.name)));
 }
 
-std::vector<int> or_else(const std::vector<int>& given, std::vector<int> otherwise) {
-  return given.empty() ? std::move(otherwise) : given;
+std::vector<int> default_if_empty(const std::vector<int>& values, std::vector<int> fallback) {
+  return values.empty() ? std::move(fallback) : values;
 }
 
 /// "V100" is no GPU, but the beginning of several: these are named rather than what is spelt alike.
-std::string gpus_like(const std::string& name, const std::vector<std::string_view>& names) {
+std::string suggest_gpus(const std::string& name, const std::vector<std::string_view>& names) {
   std::vector<std::string> longer;
   for (const std::string_view known : names)
-    if (known.starts_with(name)) longer.push_back(io::in_quotes(known));
+    if (known.starts_with(name)) longer.push_back(io::quote(known));
   return longer.empty() ? io::suggestion(name, names) : fmt::format("there are {}", fmt::join(longer, ", "));
 }
 
@@ -89,46 +89,46 @@ const Gpu& gpu_named(std::span<const Gpu> catalogue, const std::string& name) {
     if (gpu.name == name) return gpu;
     names.push_back(gpu.name);
   }
-  throw Error("--estimate", fmt::format("unknown GPU {}; {} (--list-gpus has all)", io::in_quotes(name),
-                                        gpus_like(name, names)));
+  throw Error("--estimate", fmt::format("unknown GPU {}; {} (--list-gpus has all)", io::quote(name),
+                                        suggest_gpus(name, names)));
 }
 
 /// The one number of a list that is not empty.
-std::optional<int> only(const std::vector<int>& numbers, const std::string& option) {
+std::optional<int> single_value(const std::vector<int>& numbers, const std::string& option) {
   if (numbers.size() > 1) throw Error(option, "expected one number: what the files were measured at");
   return numbers.empty() ? std::nullopt : std::optional(numbers.front());
 }
 
-LayerProfile imported(const ProfileOptions& options, const Job& job) {
-  const io::ImportSettings settings{*options.gpu, job, only(options.micro_batches, "--micro-batch"),
-                                only(options.tensors, "--tensor")};
+LayerProfile import_layer_profile(const ProfileOptions& options, const Job& job) {
+  const io::ImportSettings settings{*options.gpu, job, single_value(options.micro_batches, "--micro-batch"),
+                                single_value(options.tensors, "--tensor")};
   const std::vector<std::filesystem::path> files(options.files.begin(), options.files.end());
-  return io::import_profile(io::row_named(io::import_formats(), options.import_format, "--import", "unknown format"),
+  return io::import_profile(io::find_row(io::import_formats(), options.import_format, "--import", "unknown format"),
                         files, settings);
 }
 
-LayerProfile measured(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
+LayerProfile measure_profile(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
   ProgressPrinter printer(options.quiet, "dtfm-profile");
-  return measured_layers({job, options.gpu, catalogue, or_else(options.micro_batches, {1, 2, 4, 8}),
-                          or_else(options.tensors, {1}), [&](double share, const std::string& text) {
+  return measure_layers({job, options.gpu, catalogue, default_if_empty(options.micro_batches, {1, 2, 4, 8}),
+                          default_if_empty(options.tensors, {1}), [&](double share, const std::string& text) {
                             if (printer.is_due()) printer.show(share, text);
                           }});
 }
 
-LayerProfile estimated(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
+LayerProfile estimate_profile(const ProfileOptions& options, const Job& job, std::span<const Gpu> catalogue) {
   return estimated_profile(gpu_named(catalogue, *options.gpu), job, io::built_in_roofline(),
-                           or_else(options.micro_batches, {1, 2, 4, 8}), or_else(options.tensors, {1}));
+                           default_if_empty(options.micro_batches, {1, 2, 4, 8}), default_if_empty(options.tensors, {1}));
 }
 
 /// The profile file first: it must be there even if nobody reads stdout.
-void put_out(const ProfileOptions& options, const ProfileSummary& summary) {
-  put_out(options.output, options.format, io::json_text(io::profile_json(summary.profile)), summary_text(summary),
+void write_output(const ProfileOptions& options, const ProfileSummary& summary) {
+  write_output(options.output, options.format, io::format_json(io::profile_json(summary.profile)), format_summary(summary),
           options.color);
 }
 
 void list_gpus(const ProfileOptions& options, std::span<const Gpu> catalogue) {
   print_result(
-      options.format == OutputFormat::json ? io::json_text(catalogue_json(catalogue)) : catalogue_text(catalogue),
+      options.format == OutputFormat::json ? io::format_json(catalogue_json(catalogue)) : catalogue_text(catalogue),
       options.color);
 }
 
@@ -151,7 +151,7 @@ int run_profile_command(const ProfileOptions& options) {
   }
   if (options.mode == Mode::check) {
     const LayerProfile profile = io::read_profile(options.files.front());
-    put_out(options, {profile, own_model(profile), catalogue});
+    write_output(options, {profile, own_model(profile), catalogue});
     return exit_code::done;
   }
   std::vector<std::string> inputs = options.files;
@@ -161,10 +161,10 @@ int run_profile_command(const ProfileOptions& options) {
   const Job job = job_of(options);
   check_not_read(read, std::vector{options.output.value_or("")});
   check_names(job);
-  const LayerProfile profile = options.mode == Mode::estimate ? estimated(options, job, catalogue)
-                               : options.mode == Mode::import ? imported(options, job)
-                                                              : measured(options, job, catalogue);
-  put_out(options, {profile, job.model, catalogue});
+  const LayerProfile profile = options.mode == Mode::estimate ? estimate_profile(options, job, catalogue)
+                               : options.mode == Mode::import ? import_layer_profile(options, job)
+                                                              : measure_profile(options, job, catalogue);
+  write_output(options, {profile, job.model, catalogue});
   return exit_code::done;
 }
 

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/job.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/core/roofline.hpp"
@@ -22,14 +22,14 @@ namespace {
 using nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr const char* nothing = "–";
+constexpr const char* no_value = "–";
 constexpr double ms_per_s = 1000, flops_per_teraflop = 1e12;
 
 std::string milliseconds(double seconds) {
   return fmt::format("{:.4g}", seconds * ms_per_s);
 }
 
-const Gpu* found(std::span<const Gpu> catalogue, const std::string& name) {
+const Gpu* find_gpu(std::span<const Gpu> catalogue, const std::string& name) {
   const auto gpu =
       std::find_if(catalogue.begin(), catalogue.end(), [&](const Gpu& it) { return it.name == name; });
   return gpu == catalogue.end() ? nullptr : &*gpu;
@@ -38,10 +38,10 @@ const Gpu* found(std::span<const Gpu> catalogue, const std::string& name) {
 class Writer {
  public:
   explicit Writer(const ProfileSummary& summary)
-      : profile_(summary.profile), catalogue_(summary.catalogue), gpu_(found(catalogue_, profile_.gpu)) {
+      : profile_(summary.profile), catalogue_(summary.catalogue), gpu_(find_gpu(catalogue_, profile_.gpu)) {
     Training training;
     training.precision = profile_.precision;
-    if (summary.model) kinds_ = layer_kinds(*summary.model, bytes_per_number(training));
+    if (summary.model) kinds_ = layer_kinds(*summary.model, bytes_per_element(training));
   }
 
   std::string title() const {
@@ -51,11 +51,11 @@ class Writer {
     if (!gpu_) {
       std::vector<std::string_view> names;
       for (const Gpu& gpu : catalogue_) names.push_back(gpu.name);
-      text += remarks(
+      text += format_remarks(
           "note", {fmt::format("GPU {} is not in the catalogue: a topology that has it must describe it; {}",
-                               io::in_quotes(profile_.gpu), io::suggestion(profile_.gpu, names))});
+                               io::quote(profile_.gpu), io::suggestion(profile_.gpu, names))});
     }
-    return text + impossible();
+    return text + beyond_peak_warning();
   }
 
   std::string rows() const {
@@ -65,11 +65,11 @@ class Writer {
       const auto rate = rate_of(row);
       rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
                       milliseconds(row.forward.median_s), milliseconds(row.backward.median_s),
-                      row.update ? milliseconds(row.update->median_s) : nothing, spread_of(row),
-                      rate ? fmt::format("{:.4g}", *rate / flops_per_teraflop) : nothing,
+                      row.update ? milliseconds(row.update->median_s) : no_value, spread_of(row),
+                      rate ? fmt::format("{:.4g}", *rate / flops_per_teraflop) : no_value,
                       share_of_peak(rate)});
     }
-    return table(rows) + convention();
+    return table(rows) + flops_convention_note();
   }
 
   /// Empty where the profile says nothing of it.
@@ -78,23 +78,23 @@ class Writer {
     for (const ProfileRow& row : profile_.rows)
       if (row.activation_bytes || row.peak_bytes)
         rows.push_back({row.kind, fmt::format("{}", row.micro_batch), fmt::format("{}", row.tensor),
-                        size_text(row.activation_bytes), size_text(row.peak_bytes)});
+                        format_size(row.activation_bytes), format_size(row.peak_bytes)});
     return rows.size() > 1 ? std::string("\n").append(table(rows)) : "";
   }
 
  private:
   /// Kinds that would be computed faster than the GPU can: what was measured is less than the model has.
-  std::string impossible() const {
+  std::string beyond_peak_warning() const {
     std::vector<std::string> kinds;
     for (const ProfileRow& row : profile_.rows) {
       const Layer* kind = kind_of(row);
-      const bool is_new = kinds.empty() || kinds.back() != io::in_quotes(row.kind);
+      const bool is_new = kinds.empty() || kinds.back() != io::quote(row.kind);
       if (gpu_ && kind && is_new &&
           is_beyond_peak(*gpu_, *kind, row.micro_batch, row.tensor, seconds_of(row)))
-        kinds.push_back(io::in_quotes(row.kind));
+        kinds.push_back(io::quote(row.kind));
     }
     if (kinds.empty()) return "";
-    return remarks(
+    return format_remarks(
         "note", {fmt::format(
                     "{} would be computed faster than the peak of the GPU: not all of it was measured, or it "
                     "is of another model",
@@ -107,7 +107,7 @@ class Writer {
   static double model_flops(const Layer& kind) { return (kind.forward + kind.backward).value(); }
 
   /// What the table counts, where kernels may do less.
-  std::string convention() const {
+  std::string flops_convention_note() const {
     const bool has_attention = std::any_of(kinds_.kinds.begin(), kinds_.kinds.end(),
                                            [](const Layer& kind) { return kind.attention.value() > 0; });
     return has_attention ? "\nmodel TFLOP/s count attention in full, also where a causal mask lets kernels "
@@ -115,8 +115,8 @@ class Writer {
                          : "";
   }
 
-  static std::string size_text(const std::optional<double>& bytes) {
-    return bytes ? io::format_bytes(Bytes(*bytes)) : nothing;
+  static std::string format_size(const std::optional<double>& bytes) {
+    return bytes ? io::format_bytes(Bytes(*bytes)) : no_value;
   }
 
   /// Nothing for a layer that the model does not have.
@@ -138,7 +138,7 @@ class Writer {
 
   std::string share_of_peak(const std::optional<double>& rate) const {
     const auto peak = gpu_ ? peak_of(*gpu_, profile_.precision) : std::nullopt;
-    return rate && peak ? percent(*rate / peak->value()) : nothing;
+    return rate && peak ? format_percent(*rate / peak->value()) : no_value;
   }
 
   /// The larger of forward and backward, as a share of the median.
@@ -146,7 +146,7 @@ class Writer {
     double largest = 0;
     for (const Timing& timing : {row.forward, row.backward})
       if (timing.median_s > 0) largest = std::max(largest, timing.spread_s / timing.median_s);
-    return largest > 0 ? percent(largest) : nothing;
+    return largest > 0 ? format_percent(largest) : no_value;
   }
 
   const LayerProfile& profile_;
@@ -156,8 +156,8 @@ class Writer {
 };
 
 template <class Value, class Format>
-std::string or_nothing(const std::optional<Value>& value, const Format& format) {
-  return value ? format(*value) : nothing;
+std::string format_optional(const std::optional<Value>& value, const Format& format) {
+  return value ? format(*value) : no_value;
 }
 
 template <class Value>
@@ -167,7 +167,7 @@ void add_number(ordered_json& json, const char* key, const std::optional<Value>&
 
 }  // namespace
 
-std::string summary_text(const ProfileSummary& summary) {
+std::string format_summary(const ProfileSummary& summary) {
   const Writer writer(summary);
   return writer.title() + "\n" + writer.rows() + writer.memory();
 }
@@ -179,10 +179,10 @@ std::string catalogue_text(std::span<const Gpu> catalogue) {
   const auto price = [](DollarsPerHour rate) { return fmt::format("{} USD/h", rate.value()); };
   Rows rows = {{"GPU", "memory", "16-bit peak", "TF32", "FP32", "bandwidth", "interconnect", "price"}};
   for (const Gpu& gpu : catalogue)
-    rows.push_back({gpu.name, io::format_bytes(gpu.memory), or_nothing(gpu.peak, io::format_flop_rate),
-                    or_nothing(gpu.peak_tf32, io::format_flop_rate), or_nothing(gpu.peak_fp32, io::format_flop_rate),
-                    or_nothing(gpu.memory_bandwidth, byte_rate), or_nothing(gpu.interconnect, byte_rate),
-                    or_nothing(gpu.price, price)});
+    rows.push_back({gpu.name, io::format_bytes(gpu.memory), format_optional(gpu.peak, io::format_flop_rate),
+                    format_optional(gpu.peak_tf32, io::format_flop_rate), format_optional(gpu.peak_fp32, io::format_flop_rate),
+                    format_optional(gpu.memory_bandwidth, byte_rate), format_optional(gpu.interconnect, byte_rate),
+                    format_optional(gpu.price, price)});
   return table(rows);
 }
 

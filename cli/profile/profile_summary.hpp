@@ -19,7 +19,7 @@ struct ProfileSummary {
 };
 
 /// A title and a table of the rows.
-std::string summary_text(const ProfileSummary& summary);
+std::string format_summary(const ProfileSummary& summary);
 
 std::string catalogue_text(std::span<const Gpu> catalogue);
 nlohmann::ordered_json catalogue_json(std::span<const Gpu> catalogue);

@@ -16,26 +16,26 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int most_sites_in_pairs = 64;    // of more, the links of those pairs that carried something
-constexpr std::size_t most_links = 4096;   // those that carried the most
-constexpr std::size_t most_listed = 2000;  // iterations, samples, events, steps
+constexpr int max_sites_for_links = 64;    // of more, the links of those pairs that carried something
+constexpr std::size_t max_links = 4096;   // those that carried the most
+constexpr std::size_t max_listed = 2000;  // iterations, samples, events, steps
 
 /// All devices; of very many, the first ones of each site: what is looked at grows with their square.
-std::vector<int> looked_at(const Topology& topology) {
+std::vector<int> sampled_devices(const Topology& topology) {
   constexpr int most = 2048;
-  const int of_site =
+  const int per_site_limit =
       topology.size() <= most ? most : std::max(2, most / static_cast<int>(topology.sites.size()));
   std::vector<int> taken(topology.sites.size()), devices;
   for (int device = 0; device < topology.size(); ++device)
-    if (taken[at(topology.devices[at(device)].site)]++ < of_site) devices.push_back(device);
+    if (taken[at(topology.devices[at(device)].site)]++ < per_site_limit) devices.push_back(device);
   return devices;
 }
 
 /// Sites × sites, row = sender: of pairs of devices on different hosts where there are some, else of any.
-std::vector<LinkRange> ranges_of(const Topology& topology) {
+std::vector<LinkRange> site_link_ranges(const Topology& topology) {
   const std::size_t sites = topology.sites.size();
   std::vector<LinkRange> ranges(sites * sites), within_hosts(sites * sites);
-  const std::vector<int> devices = looked_at(topology);
+  const std::vector<int> devices = sampled_devices(topology);
   for (const int from : devices) {
     for (const int to : devices) {
       if (from == to) continue;
@@ -45,15 +45,15 @@ std::vector<LinkRange> ranges_of(const Topology& topology) {
     }
   }
   for (std::size_t i = 0; i < ranges.size(); ++i)
-    if (!ranges[i].is_any) ranges[i] = within_hosts[i];
+    if (!ranges[i].has_links) ranges[i] = within_hosts[i];
   return ranges;
 }
 
 ordered_json links_json(const Topology& topology) {
   ordered_json links = ordered_json::array();
-  const std::vector<LinkRange> ranges = ranges_of(topology);
+  const std::vector<LinkRange> ranges = site_link_ranges(topology);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    if (!ranges[i].is_any) continue;
+    if (!ranges[i].has_links) continue;
     links.push_back({{"from", i / topology.sites.size()}, {"to", i % topology.sites.size()}});
     links.back().update(range_json(ranges[i]));
   }
@@ -89,7 +89,7 @@ ordered_json topology_json(const Topology& topology) {
                        {"sites", sites_json(topology)},
                        {"gpus", std::move(gpus)},
                        {"devices", devices_json(topology)}};
-  if (static_cast<int>(topology.sites.size()) <= most_sites_in_pairs) json["links"] = links_json(topology);
+  if (static_cast<int>(topology.sites.size()) <= max_sites_for_links) json["links"] = links_json(topology);
   return json;
 }
 
@@ -109,7 +109,7 @@ ordered_json kinds_json() {
 }
 
 /// A power of ten of seconds, so that the picture is at most 10^8 of them long; nothing below a nanosecond.
-double tick_of(double length) {
+double tick_length(double length) {
   constexpr double nanosecond = 1e-9;
   if (length <= 0.1) return nanosecond;
   return std::pow(10, std::ceil(std::log10(length)) - 8);
@@ -131,7 +131,7 @@ void add_column(ordered_json& json, const char* name, const std::vector<Timeline
 /// Starts count from the one before, the first from the start of the picture, in ticks; kinds are letters.
 ordered_json row_json(const TimelineRow& row, double origin, double tick) {
   constexpr const char* names[] = {"compute", "send", "receive"};
-  ordered_json json = {{"device", row.device}, {"lane", names[static_cast<std::size_t>(row.lane)]}};
+  ordered_json json = {{"device", row.device}, {"lane", names[static_cast<std::size_t>(row.track)]}};
   ordered_json starts = ordered_json::array(), lengths = ordered_json::array();
   std::string kinds;
   long long before = 0;
@@ -152,14 +152,14 @@ ordered_json row_json(const TimelineRow& row, double origin, double tick) {
 }
 
 ordered_json timeline_json(const Timeline& timeline) {
-  const double tick = tick_of(timeline.end_s - timeline.start_s);
+  const double tick = tick_length(timeline.end_s - timeline.start_s);
   ordered_json rows = ordered_json::array();
   for (const TimelineRow& row : timeline.rows) rows.push_back(row_json(row, timeline.start_s, tick));
   ordered_json json = {{"title", timeline.title}, {"start_s", timeline.start_s}, {"end_s", timeline.end_s},
                        {"tick_s", tick},          {"tasks", timeline.tasks},     {"kinds", kinds_json()}};
   if (timeline.merged_below_s > 0) {
     json["merged_below_s"] = timeline.merged_below_s;
-    json["merges_unlike"] = timeline.merges_unlike;
+    json["merges_unlike"] = timeline.merges_kinds;
   }
   json["rows"] = std::move(rows);
   return json;
@@ -185,10 +185,10 @@ void keep_quantiles(ordered_json& samples, std::size_t most) {
   samples[key] = std::move(kept);
 }
 
-ordered_json shortened(ordered_json simulation) {
-  keep_first(simulation, "links", most_links);
-  for (const char* key : {"iterations", "events", "critical_path"}) keep_first(simulation, key, most_listed);
-  if (simulation.contains("samples")) keep_quantiles(simulation["samples"], most_listed);
+ordered_json shorten_lists(ordered_json simulation) {
+  keep_first(simulation, "links", max_links);
+  for (const char* key : {"iterations", "events", "critical_path"}) keep_first(simulation, key, max_listed);
+  if (simulation.contains("samples")) keep_quantiles(simulation["samples"], max_listed);
   return simulation;
 }
 
@@ -197,11 +197,11 @@ ordered_json shortened(ordered_json simulation) {
 ordered_json critical_path_json(const std::vector<sim::CriticalStep>& steps) {
   const double whole = steps.back().end_s - steps.front().start_s;
   ordered_json kinds = ordered_json::array();
-  for (const auto& [text, tasks, seconds] : sim::summed(steps))
+  for (const auto& [text, tasks, seconds] : sim::sum_by_text(steps))
     kinds.push_back(
         {{"text", text}, {"tasks", tasks}, {"seconds", seconds}, {"share", whole > 0 ? seconds / whole : 0}});
   ordered_json json = {{"steps", steps.size()}, {"seconds", whole}, {"kinds", std::move(kinds)}};
-  keep_first(json, "kinds", most_listed);
+  keep_first(json, "kinds", max_listed);
   return json;
 }
 
@@ -223,7 +223,7 @@ void add_virtual_stages(ordered_json& plan) {
   for (ordered_json& pipeline : plan.at("pipelines")) {
     Pipeline its;
     for (const ordered_json& stage : pipeline.at("stages")) its.stages.push_back({stage.at("layers"), {}});
-    const auto layers = layers_of_stages(its, chunks);
+    const auto layers = layers_by_stage(its, chunks);
     for (std::size_t s = 0; s < layers.size(); ++s) pipeline["stages"][s]["computes"] = layers[s];
   }
 }
@@ -243,11 +243,11 @@ ordered_json report_document(ReportContent content) {
   if (content.simulation) {
     const auto& [report, record] = *content.simulation;
     if (!report.critical_path.empty()) json["critical_path"] = critical_path_json(report.critical_path);
-    json["simulation"] = shortened(io::sim_document(content.topology, report, record));
+    json["simulation"] = shorten_lists(io::sim_document(content.topology, report, record));
   }
   json["topology"] = topology_json(content.topology);
   if (content.timeline && !content.timeline->rows.empty())
-    json["timeline"] = timeline_json(merged(std::move(*content.timeline), most_spans));
+    json["timeline"] = timeline_json(merged(std::move(*content.timeline), max_spans));
   return json;
 }
 

@@ -29,7 +29,7 @@ struct ReportContent {
 };
 
 /// At most so many spans, so that a page opens in seconds whatever the run.
-inline constexpr long long most_spans = 120'000;
+inline constexpr long long max_spans = 120'000;
 
 /// Keys `schema`, `program`, `comparison`, `plan`, `critical_path` (all steps of that of the simulation,
 /// summed by what they do), `simulation`, `topology` (sites, devices, and the links between sites),

@@ -7,12 +7,12 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "simulator/observation/stretch_times.hpp"
+#include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::cli {
 namespace {
 
-constexpr int lanes = 3;
+constexpr int tracks_per_device = 3;
 
 SpanKind kind_of(sim::Activity activity) {
   switch (activity) {
@@ -30,11 +30,11 @@ SpanKind kind_of(sim::Activity activity) {
       return SpanKind::gradients;
     case sim::Activity::all_reduce:
       return SpanKind::all_reduce;
-    case sim::Activity::exchange:
-    case sim::Activity::gather:
-      return SpanKind::exchange;
+    case sim::Activity::gradient_sync:
+    case sim::Activity::all_gather:
+      return SpanKind::gradient_sync;
     case sim::Activity::fetch:
-    case sim::Activity::save:
+    case sim::Activity::save_checkpoint:
       return SpanKind::fetch;
     case sim::Activity::wait:
     case sim::Activity::step:
@@ -43,97 +43,97 @@ SpanKind kind_of(sim::Activity activity) {
   return SpanKind::overhead;
 }
 
-std::string title_of(const sim::Stretch& stretch) {
-  switch (stretch.kind) {
-    case sim::Stretch::Kind::iteration:
+std::string title_of(const sim::RunInterval& run_interval) {
+  switch (run_interval.kind) {
+    case sim::RunInterval::Kind::iteration:
       break;
-    case sim::Stretch::Kind::lost_iteration:
-      return fmt::format("iteration {}, which was lost", stretch.iteration);
-    case sim::Stretch::Kind::recovery:
-      return fmt::format("recovery before iteration {}", stretch.iteration);
-    case sim::Stretch::Kind::checkpoint:
-      return fmt::format("checkpoint before iteration {}", stretch.iteration);
-    case sim::Stretch::Kind::part:
-      return fmt::format("iteration {} up to a departure", stretch.iteration);
+    case sim::RunInterval::Kind::lost_iteration:
+      return fmt::format("iteration {}, which was lost", run_interval.iteration);
+    case sim::RunInterval::Kind::recovery:
+      return fmt::format("recovery before iteration {}", run_interval.iteration);
+    case sim::RunInterval::Kind::checkpoint:
+      return fmt::format("checkpoint before iteration {}", run_interval.iteration);
+    case sim::RunInterval::Kind::part:
+      return fmt::format("iteration {} up to a departure", run_interval.iteration);
   }
-  return fmt::format("iteration {}", stretch.iteration);
+  return fmt::format("iteration {}", run_interval.iteration);
 }
 
-using Lane = TimelineRow::Lane;
+using Track = TimelineRow::Track;
 
 /// Whether the reader loses nothing that he could see if `next` becomes a part of `last`.
-bool may_join(const TimelineSpan& last, const TimelineSpan& next, double nearer_than, bool unlike) {
-  if (!unlike && last.kind != next.kind) return false;
+bool can_merge(const TimelineSpan& last, const TimelineSpan& next, double max_gap, bool merge_kinds) {
+  if (!merge_kinds && last.kind != next.kind) return false;
   if (next.start < last.end) return true;  // messages that overlap cannot be told apart
-  return next.start - last.end < nearer_than && std::min(last.length(), next.length()) < nearer_than;
+  return next.start - last.end < max_gap && std::min(last.length(), next.length()) < max_gap;
 }
 
-void join(TimelineSpan& last, const TimelineSpan& next) {
+void merge_into(TimelineSpan& last, const TimelineSpan& next) {
   last.end = std::max(last.end, next.end);
   last.tasks += next.tasks;
-  if (last.kind != next.kind) last.kind = SpanKind::several;
+  if (last.kind != next.kind) last.kind = SpanKind::mixed;
   last.micro_batch = last.peer = no_index;
 }
 
 /// Calls `keep` for every span of the row after merging.
 template <class Keep>
-void for_each_merged(const TimelineRow& row, double nearer_than, bool unlike, const Keep& keep) {
+void for_each_merged(const TimelineRow& row, double max_gap, bool merge_kinds, const Keep& visit) {
   if (row.spans.empty()) return;
   TimelineSpan last = row.spans.front();
   for (std::size_t i = 1; i < row.spans.size(); ++i) {
-    if (may_join(last, row.spans[i], nearer_than, unlike)) {
-      join(last, row.spans[i]);
+    if (can_merge(last, row.spans[i], max_gap, merge_kinds)) {
+      merge_into(last, row.spans[i]);
     } else {
-      keep(last);
+      visit(last);
       last = row.spans[i];
     }
   }
-  keep(last);
+  visit(last);
 }
 
-long long count(const Timeline& timeline, double nearer_than, bool unlike) {
+long long count(const Timeline& timeline, double max_gap, bool merge_kinds) {
   long long spans = 0;
   for (const TimelineRow& row : timeline.rows)
-    for_each_merged(row, nearer_than, unlike, [&](const TimelineSpan&) { ++spans; });
+    for_each_merged(row, max_gap, merge_kinds, [&](const TimelineSpan&) { ++spans; });
   return spans;
 }
 
 }  // namespace
 
-void TimelineRecorder::see(const sim::Stretch& stretch) {
-  const bool is_iteration = stretch.kind == sim::Stretch::Kind::iteration;
+void TimelineRecorder::on_interval(const sim::RunInterval& run_interval) {
+  const bool is_iteration = run_interval.kind == sim::RunInterval::Kind::iteration;
   if (has_iteration_ && !is_iteration) return;
   has_iteration_ = is_iteration;
-  title_ = title_of(stretch);
-  start_s_ = stretch.start;
-  end_s_ = stretch.end;
-  noted_.clear();
-  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
-    const sim::Task& task = stretch.graph.graph.tasks[i];
-    const sim::TaskRecord& record = stretch.replay.tasks[i];
+  title_ = title_of(run_interval);
+  start_s_ = run_interval.start;
+  end_s_ = run_interval.end;
+  recorded_spans_.clear();
+  for (std::size_t i = 0; i < run_interval.replay.tasks.size(); ++i) {
+    const sim::Task& task = run_interval.graph.graph.tasks[i];
+    const sim::TaskRecord& record = run_interval.replay.tasks[i];
     const bool is_sent = sim::is_message(task);
     if (!sim::has_started(record) || (task.kind != sim::TaskKind::compute && !is_sent)) continue;
-    const Interval time = sim::busy(record, stretch);
+    const Interval time = sim::busy(record, run_interval);
     if (time.end <= time.begin) continue;
-    const sim::TaskLabel& label = stretch.graph.labels[i];
+    const sim::TaskLabel& label = run_interval.graph.labels[i];
     const int peer = is_sent ? task.destination : no_index;
-    noted_.push_back(
+    recorded_spans_.push_back(
         {task.host, is_sent, {time.begin, time.end, kind_of(label.activity), 1, label.micro_batch, peer}});
   }
 }
 
 Timeline TimelineRecorder::timeline() const {
   std::vector<TimelineRow> rows;  // for each lane of each device, empty or not
-  for (int i = 0; i < devices_ * lanes; ++i) rows.push_back({i / lanes, static_cast<Lane>(i % lanes), {}});
-  const auto add = [&](int device, Lane lane, const TimelineSpan& span) {
-    rows[at(device * lanes + static_cast<int>(lane))].spans.push_back(span);
+  for (int i = 0; i < devices_ * tracks_per_device; ++i) rows.push_back({i / tracks_per_device, static_cast<Track>(i % tracks_per_device), {}});
+  const auto add = [&](int device, Track track, const TimelineSpan& span) {
+    rows[at(device * tracks_per_device + static_cast<int>(track))].spans.push_back(span);
   };
-  for (const Noted& it : noted_) {
-    add(it.device, it.is_sent ? Lane::send : Lane::compute, it.span);
+  for (const RecordedSpan& it : recorded_spans_) {
+    add(it.device, it.is_sent ? Track::send : Track::compute, it.span);
     if (!it.is_sent) continue;
     TimelineSpan received = it.span;
     received.peer = it.device;
-    add(it.span.peer, Lane::receive, received);
+    add(it.span.peer, Track::receive, received);
   }
   std::erase_if(rows, [](const TimelineRow& row) { return row.spans.empty(); });
   Timeline timeline{title_, start_s_, end_s_, 0, 0, false, std::move(rows)};
@@ -146,24 +146,24 @@ Timeline TimelineRecorder::timeline() const {
   return timeline;
 }
 
-Timeline merged(Timeline timeline, long long most) {
-  if (timeline.tasks <= most) return timeline;
-  constexpr double finest = 1.0 / 65536, pixel = 1.0 / 2048;  // of the width of the picture
+Timeline merged(Timeline timeline, long long max_span_count) {
+  if (timeline.tasks <= max_span_count) return timeline;
+  constexpr double min_share = 1.0 / 65536, pixel = 1.0 / 2048;  // of the width of the picture
   const double length = timeline.end_s - timeline.start_s;
-  double share = finest;
-  bool unlike = false;
-  while (share < 2 && count(timeline, share * length, unlike) > most) {
+  double share = min_share;
+  bool merge_kinds = false;
+  while (share < 2 && count(timeline, share * length, merge_kinds) > max_span_count) {
     share *= 2;
-    if (!unlike && share > pixel) {
-      unlike = true;
-      share = finest;
+    if (!merge_kinds && share > pixel) {
+      merge_kinds = true;
+      share = min_share;
     }
   }
   timeline.merged_below_s = share * length;
-  timeline.merges_unlike = unlike;
+  timeline.merges_kinds = merge_kinds;
   for (TimelineRow& row : timeline.rows) {
     std::vector<TimelineSpan> spans;
-    for_each_merged(row, timeline.merged_below_s, unlike,
+    for_each_merged(row, timeline.merged_below_s, merge_kinds,
                     [&](const TimelineSpan& it) { spans.push_back(it); });
     row.spans = std::move(spans);
   }

@@ -17,15 +17,15 @@ enum class SpanKind : char {
   activations = 'A',  // sent to the next stage
   gradients = 'G',    // of activations, sent to the stage before
   all_reduce = 'R',   // between the devices of a stage
-  exchange = 'X',     // of the gradients of parameters
+  gradient_sync = 'X',     // of the gradients of parameters
   fetch = 'W',        // of weights, in a recovery or to a checkpoint
   overhead = 'O',
-  several = 'S',  // put together from unlike ones
+  mixed = 'S',  // put together from unlike ones
 };
 
 struct TimelineSpan {
   double start = 0, end = 0;  // s since the start of the run
-  SpanKind kind = SpanKind::several;
+  SpanKind kind = SpanKind::mixed;
   int tasks = 1;               // put together
   int micro_batch = no_index;  // of one task
   int peer = no_index;         // of one message: the device at its other end
@@ -34,9 +34,9 @@ struct TimelineSpan {
 
 /// What a device computes, sends or receives, by start. Messages may overlap each other.
 struct TimelineRow {
-  enum class Lane { compute, send, receive };
+  enum class Track { compute, send, receive };
   int device = 0;
-  Lane lane = Lane::compute;
+  Track track = Track::compute;
   std::vector<TimelineSpan> spans;
 };
 
@@ -45,7 +45,7 @@ struct Timeline {
   double start_s = 0, end_s = 0;  // since the start of the run
   long long tasks = 0;            // spans before any were put together
   double merged_below_s = 0;      // neighbours shorter and nearer than this may be one span; 0: none are
-  bool merges_unlike = false;     // and even those of two kinds
+  bool merges_kinds = false;     // and even those of two kinds
   std::vector<TimelineRow> rows;  // that hold something, by device and lane
 };
 
@@ -54,13 +54,13 @@ struct Timeline {
 class TimelineRecorder : public sim::RunObserver {
  public:
   explicit TimelineRecorder(int devices) : devices_(devices) {}
-  void see(const sim::Stretch& stretch) override;
+  void on_interval(const sim::RunInterval& run_interval) override;
   /// Without rows if there was no stretch.
   Timeline timeline() const;
 
  private:
   /// A computation of `device`, or a message from it to the span's peer.
-  struct Noted {
+  struct RecordedSpan {
     int device = 0;
     bool is_sent = false;
     TimelineSpan span;
@@ -70,12 +70,12 @@ class TimelineRecorder : public sim::RunObserver {
   bool has_iteration_ = false;
   std::string title_;
   double start_s_ = 0, end_s_ = 0;
-  std::vector<Noted> noted_;
+  std::vector<RecordedSpan> recorded_spans_;
 };
 
 /// The same with at most `most` spans, or one a row where there are more rows: neighbours in a row that are
 /// short and near each other become one. As far as a screen cannot show them apart anyway, only those of one
 /// kind; where that is not enough, any.
-Timeline merged(Timeline timeline, long long most);
+Timeline merged(Timeline timeline, long long max_span_count);
 
 }  // namespace dtfm::cli

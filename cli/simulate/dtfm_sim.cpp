@@ -6,7 +6,7 @@
 #include "cli/simulate/sim_app.hpp"
 
 int main(int argc, char** argv) {
-  return dtfm::cli::guarded("dtfm-sim", [&] {
+  return dtfm::cli::run_guarded("dtfm-sim", [&] {
     CLI::App app;
     dtfm::cli::SimulateOptions options;
     dtfm::cli::add_sim_options(app, options);

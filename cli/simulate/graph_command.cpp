@@ -11,7 +11,7 @@
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/simulate/run_stats.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/text/atomic_file.hpp"
 #include "planner/io/text/text_file.hpp"
@@ -24,7 +24,7 @@ namespace {
 
 using Counts = std::array<long long, 4>;  // of tasks, by state
 
-Counts counts_of(const sim::Replay& replay) {
+Counts count_states(const sim::Replay& replay) {
   Counts counts{};
   for (const sim::TaskRecord& task : replay.tasks) ++counts[static_cast<std::size_t>(task.state)];
   return counts;
@@ -33,7 +33,7 @@ Counts counts_of(const sim::Replay& replay) {
 std::string tasks_csv(const sim::TaskGraph& graph, const sim::Replay& replay) {
   std::string text = "id,state,ready,start,finish\n";
   for (std::size_t i = 0; i < replay.tasks.size(); ++i)
-    text += io::task_row(graph.task_names[i], replay.tasks[i]);
+    text += io::format_task_row(graph.task_names[i], replay.tasks[i]);
   return text;
 }
 
@@ -42,7 +42,7 @@ bool is_interrupted(const sim::Replay& replay) {
 }
 
 std::string summary_json(const sim::Replay& replay) {
-  const Counts counts = counts_of(replay);
+  const Counts counts = count_states(replay);
   return fmt::format(
       "{{\n  \"schema\": \"dtfm-sim-graph/1\",\n  \"makespan_s\": {:.17g},\n"
       "  \"stopped\": {},\n"
@@ -52,28 +52,28 @@ std::string summary_json(const sim::Replay& replay) {
       counts[3], replay.events, replay.flows);
 }
 
-std::string summary_text(const GraphOptions& options, const sim::Replay& replay) {
-  const Counts counts = counts_of(replay);
+std::string format_summary(const GraphOptions& options, const sim::Replay& replay) {
+  const Counts counts = count_states(replay);
   const std::string stopped =
-      is_interrupted(replay) ? fmt::format("stopped early: interrupted at {:.10g} s\n", replay.reached) : "";
-  const std::string cut = counts[3] > 0 ? fmt::format(", {} cut", with_thousands(counts[3])) : "";
+      is_interrupted(replay) ? fmt::format("stopped early: interrupted at {:.10g} s\n", replay.last_event_date) : "";
+  const std::string aborted = counts[3] > 0 ? fmt::format(", {} cut", with_thousands(counts[3])) : "";
   return fmt::format(
       "{}: {}, {} events, {} started\n"
       "{}makespan  {:.10g} s\n"
       "tasks     {} done, {} failed, {} blocked{}\n",
-      options.graph, counted(static_cast<long long>(replay.tasks.size()), "task"),
-      with_thousands(replay.events), counted(replay.flows, "flow"), stopped, replay.makespan,
-      with_thousands(counts[0]), with_thousands(counts[1]), with_thousands(counts[2]), cut);
+      options.graph, format_count(static_cast<long long>(replay.tasks.size()), "task"),
+      with_thousands(replay.events), format_count(replay.flows, "flow"), stopped, replay.makespan,
+      with_thousands(counts[0]), with_thousands(counts[1]), with_thousands(counts[2]), aborted);
 }
 
-void put_out(const GraphOptions& options, const sim::TaskGraph& graph, const sim::Replay& result) {
+void write_output(const GraphOptions& options, const sim::TaskGraph& graph, const sim::Replay& result) {
   {
-    const InterruptHold hold(must_be_whole(std::array{options.tasks, options.output}));
-    if (!options.tasks.empty()) io::write_whole_file(options.tasks, tasks_csv(graph, result));
-    if (!options.output.empty()) io::write_whole_file(options.output, summary_json(result));
+    const InterruptHold hold(must_be_atomic(std::array{options.tasks, options.output}));
+    if (!options.tasks.empty()) io::write_file_atomically(options.tasks, tasks_csv(graph, result));
+    if (!options.output.empty()) io::write_file_atomically(options.output, summary_json(result));
   }
   const bool is_taken = io::is_stdout(options.tasks) || io::is_stdout(options.output);
-  if (!options.quiet && !is_taken) print_result(summary_text(options, result));
+  if (!options.quiet && !is_taken) print_result(format_summary(options, result));
 }
 
 }  // namespace
@@ -82,14 +82,14 @@ int run_graph_command(const GraphOptions& options) {
   InterruptWatch watch("a result");
   check_outputs(std::array{options.graph}, std::array{options.output, options.tasks});
   const double begin = cpu_seconds();
-  const sim::TaskGraph graph = io::parse_task_graph(io::read_file(options.graph, io::largest_graph_file), options.graph);
+  const sim::TaskGraph graph = io::parse_task_graph(io::read_file(options.graph, io::max_graph_file_bytes), options.graph);
   const double read = cpu_seconds();
   watch.keep_result();
   sim::ReplayOptions replay_options;
   replay_options.stop = watch.stop();
   const sim::Replay result = sim::replay(graph, replay_options);
   const double ran = cpu_seconds();
-  put_out(options, graph, result);
+  write_output(options, graph, result);
   if (options.stats)
     print_error(stats_json({static_cast<long long>(result.tasks.size()), result.flows, result.events,
                             read - begin, ran - read}));

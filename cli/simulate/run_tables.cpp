@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/text/units.hpp"
 
@@ -24,7 +24,7 @@ struct DeviceGroup {
 
 std::vector<DeviceGroup> device_groups(const Topology& topology, const sim::SimReport& report) {
   std::vector<DeviceGroup> groups;
-  if (report.devices.size() <= most_rows) {
+  if (report.devices.size() <= max_rows) {
     for (const sim::DeviceReport& it : report.devices)
       groups.push_back({topology.devices[at(it.device)].id, {&it}});
     return groups;
@@ -45,7 +45,7 @@ std::vector<std::string> device_row(const DeviceGroup& group, double length_s, b
     double sum = 0;
     for (const sim::DeviceReport* it : group.devices) sum += it->*field;
     const double whole = length_s * static_cast<double>(group.devices.size());
-    row.push_back(percent(whole > 0 ? sum / whole : 0));
+    row.push_back(format_percent(whole > 0 ? sum / whole : 0));
   };
   for (auto field : {&sim::DeviceReport::compute_s, &sim::DeviceReport::waiting_network_s,
                      &sim::DeviceReport::waiting_others_s, &sim::DeviceReport::down_s})
@@ -61,23 +61,23 @@ std::vector<std::string> device_row(const DeviceGroup& group, double length_s, b
 
 }  // namespace
 
-std::string seconds_text(double value) {
+std::string format_duration(double value) {
   return fmt::format("{:.6g} s", value);
 }
 
-std::string three_digits(double value) {
-  constexpr double least_whole = 99.95, most_whole = 1e15;
-  if (value >= least_whole && value < most_whole) return with_thousands(std::llround(value));
+std::string format_three_digits(double value) {
+  constexpr double min_whole = 99.95, max_whole = 1e15;
+  if (value >= min_whole && value < max_whole) return with_thousands(std::llround(value));
   return fmt::format("{:#.3g}", value);
 }
 
-std::string and_more(std::size_t all, std::size_t shown, std::string_view noun) {
+std::string format_omitted(std::size_t all, std::size_t shown, std::string_view noun) {
   if (all <= shown) return "";
   return fmt::format("… {} more {}; the result file (-o) has all\n",
                      with_thousands(static_cast<long long>(all - shown)), noun);
 }
 
-std::string quantiles(const sim::Distribution& values) {
+std::string format_quantiles(const sim::Distribution& values) {
   return fmt::format("p50 {:.6g}, p95 {:.6g}, p99 {:.6g}, {:.6g} to {:.6g}", values.p50, values.p95,
                      values.p99, values.min, values.max);
 }
@@ -90,34 +90,34 @@ std::string device_table(const Topology& topology, const sim::SimReport& report,
     rows.front().insert(rows.front().end(), {"sending", "receiving", "peak memory"});
   std::vector<DeviceGroup> groups = device_groups(topology, report);
   const std::size_t all = groups.size();
-  groups.resize(std::min(all, most_rows));
-  DeviceGroup everyone{"all devices", {}};
-  for (const sim::DeviceReport& device : report.devices) everyone.devices.push_back(&device);
-  rows.push_back(device_row(everyone, report.length_s, is_swarm));
+  groups.resize(std::min(all, max_rows));
+  DeviceGroup all_devices{"all devices", {}};
+  for (const sim::DeviceReport& device : report.devices) all_devices.devices.push_back(&device);
+  rows.push_back(device_row(all_devices, report.length_s, is_swarm));
   for (const DeviceGroup& group : groups) rows.push_back(device_row(group, report.length_s, is_swarm));
-  return table(rows) + and_more(all, groups.size(), "sites");
+  return table(rows) + format_omitted(all, groups.size(), "sites");
 }
 
 std::string link_table(const Topology& topology, const sim::SimReport& report) {
   if (report.links.empty()) return "";
   Rows rows = {{"busiest links", "bytes", "busy", "rate while busy"}};
-  for (std::size_t i = 0; i < report.links.size() && i < most_rows; ++i) {
+  for (std::size_t i = 0; i < report.links.size() && i < max_rows; ++i) {
     const sim::LinkReport& it = report.links[i];
     const double rate = it.busy_s > 0 ? it.bytes * bits_per_byte / it.busy_s : 0;
     rows.push_back({topology.sites[at(it.from)].name + " → " + topology.sites[at(it.to)].name,
                     io::format_bytes(Bytes(it.bytes)),
-                    percent(report.length_s > 0 ? it.busy_s / report.length_s : 0),
+                    format_percent(report.length_s > 0 ? it.busy_s / report.length_s : 0),
                     rate > 0 ? io::format_rate(BitsPerSecond(rate)) : "–"});
   }
-  return table(rows) + and_more(report.links.size(), rows.size() - 1, "links");
+  return table(rows) + format_omitted(report.links.size(), rows.size() - 1, "links");
 }
 
 std::string event_table(const sim::SimReport& report) {
   if (report.events.empty()) return "";
   Rows rows = {{"date", "what happened"}};
-  for (std::size_t i = 0; i < report.events.size() && i < most_rows; ++i)
-    rows.push_back({seconds_text(report.events[i].date_s), report.events[i].text});
-  return table(rows) + and_more(report.events.size(), rows.size() - 1, "events");
+  for (std::size_t i = 0; i < report.events.size() && i < max_rows; ++i)
+    rows.push_back({format_duration(report.events[i].date_s), report.events[i].text});
+  return table(rows) + format_omitted(report.events.size(), rows.size() - 1, "events");
 }
 
 }  // namespace dtfm::cli

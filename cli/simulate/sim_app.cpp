@@ -7,10 +7,10 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
-#include "cli/common/plan_formats.hpp"
+#include "cli/common/plan_formats_help.hpp"
 #include "cli/common/scheme_options.hpp"
 #include "cli/simulate/simulate_options.hpp"
-#include "cli/common/whole_number.hpp"
+#include "cli/common/parse_number.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/api/schemes/scheme.hpp"
 
@@ -54,28 +54,28 @@ std::vector<std::string> scheme_names() {
   return names;
 }
 
-void add_what(CLI::App& app, SimulateOptions& options) {
+void add_input_options(CLI::App& app, SimulateOptions& options) {
   app.add_option("TOPOLOGY", options.topology, "the machines and the network between them (YAML)")
       ->type_name("");
   app.add_option("PLAN", options.plan, "who computes what, in any of the formats below")->type_name("");
   add_option(app, "--job", "FILE", "what is trained (YAML), in place of the job in the plan",
              [&](const std::string& text) { options.job = text; });
-  offer_values(
+  set_completion_values(
       *add_option(app, "--scheme", "NAME",
                   "in place of PLAN, what another system would run; names: dtfm-compare --list-schemes",
                   [&](const std::string& text) {
-                    options.scheme = io::row_named(api::schemes(), text, "--scheme", "unknown scheme").name;
+                    options.scheme = io::find_row(api::schemes(), text, "--scheme", "unknown scheme").name;
                   }),
       scheme_names());
   add_option(
       app, "--sync-every", "N", "of schemes local-sgd (16) and diloco (500): iterations between exchanges",
-      [&](const std::string& text) { options.sync_every = whole_number("--sync-every", text, 1, 10'000); });
+      [&](const std::string& text) { options.sync_every = parse_whole_number("--sync-every", text, 1, 10'000); });
   add_option(app, "--skip", "SHARE", "of scheme skip-pipe: stages that a micro-batch leaves out (0.25)",
-             [&](const std::string& text) { options.skip = share_below_one("--skip", text); });
+             [&](const std::string& text) { options.skip = parse_fraction_below_one("--skip", text); });
   add_option(app, "--verify", "P", "of scheme swarm: share of the calls that a second peer computes too (0)",
-             [&](const std::string& text) { options.verify = share_to_one("--verify", text); });
+             [&](const std::string& text) { options.verify = parse_fraction_up_to_one("--verify", text); });
   add_option(app, "--lying", "P", "of scheme swarm: share of the peers that lie (0)",
-             [&](const std::string& text) { options.lying = share_to_one("--lying", text); });
+             [&](const std::string& text) { options.faulty_share = parse_fraction_up_to_one("--lying", text); });
   add_option(app, "--ranks", "FILE", "the device of each rank of a Megatron plan",
              [&](const std::string& text) { options.ranks = text; });
   add_option(app, "--scenario", "FILE", "what happens meanwhile (YAML); nothing when not given",
@@ -86,12 +86,12 @@ void add_what(CLI::App& app, SimulateOptions& options) {
   add_option(app, "--iterations", "N",
              "of training, steps of a swarm (3); a scenario's horizon takes their place",
              [&](const std::string& text) {
-               options.iterations = whole_number("--iterations", text, 1, 1'000'000);
+               options.iterations = parse_whole_number("--iterations", text, 1, 1'000'000);
              });
   add_seed_option(app, "of the random numbers, with that of the scenario (0)", options.seed);
   add_option(
       app, "--samples", "N", "runs of a random scenario, each with random numbers of its own",
-      [&](const std::string& text) { options.samples = whole_number("--samples", text, 1, 1'000'000); });
+      [&](const std::string& text) { options.samples = parse_whole_number("--samples", text, 1, 1'000'000); });
   add_threads_option(app, "for --samples; all cores when not given; any number gives the same result",
                      options.threads);
   add_option(app, "--graph", "FILE", "replays this task graph instead of a plan",
@@ -115,8 +115,8 @@ void add_output(CLI::App& app, SimulateOptions& options) {
 }
 
 /// A task graph knows nothing of plans.
-void refuse_beside_graph(const CLI::App& app) {
-  refuse_given(app,
+void reject_options_with_graph(const CLI::App& app) {
+  reject_options(app,
                {"TOPOLOGY", "PLAN", "--scheme", "--sync-every", "--skip", "--verify", "--lying", "--job",
                 "--scenario", "--calibration", "--iterations", "--seed", "--samples", "--threads", "--ranks",
                 "--trace", "--report", "--format"},
@@ -124,14 +124,14 @@ void refuse_beside_graph(const CLI::App& app) {
 }
 
 /// What is of some schemes, or of plans, must not be ignored beside another.
-void check_of_scheme(const CLI::App& app, const SimulateOptions& options) {
+void check_scheme_specific_options(const CLI::App& app, const SimulateOptions& options) {
   if (!options.scheme)
-    return refuse_given(app, {"--sync-every", "--skip", "--verify", "--lying"},
+    return reject_options(app, {"--sync-every", "--skip", "--verify", "--lying"},
                         "is of a scheme, and there is none without --scheme");
-  refuse_given(app, {"PLAN", "--ranks"}, "is of a plan, and --scheme makes its own");
+  reject_options(app, {"PLAN", "--ranks"}, "is of a plan, and --scheme makes its own");
   check_scheme_options(app, {*options.scheme});
-  if (api::is_swarm(io::row_named(api::schemes(), *options.scheme, "--scheme", "unknown scheme")))
-    refuse_given(app, {"--trace", "--tasks", "--report", "--samples"}, "is for plans, and a swarm has none");
+  if (api::is_swarm(io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme")))
+    reject_options(app, {"--trace", "--tasks", "--report", "--samples"}, "is for plans, and a swarm has none");
 }
 
 }  // namespace
@@ -139,19 +139,19 @@ void check_of_scheme(const CLI::App& app, const SimulateOptions& options) {
 void add_sim_options(CLI::App& app, SimulateOptions& options) {
   app.name("dtfm-sim");
   app.description("Replays a plan, or any graph of computations and transfers, event by event.");
-  app.footer(fmt::format("{}\n\n{}", examples, plan_formats));
-  add_what(app, options);
+  app.footer(fmt::format("{}\n\n{}", examples, plan_formats_help));
+  add_input_options(app, options);
   add_output(app, options);
 }
 
 void check_sim_options(const CLI::App& app, const SimulateOptions& options) {
-  if (options.graph) return refuse_beside_graph(app);
+  if (options.graph) return reject_options_with_graph(app);
   if (options.topology.empty())
     throw Error("", "TOPOLOGY PLAN or --graph FILE is missing (see dtfm-sim --help)");
-  check_of_scheme(app, options);
+  check_scheme_specific_options(app, options);
   if (options.plan.empty() && !options.scheme) throw Error("", "PLAN is missing (see dtfm-sim --help)");
   // Files of every task are of one run.
-  if (options.samples) refuse_given(app, {"--trace", "--tasks"}, "is of one run, and --samples makes many");
+  if (options.samples) reject_options(app, {"--trace", "--tasks"}, "is of one run, and --samples makes many");
 }
 
 }  // namespace dtfm::cli

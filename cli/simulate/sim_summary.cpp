@@ -8,7 +8,7 @@
 
 #include "cli/simulate/run_tables.hpp"
 #include "cli/common/style.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/text/units.hpp"
 #include "simulator/report/critical_path.hpp"
@@ -25,27 +25,27 @@ class Writer {
   std::string title() const {
     std::string text =
         fmt::format("{}: {} in {}, job {}", s_.topology.name,
-                    counted(static_cast<long long>(report_.devices.size()), "device"),
-                    counted(static_cast<long long>(s_.topology.sites.size()), "site"), s_.record.job);
+                    format_count(static_cast<long long>(report_.devices.size()), "device"),
+                    format_count(static_cast<long long>(s_.topology.sites.size()), "site"), s_.record.job);
     if (!s_.record.scenario.empty()) text += ", scenario " + s_.record.scenario;
     text += fmt::format("\n{} of {}, {}, {}; {} in {} of simulated time\n",
-                        counted(static_cast<long long>(s_.plan.pipelines.size()), "pipeline"),
-                        counted(depth(s_.plan), "stage"), s_.plan.schedule, s_.plan.gradient_sync,
-                        counted(static_cast<long long>(report_.iterations.size()), "iteration"),
-                        seconds_text(report_.length_s));
+                        format_count(static_cast<long long>(s_.plan.pipelines.size()), "pipeline"),
+                        format_count(depth(s_.plan), "stage"), s_.plan.schedule, s_.plan.gradient_sync,
+                        format_count(static_cast<long long>(report_.iterations.size()), "iteration"),
+                        format_duration(report_.length_s));
     if (!report_.stopped.empty()) text += styled(Style::warning, "stopped early: " + report_.stopped) + "\n";
-    return text + remarks("note", s_.record.notes);
+    return text + format_remarks("note", s_.record.notes);
   }
 
   /// Where machines come and go, or checkpoints take time.
   void add_useful(Rows& rows) const {
     if (!report_.useful) return;
     const sim::UsefulWork& it = *report_.useful;
-    rows.push_back({"useful", fmt::format("{} samples/s", three_digits(it.samples_per_s)),
+    rows.push_back({"useful", fmt::format("{} samples/s", format_three_digits(it.samples_per_s)),
                     fmt::format("{} of the undisturbed plan's, for each device that was there",
-                                percent(it.share_of_optimal))});
+                                format_percent(it.share_of_optimal))});
     if (report_.rolled_back > 0)
-      rows.push_back({"rolled back", counted(report_.rolled_back, "iteration"),
+      rows.push_back({"rolled back", format_count(report_.rolled_back, "iteration"),
                       "completed after the last checkpoint, and lost"});
     if (it.usd)
       rows.push_back(
@@ -58,8 +58,8 @@ class Writer {
     double seconds = report_.length_s;
     for (const sim::IterationReport& it : report_.iterations) seconds -= it.duration_s();
     if (report_.useful && seconds > 1e-6 * report_.length_s)
-      rows.push_back({"between", seconds_text(seconds),
-                      "of " + seconds_text(report_.length_s) +
+      rows.push_back({"between", format_duration(seconds),
+                      "of " + format_duration(report_.length_s) +
                           ": what was lost or cut off, waiting, detection, fetching, checkpoints"});
   }
 
@@ -67,21 +67,21 @@ class Writer {
     if (report_.iterations.empty()) return "";  // a note says so
     const sim::Distribution& time = report_.iteration_time_s;
     Rows rows = {
-        {"iteration", seconds_text(time.mean) + interval(), spread(time)},
-        {"throughput", three_digits(report_.tokens_per_s) + " tokens/s", ""},
+        {"iteration", format_duration(time.mean) + interval(), spread(time)},
+        {"throughput", format_three_digits(report_.tokens_per_s) + " tokens/s", ""},
         {"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report_.model_flops_per_s)), share_of_peak()},
-        {"bubble", percent(report_.bubble), "of the devices' time is not computing"}};
+        {"bubble", format_percent(report_.bubble), "of the devices' time is not computing"}};
     if (const std::string effect = fairness_effect(); !effect.empty())
       rows.push_back({"fairness", s_.topology.fairness == Fairness::equal ? "equal" : "rtt", effect});
     if (report_.lost_work_s > 0)
-      rows.push_back({"lost work", seconds_text(report_.lost_work_s), "of computing, summed over devices"});
+      rows.push_back({"lost work", format_duration(report_.lost_work_s), "of computing, summed over devices"});
     add_useful(rows);
     add_between(rows);
     if (s_.record.samples && s_.record.samples->runs > 0) {
       const sim::SampleSummary& samples = *s_.record.samples;
-      rows.push_back({"samples", seconds_text(samples.iteration_time_s.mean),
-                      fmt::format("mean iteration of {}: {}", counted(samples.runs, "run"),
-                                  quantiles(samples.iteration_time_s))});
+      rows.push_back({"samples", format_duration(samples.iteration_time_s.mean),
+                      fmt::format("mean iteration of {}: {}", format_count(samples.runs, "run"),
+                                  format_quantiles(samples.iteration_time_s))});
     }
     for (auto& row : rows)
       if (row.back().empty()) row.pop_back();
@@ -91,10 +91,10 @@ class Writer {
   std::string critical_path() const {
     const auto& steps = report_.critical_path;
     if (steps.empty()) return "";
-    const bool are_many = steps.size() > most_rows;
-    std::vector<sim::CriticalSum> shown;
+    const bool are_many = steps.size() > max_rows;
+    std::vector<sim::CriticalStepTotal> shown;
     if (are_many)
-      shown = sim::summed(steps);
+      shown = sim::sum_by_text(steps);
     else
       for (const sim::CriticalStep& it : steps) shown.push_back({it.text, it.tasks, it.end_s - it.start_s});
     std::string title = "Critical path of the last iteration";
@@ -103,23 +103,23 @@ class Writer {
                            with_thousands(static_cast<long long>(steps.size())));
     const double whole = steps.back().end_s - steps.front().start_s;
     Rows rows;
-    for (std::size_t i = 0; i < shown.size() && i < most_rows; ++i)
-      rows.push_back({fmt::format("{:>7}", percent(shown[i].seconds / whole)),
+    for (std::size_t i = 0; i < shown.size() && i < max_rows; ++i)
+      rows.push_back({fmt::format("{:>7}", format_percent(shown[i].seconds / whole)),
                       fmt::format("{} × {}", with_thousands(shown[i].tasks), shown[i].text)});
     return styled(Style::heading, title) + "\n" + table(rows, false) +
-           and_more(shown.size(), rows.size(), "kinds of steps");
+           format_omitted(shown.size(), rows.size(), "kinds of steps");
   }
 
-  std::string overfull() const {
+  std::string out_of_memory() const {
     std::string text;
     std::size_t shown = 0;
     for (const sim::DeviceReport& it : report_.devices)
-      if (std::count(report_.overfull.begin(), report_.overfull.end(), it.device) > 0 && shown++ < most_rows)
+      if (std::count(report_.out_of_memory.begin(), report_.out_of_memory.end(), it.device) > 0 && shown++ < max_rows)
         text += styled(Style::bad, fmt::format("does not fit: {} needs {} and has {}", id(it.device),
                                                io::format_bytes(Bytes(it.peak_memory_bytes)),
                                                io::format_bytes(Bytes(it.memory_bytes)))) +
                 "\n";
-    return text + and_more(report_.overfull.size(), std::min(report_.overfull.size(), most_rows), "devices");
+    return text + format_omitted(report_.out_of_memory.size(), std::min(report_.out_of_memory.size(), max_rows), "devices");
   }
 
  private:
@@ -135,18 +135,18 @@ class Writer {
 
   /// " (41.9 … 45.7, 95 %)" where it is known.
   std::string interval() const {
-    return s_.record.interval ? fmt::format(" {}", interval_in_words(*s_.record.interval)) : "";
+    return s_.record.interval ? fmt::format(" {}", format_interval(*s_.record.interval)) : "";
   }
 
   std::string spread(const sim::Distribution& time) const {
     if (report_.iterations.size() == 1) return "";
-    if (s_.record.interval) return quantiles(time);  // for the rest there is no room
-    return fmt::format("{}; the first {:.6g}", quantiles(time), report_.iterations.front().duration_s());
+    if (s_.record.interval) return format_quantiles(time);  // for the rest there is no room
+    return fmt::format("{}; the first {:.6g}", format_quantiles(time), report_.iterations.front().duration_s());
   }
 
   std::string share_of_peak() const {
     if (report_.peak_flops_per_s <= 0) return "";
-    return fmt::format("{} of the peak, {}", percent(report_.model_flops_per_s / report_.peak_flops_per_s),
+    return fmt::format("{} of the peak, {}", format_percent(report_.model_flops_per_s / report_.peak_flops_per_s),
                        io::format_flop_rate(FlopsPerSecond(report_.peak_flops_per_s)));
   }
 
@@ -156,9 +156,9 @@ class Writer {
 
 }  // namespace
 
-std::string summary_text(const SimSummary& summary) {
+std::string format_summary(const SimSummary& summary) {
   const Writer writer(summary);
-  return joined_blocks({writer.title() + writer.overfull(), writer.results(),
+  return join_blocks({writer.title() + writer.out_of_memory(), writer.results(),
                         device_table(summary.topology, summary.report), writer.critical_path(),
                         link_table(summary.topology, summary.report), event_table(summary.report)});
 }

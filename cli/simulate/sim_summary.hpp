@@ -18,6 +18,6 @@ struct SimSummary {
 };
 
 /// Some 40 to 70 lines, however many devices there are.
-std::string summary_text(const SimSummary& summary);
+std::string format_summary(const SimSummary& summary);
 
 }  // namespace dtfm::cli

@@ -7,21 +7,21 @@
 
 #include "cli/common/interrupt.hpp"
 #include "cli/common/main_guard.hpp"
-#include "cli/common/notes.hpp"
+#include "cli/common/plan_notes.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_error.hpp"
 #include "cli/common/print_result.hpp"
 #include "cli/common/progress.hpp"
-#include "cli/common/put_out.hpp"
+#include "cli/common/write_output.hpp"
 #include "planner/api/replanner.hpp"
-#include "cli/report/put_report.hpp"
+#include "cli/report/write_report.hpp"
 #include "cli/report/report_html.hpp"
 #include "cli/simulate/run_stats.hpp"
 #include "cli/simulate/sim_summary.hpp"
 #include "cli/simulate/simulate_options.hpp"
 #include "cli/simulate/swarm_run.hpp"
 #include "cli/simulate/swarm_summary.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/layer_times.hpp"
 #include "planner/core/shards.hpp"
@@ -37,7 +37,7 @@
 #include "simulator/io/chrome_trace.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "simulator/report/stage_memory.hpp"
-#include "simulator/run/departure_policy.hpp"
+#include "simulator/run/failure_policy.hpp"
 #include "planner/api/schemes/scheme.hpp"
 #include "simulator/simulate.hpp"
 
@@ -52,20 +52,20 @@ struct Input {
   int sync_every = 1;                            // SimOptions::sync_every
   std::optional<search::Routing> routing = {};           // of a scheme whose micro-batches have paths
   std::optional<sim::SwarmSetup> swarm = {};          // in place of the plan
-  std::optional<CalibrationSpread> spread = {};  // of the constants, where it is known
+  std::optional<CalibrationUncertainty> spread = {};  // of the constants, where it is known
 
   const PathSchedule* paths() const { return routing ? &routing->schedule : nullptr; }
 };
 
 /// Plans in formats of others say no job: that is no mistake of theirs.
 Job job_of_plan(const io::PlanSource& source) {
-  auto job = io::job_of(source);
+  auto job = io::plan_job(source);
   if (!job && source.format != io::PlanFormat::json) return io::default_job();
   if (!job) throw Error(source.file.path, "says no job; give one with --job");
   return std::move(*job);
 }
 
-void take_plan(const SimulateOptions& options, Input& input) {
+void read_plan_input(const SimulateOptions& options, Input& input) {
   const io::PlanSource source = io::read_plan_source(options.plan, options.ranks);
   input.problem.job = options.job ? io::read_job(*options.job) : job_of_plan(source);
   const auto [plan, notes] =
@@ -75,14 +75,14 @@ void take_plan(const SimulateOptions& options, Input& input) {
 }
 
 /// The fastest of its layouts. Throws NoLayout where none fits.
-void take_scheme(const SimulateOptions& options, Input& input) {
-  const api::Scheme& scheme = io::row_named(api::schemes(), *options.scheme, "--scheme", "unknown scheme");
-  const api::SchemeOptions of_schemes{options.seed, options.sync_every, options.skip, options.verify,
-                                 options.lying};
-  const api::ChosenLayout chosen = api::choose_layout(input.problem, scheme, of_schemes, options.threads);
-  if (!chosen.is_any() && chosen.is_fault)
-    throw Error("", fmt::format("no layout of {} can be simulated: {}", scheme.name, chosen.why_none));
-  if (!chosen.is_any()) throw api::NoLayout(fmt::format("no layout of {}: {}", scheme.name, chosen.why_none));
+void choose_scheme_layout(const SimulateOptions& options, Input& input) {
+  const api::Scheme& scheme = io::find_row(api::schemes(), *options.scheme, "--scheme", "unknown scheme");
+  const api::SchemeOptions scheme_options{options.seed, options.sync_every, options.skip, options.verify,
+                                 options.faulty_share};
+  const api::ChosenLayout chosen = api::choose_layout(input.problem, scheme, scheme_options, options.threads);
+  if (!chosen.is_any() && chosen.is_input_error)
+    throw Error("", fmt::format("no layout of {} can be simulated: {}", scheme.name, chosen.no_layout_reason));
+  if (!chosen.is_any()) throw api::NoLayout(fmt::format("no layout of {}: {}", scheme.name, chosen.no_layout_reason));
   if (chosen.layout) {
     input.problem.job = chosen.layout->job;
     input.plan = chosen.layout->plan;
@@ -91,11 +91,11 @@ void take_scheme(const SimulateOptions& options, Input& input) {
   }
   input.swarm = chosen.swarm;
   input.notes = {fmt::format("scheme {}: {}, the fastest of {} layouts that fit, of {}", scheme.name,
-                             api::shape_text(input.problem, chosen), chosen.fitting, chosen.tried),
-                 fmt::format("scheme {} assumes: {}", scheme.name, api::assumptions(scheme, of_schemes))};
+                             api::format_shape(input.problem, chosen), chosen.fitting, chosen.tried),
+                 fmt::format("scheme {} assumes: {}", scheme.name, api::assumptions(scheme, scheme_options))};
 }
 
-std::array<std::string, 4> outputs_of(const SimulateOptions& options) {
+std::array<std::string, 4> output_files(const SimulateOptions& options) {
   return {options.output.value_or(""), options.trace.value_or(""), options.tasks.value_or(""),
           options.report.value_or("")};
 }
@@ -104,7 +104,7 @@ void check_files(const SimulateOptions& options) {
   check_outputs(
       std::array{options.topology, options.plan, options.job.value_or(""), options.scenario.value_or(""),
                  options.ranks.value_or(""), options.calibration.value_or("")},
-      outputs_of(options));
+      output_files(options));
 }
 
 /// All files first: who would write over one is told before the layouts of a scheme are tried.
@@ -122,11 +122,11 @@ Input read_input(const SimulateOptions& options) {
   if (options.scheme)
     input.problem.job = options.job ? io::read_job(*options.job) : io::default_job();
   else
-    take_plan(options, input);
+    read_plan_input(options, input);
   if (options.scenario) input.scenario = io::read_scenario(*options.scenario, input.problem.topology);
-  check_not_read(read, outputs_of(options));
-  if (options.scheme) take_scheme(options, input);
-  for (const std::string& note : open_notes(input.problem.job)) input.notes.push_back(note);
+  check_not_read(read, output_files(options));
+  if (options.scheme) choose_scheme_layout(options, input);
+  for (const std::string& note : undecided_notes(input.problem.job)) input.notes.push_back(note);
   return input;
 }
 
@@ -136,10 +136,10 @@ class RunProgress : public sim::RunObserver {
   RunProgress(const SimulateOptions& options, const sim::Scenario& scenario)
       : printer_(options.quiet, "dtfm-sim"), iterations_(options.iterations), horizon_(scenario.horizon_s) {}
 
-  void see(const sim::Stretch& stretch) override {
+  void on_interval(const sim::RunInterval& run_interval) override {
     if (!printer_.is_due()) return;
-    const double share = horizon_ ? stretch.end / *horizon_ : (stretch.iteration + 1.0) / iterations_;
-    printer_.show(share, fmt::format("iteration {}, {:.6g} s simulated", stretch.iteration, stretch.end));
+    const double share = horizon_ ? run_interval.end / *horizon_ : (run_interval.iteration + 1.0) / iterations_;
+    printer_.show(share, fmt::format("iteration {}, {:.6g} s simulated", run_interval.iteration, run_interval.end));
   }
 
  private:
@@ -154,7 +154,7 @@ class StreamedOutputs {
   StreamedOutputs(const SimulateOptions& options, const Input& input) {
     if (options.trace) {
       trace_file_.emplace(*options.trace);
-      memory_.emplace(input.problem, input.plan, sim::departure_policy(input.scenario.on_departure).keeps_copies);
+      memory_.emplace(input.problem, input.plan, sim::failure_policy(input.scenario.on_failure).keeps_copies);
       trace_.emplace(input.problem.topology, memory_->memory_of(),
                      [this](std::string_view text) { trace_file_->write(text); });
     }
@@ -187,8 +187,8 @@ class StreamedOutputs {
   }
 
  private:
-  std::optional<io::WholeFile> trace_file_, task_file_;
-  std::optional<sim::PlacedMemory> memory_;
+  std::optional<io::AtomicFile> trace_file_, task_file_;
+  std::optional<sim::CurrentStageMemory> memory_;
   std::optional<io::ChromeTrace> trace_;
   std::optional<io::TaskCsv> tasks_;
   std::optional<TimelineRecorder> timeline_;
@@ -204,26 +204,26 @@ struct Outcome {
   std::optional<io::SwarmRecord> swarm = {};
 };
 
-void count(const sim::SimReport& run, RunStats& stats) {
+void add_to_stats(const sim::SimReport& run, RunStats& stats) {
   stats.tasks += run.tasks;
   stats.flows += run.flows;
   stats.events += run.events_handled;
 }
 
-Outcome simulated(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
+Outcome run_simulation(const SimulateOptions& options, const Input& input, const InterruptWatch& watch) {
   sim::SimOptions sim_options;
   sim_options.iterations = options.iterations * input.sync_every;
   sim_options.sync_every = input.sync_every;
   sim_options.paths = input.paths();
   sim_options.seed = options.seed;
   sim_options.stop = watch.stop();
-  sim_options.replan = api::replanner(input.problem);
+  sim_options.replan = api::make_replanner(input.problem);
   if (options.samples) {
     const int samples = sim::is_random(input.scenario) ? *options.samples : 1;
     std::vector<sim::SimReport> runs =
         sim::simulate_samples(input.problem, input.plan, input.scenario, sim_options, samples, options.threads);
     Outcome outcome{runs.front(), {}, {}, {}};
-    for (const sim::SimReport& it : runs) count(it, outcome.stats);
+    for (const sim::SimReport& it : runs) add_to_stats(it, outcome.stats);
     // Of those that were broken off, iterations at their beginning would count more than others.
     if (watch.interrupted())
       std::erase_if(runs, [](const sim::SimReport& it) { return it.stopped == sim::stopped_by_user; });
@@ -233,28 +233,28 @@ Outcome simulated(const SimulateOptions& options, const Input& input, const Inte
     return outcome;
   }
   if (input.swarm) {
-    auto [swarm, report] = swarm_run(options, input.problem, *input.swarm, input.scenario, watch);
+    auto [swarm, report] = run_swarm(options, input.problem, *input.swarm, input.scenario, watch);
     Outcome outcome{std::move(report), {}, {}, {}, {}, std::move(swarm)};
-    count(outcome.report, outcome.stats);
+    add_to_stats(outcome.report, outcome.stats);
     return outcome;
   }
   RunProgress progress(options, input.scenario);
   // A second Ctrl-C must not leave half a file beside its place.
-  const InterruptHold hold(must_be_whole(std::array{options.trace.value_or(""), options.tasks.value_or("")}));
+  const InterruptHold hold(must_be_atomic(std::array{options.trace.value_or(""), options.tasks.value_or("")}));
   StreamedOutputs outputs(options, input);
   sim_options.observers = outputs.observers();
   sim_options.observers.push_back(&progress);
   Outcome outcome{sim::simulate(input.problem, input.plan, input.scenario, sim_options), {}, {}, {}};
   outputs.commit();
   outcome.timeline = outputs.timeline();
-  count(outcome.report, outcome.stats);
+  add_to_stats(outcome.report, outcome.stats);
   return outcome;
 }
 
 /// Why there is no iteration; nothing where there is one.
-std::vector<std::string> idle_notes(const sim::SimReport& report, const sim::Scenario& scenario) {
+std::vector<std::string> no_progress_notes(const sim::SimReport& report, const sim::Scenario& scenario) {
   if (!report.iterations.empty()) return {};
-  if (report.stuck) return {"no iteration was completed, and none can be"};  // `stopped` says why
+  if (report.deadlocked) return {"no iteration was completed, and none can be"};  // `stopped` says why
   if (!report.stopped.empty()) return {"no iteration was completed"};
   return {fmt::format("no iteration was completed: the horizon, {:.6g} s, came before the end of the first",
                       scenario.horizon_s.value_or(0))};
@@ -262,7 +262,7 @@ std::vector<std::string> idle_notes(const sim::SimReport& report, const sim::Sce
 
 std::vector<std::string> notes_of(const SimulateOptions& options, const Input& input,
                                   const Outcome& outcome) {
-  std::vector<std::string> notes = idle_notes(outcome.report, input.scenario);
+  std::vector<std::string> notes = no_progress_notes(outcome.report, input.scenario);
   std::vector<int> devices(at(input.problem.topology.size()));
   std::iota(devices.begin(), devices.end(), 0);  // of a swarm
   if (!input.swarm) devices = pipeline_major(input.plan);
@@ -280,33 +280,33 @@ std::vector<std::string> notes_of(const SimulateOptions& options, const Input& i
 }
 
 /// Nothing where there is no iteration, or where nobody says how well the constants are known.
-std::optional<TimeInterval> interval_of(const Input& input, const sim::SimReport& report) {
+std::optional<PredictionInterval> predicted_interval(const Input& input, const sim::SimReport& report) {
   if (!input.spread || input.swarm || report.iterations.empty()) return std::nullopt;
   return sim::time_interval(input.problem, input.plan, *input.spread, report.iteration_time_s.mean, input.paths());
 }
 
-std::string summary_of(const Input& input, const sim::SimReport& report, const io::SimRecord& record) {
-  return input.swarm ? swarm_summary_text(input.problem, report, record)
-                     : summary_text({input.problem.topology, input.plan, report, record});
+std::string format_run_summary(const Input& input, const sim::SimReport& report, const io::SimRecord& record) {
+  return input.swarm ? format_swarm_summary(input.problem, report, record)
+                     : format_summary({input.problem.topology, input.plan, report, record});
 }
 
-void put_out(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
+void write_output(const SimulateOptions& options, const Input& input, const Outcome& outcome) {
   const io::SimRecord record{input.problem.job.name, input.scenario.name,
                          options.seed,           outcome.samples,
                          outcome.fairness,       notes_of(options, input, outcome),
-                         DTFM_VERSION,           interval_of(input, outcome.report),
+                         DTFM_VERSION,           predicted_interval(input, outcome.report),
                          outcome.swarm};
   const std::string json = io::report_json(input.problem.topology, outcome.report, record);
-  if (options.output) put_into(*options.output, json);
+  if (options.output) write_output_file(*options.output, json);
   if (options.report)  // after the result, which must be there even if this fails
-    put_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
+    write_sim_report(*options.report, input.problem, input.plan, outcome.report, record, outcome.timeline);
   for (const auto& output : {options.output, options.trace, options.tasks})
     if (output && io::is_stdout(*output)) return;
-  print_result(options.format == OutputFormat::json ? json : summary_of(input, outcome.report, record),
+  print_result(options.format == OutputFormat::json ? json : format_run_summary(input, outcome.report, record),
                options.color);
 }
 
-int replay(const SimulateOptions& options) {
+int simulate_or_replay(const SimulateOptions& options) {
   InterruptWatch watch("a result");
   const double begin = cpu_seconds();
   check_report(options.report);
@@ -314,26 +314,26 @@ int replay(const SimulateOptions& options) {
   const Input input = read_input(options);
   const double read = cpu_seconds();
   watch.keep_result();
-  Outcome outcome = simulated(options, input, watch);
+  Outcome outcome = run_simulation(options, input, watch);
   // Who interrupts does not wait for what was not asked for.
   if (!watch.interrupted() && !input.swarm)
     outcome.fairness = sim::compare_fairness(input.problem, input.plan, watch.stop(), input.paths());
   outcome.stats.read_cpu_s = read - begin;
   outcome.stats.run_cpu_s = cpu_seconds() - read;
-  put_out(options, input, outcome);
+  write_output(options, input, outcome);
   if (options.stats) print_error(stats_json(outcome.stats));
   if (watch.interrupted()) return exit_code::interrupted;
-  const bool has_none = outcome.report.iterations.empty() && outcome.report.stuck;
-  return has_none || !outcome.report.overfull.empty() ? exit_code::infeasible : exit_code::done;
+  const bool has_none = outcome.report.iterations.empty() && outcome.report.deadlocked;
+  return has_none || !outcome.report.out_of_memory.empty() ? exit_code::infeasible : exit_code::done;
 }
 
 }  // namespace
 
 int run_simulate_command(const SimulateOptions& options) {
   try {
-    return replay(options);
+    return simulate_or_replay(options);
   } catch (const api::NoLayout& none) {
-    print_error(fmt::format("dtfm-sim: {}\n", io::visible(none.what(), "\n")));
+    print_error(fmt::format("dtfm-sim: {}\n", io::escape_control_characters(none.what(), "\n")));
     return exit_code::infeasible;
   }
 }

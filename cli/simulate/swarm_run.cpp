@@ -8,7 +8,7 @@
 
 namespace dtfm::cli {
 
-RecordedSwarm swarm_run(const SimulateOptions& options, const Problem& problem, const sim::SwarmSetup& setup,
+RecordedSwarm run_swarm(const SimulateOptions& options, const Problem& problem, const sim::SwarmSetup& setup,
                         const sim::Scenario& scenario, const InterruptWatch& watch) {
   ProgressPrinter printer(options.quiet, "dtfm-sim");
   long long steps = 0;  // of all stages together

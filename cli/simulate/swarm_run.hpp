@@ -15,7 +15,7 @@ struct RecordedSwarm {
 };
 
 /// As simulate_as_swarm, with progress on stderr.
-RecordedSwarm swarm_run(const SimulateOptions& options, const Problem& problem, const sim::SwarmSetup& setup,
+RecordedSwarm run_swarm(const SimulateOptions& options, const Problem& problem, const sim::SwarmSetup& setup,
                         const sim::Scenario& scenario, const InterruptWatch& watch);
 
 }  // namespace dtfm::cli

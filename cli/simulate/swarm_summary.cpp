@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "cli/simulate/run_tables.hpp"
-#include "cli/common/run_words.hpp"
+#include "cli/common/verification_formatting.hpp"
 #include "cli/common/style.hpp"
-#include "cli/common/words.hpp"
+#include "cli/common/text_formatting.hpp"
 #include "planner/io/text/units.hpp"
 
 namespace dtfm::cli {
@@ -17,33 +17,33 @@ using Rows = std::vector<std::vector<std::string>>;
 
 std::string title(const Topology& topology, const sim::SimReport& report, const io::SimRecord& record) {
   std::string text = fmt::format("{}: {} in {}, job {}", topology.name,
-                                 counted(static_cast<long long>(report.devices.size()), "device"),
-                                 counted(static_cast<long long>(topology.sites.size()), "site"), record.job);
+                                 format_count(static_cast<long long>(report.devices.size()), "device"),
+                                 format_count(static_cast<long long>(topology.sites.size()), "site"), record.job);
   if (!record.scenario.empty()) text += ", scenario " + record.scenario;
   text += fmt::format("\na swarm of {}; {} in {} of simulated time\n",
-                      counted(static_cast<long long>(record.swarm->report.stages.size()), "stage"),
-                      counted(static_cast<long long>(report.iterations.size()), "step"),
-                      seconds_text(report.length_s));
+                      format_count(static_cast<long long>(record.swarm->report.stages.size()), "stage"),
+                      format_count(static_cast<long long>(report.iterations.size()), "step"),
+                      format_duration(report.length_s));
   if (!report.stopped.empty()) text += styled(Style::warning, "stopped early: " + report.stopped) + "\n";
-  return text + remarks("note", record.notes);
+  return text + format_remarks("note", record.notes);
 }
 
 /// Of whole steps.
 void add_rates(const Problem& problem, const sim::SimReport& report, const io::SimRecord& record, Rows& rows) {
   if (report.iterations.empty()) return;  // a note says so
   const double rate = report.tokens_per_s;
-  rows.push_back({"step", seconds_text(report.iteration_time_s.mean),
+  rows.push_back({"step", format_duration(report.iteration_time_s.mean),
                   report.iterations.size() == 1
                       ? ""
-                      : fmt::format("{}; the first {:.6g}", quantiles(report.iteration_time_s),
+                      : fmt::format("{}; the first {:.6g}", format_quantiles(report.iteration_time_s),
                                     report.iterations.front().duration_s())});
   rows.push_back(
-      {"throughput", three_digits(rate) + " tokens/s",
-       fmt::format("{} samples/s, of whole steps", three_digits(rate / sequence_length(problem.job.model)))});
+      {"throughput", format_three_digits(rate) + " tokens/s",
+       fmt::format("{} samples/s, of whole steps", format_three_digits(rate / sequence_length(problem.job.model)))});
   rows.push_back(
       {"model FLOP/s", io::format_flop_rate(FlopsPerSecond(report.model_flops_per_s)),
        report.peak_flops_per_s > 0
-           ? fmt::format("{} of the peak, {}", percent(report.model_flops_per_s / report.peak_flops_per_s),
+           ? fmt::format("{} of the peak, {}", format_percent(report.model_flops_per_s / report.peak_flops_per_s),
                          io::format_flop_rate(FlopsPerSecond(report.peak_flops_per_s)))
            : ""});
   if (const auto& cost = record.swarm->usd_per_million_tokens)
@@ -52,44 +52,44 @@ void add_rates(const Problem& problem, const sim::SimReport& report, const io::S
 }
 
 void add_work(const sim::SimReport& report, const sim::SwarmReport& swarm, Rows& rows) {
-  rows.push_back({"bubble", percent(report.bubble), "of the devices' time is not computing"});
-  rows.push_back({"useful", counted(swarm.useful_samples, "sample"),
+  rows.push_back({"bubble", format_percent(report.bubble), "of the devices' time is not computing"});
+  rows.push_back({"useful", format_count(swarm.useful_samples, "sample"),
                   fmt::format("{} samples/s, {} of {}what the peers could compute",
-                              three_digits(swarm.useful_samples_per_s), percent(swarm.share_of_optimum),
+                              format_three_digits(swarm.useful_samples_per_s), format_percent(swarm.share_of_optimum),
                               swarm.optimum_is_exact ? "" : "a bound of ")});
-  rows.push_back({"requests", counted(swarm.timeouts, "timeout"),
-                  fmt::format("{}, micro-batches begun anew: {}", counted(swarm.bans, "ban"),
+  rows.push_back({"requests", format_count(swarm.timeouts, "timeout"),
+                  fmt::format("{}, micro-batches begun anew: {}", format_count(swarm.bans, "ban"),
                               with_thousands(swarm.restarts))});
-  if (swarm.departures + swarm.joins + swarm.moves > 0)
+  if (swarm.failures + swarm.joins + swarm.moves > 0)
     rows.push_back(
-        {"peers", counted(swarm.departures, "departure"),
-         fmt::format("{}, {} to another stage", counted(swarm.joins, "join"), counted(swarm.moves, "move"))});
+        {"peers", format_count(swarm.failures, "departure"),
+         fmt::format("{}, {} to another stage", format_count(swarm.joins, "join"), format_count(swarm.moves, "move"))});
   if (report.lost_work_s > 0)
-    rows.push_back({"lost work", seconds_text(report.lost_work_s), "of computing, summed over devices"});
+    rows.push_back({"lost work", format_duration(report.lost_work_s), "of computing, summed over devices"});
 }
 
 std::string stages(const sim::SwarmReport& swarm) {
   Rows rows = {{"stage", "layers", "peers", "steps", "samples in steps", "held", "lost", "without peers"}};
-  for (std::size_t i = 0; i < swarm.stages.size() && i < most_rows; ++i) {
+  for (std::size_t i = 0; i < swarm.stages.size() && i < max_rows; ++i) {
     const sim::SwarmStage& it = swarm.stages[i];
     rows.push_back({fmt::format("{}", i), fmt::format("{}–{}", it.layers.first, it.layers.second - 1),
                     with_thousands(it.peers), with_thousands(it.steps), with_thousands(it.accepted),
-                    with_thousands(it.held), with_thousands(it.lost), seconds_text(it.blocked_s)});
+                    with_thousands(it.held), with_thousands(it.lost), format_duration(it.blocked_s)});
   }
-  return table(rows) + and_more(swarm.stages.size(), rows.size() - 1, "stages");
+  return table(rows) + format_omitted(swarm.stages.size(), rows.size() - 1, "stages");
 }
 
 }  // namespace
 
-std::string swarm_summary_text(const Problem& problem, const sim::SimReport& report, const io::SimRecord& record) {
+std::string format_swarm_summary(const Problem& problem, const sim::SimReport& report, const io::SimRecord& record) {
   const sim::SwarmReport& swarm = record.swarm->report;
   Rows rows;
   add_rates(problem, report, record, rows);
   add_work(report, swarm, rows);
   for (auto& row : rows)
     if (row.back().empty()) row.pop_back();
-  const std::string verified = report.verification ? verification_in_words(report) + "\n" : "";
-  return joined_blocks({title(problem.topology, report, record), table(rows, false) + verified, stages(swarm),
+  const std::string verified = report.verification ? format_verification(report) + "\n" : "";
+  return join_blocks({title(problem.topology, report, record), table(rows, false) + verified, stages(swarm),
                         device_table(problem.topology, report, true), link_table(problem.topology, report),
                         event_table(report)});
 }

@@ -10,8 +10,8 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/common/command_line.hpp"
-#include "cli/common/whole_number.hpp"
-#include "planner/io/readers/fleet_reader.hpp"
+#include "cli/common/parse_number.hpp"
+#include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 
@@ -61,7 +61,7 @@ where its device pairs differ; - where there is no such pair.
 Exit codes: 0 done, 1 a bug of ours, 2 bad usage or bad input.)";
 
 /// An option that may be given again and again, one value each time.
-void add_repeated(CLI::App& app, const char* name, const char* value, const char* help,
+void add_repeatable_option(CLI::App& app, const char* name, const char* value, const char* help,
                   const std::function<void(const std::string&)>& set) {
   app.add_option_function<std::vector<std::string>>(
          name,
@@ -82,117 +82,117 @@ std::pair<std::string, std::string> key_and_value(const std::string& text) {
 }
 
 template <class Value>
-auto with_option(const char* option, const std::string& text, Value (*parse)(std::string_view)) {
+auto parse_for_option(const char* option, const std::string& text, Value (*parse)(std::string_view)) {
   try {
-    return parse(io::checked_text(text, option));
+    return parse(io::validate_text(text, option));
   } catch (const Error& complaint) {
     throw complaint.where().empty() ? Error(option, complaint.what()) : complaint;
   }
 }
 
-io::WrittenLink written_link(const char* option, const std::string& text) {
+io::LinkSettings parse_link(const char* option, const std::string& text) {
   const std::size_t comma = text.find(',');
   if (comma == std::string::npos)
     throw Error(option,
-                fmt::format("expected LATENCY,BANDWIDTH such as 5us,300Gbps; found {}", io::in_quotes(text)));
-  const io::WrittenLink link{with_option(option, text.substr(0, comma), io::parse_seconds),
-                         with_option(option, text.substr(comma + 1), io::parse_rate)};
+                fmt::format("expected LATENCY,BANDWIDTH such as 5us,300Gbps; found {}", io::quote(text)));
+  const io::LinkSettings link{parse_for_option(option, text.substr(0, comma), io::parse_seconds),
+                         parse_for_option(option, text.substr(comma + 1), io::parse_rate)};
   if (link.latency < Seconds(0) || link.bandwidth <= BitsPerSecond(0))
     throw Error(option, "expected a latency that is not negative and a bandwidth above zero");
   return link;
 }
 
-void add_hosts(CLI::App& app, TopologyOptions& options) {
+void add_host_options(CLI::App& app, TopologyOptions& options) {
   app.add_option_function<std::vector<std::string>>(
          "--between",
          [&](const std::vector<std::string>& ends) {
-           options.survey.between = {io::checked_text(ends.at(0), "--between"),
-                                     io::checked_text(ends.at(1), "--between")};
+           options.measurements.between = {io::validate_text(ends.at(0), "--between"),
+                                     io::validate_text(ends.at(1), "--between")};
          },
          "who sent to whom in the only file (iperf3, nccl-tests)")
       ->type_name("FROM TO")
       ->expected(2);
-  add_repeated(app, "--name", "HOST=SITE", "the site that a host of the files is; may be repeated",
+  add_repeatable_option(app, "--name", "HOST=SITE", "the site that a host of the files is; may be repeated",
                [&](const std::string& text) {
-                 const auto [host, site] = key_and_value(io::checked_text(text, "--name"));
-                 if (host.empty()) throw Error("--name", "expected HOST=SITE; found " + io::in_quotes(text));
-                 options.survey.names[host] = site;
+                 const auto [host, site] = key_and_value(io::validate_text(text, "--name"));
+                 if (host.empty()) throw Error("--name", "expected HOST=SITE; found " + io::quote(text));
+                 options.measurements.names[host] = site;
                });
-  add_repeated(app, "--gpu", "[SITE=]NAME", "the GPUs of every site, or of one; may be repeated",
+  add_repeatable_option(app, "--gpu", "[SITE=]NAME", "the GPUs of every site, or of one; may be repeated",
                [&](const std::string& text) {
-                 const auto [site, gpu] = key_and_value(io::checked_text(text, "--gpu"));
-                 (site.empty() ? options.fleet.gpu : options.fleet.gpu_of[site]) = gpu;
+                 const auto [site, gpu] = key_and_value(io::validate_text(text, "--gpu"));
+                 (site.empty() ? options.inventory.gpu : options.inventory.gpu_of[site]) = gpu;
                });
-  add_repeated(app, "--count", "[SITE=]N", "hosts at every site, or at one (1); may be repeated",
+  add_repeatable_option(app, "--count", "[SITE=]N", "hosts at every site, or at one (1); may be repeated",
                [&](const std::string& text) {
-                 const auto [site, number] = key_and_value(io::checked_text(text, "--count"));
-                 const int count = whole_number("--count", number, 1, io::most_devices);
+                 const auto [site, number] = key_and_value(io::validate_text(text, "--count"));
+                 const int count = parse_whole_number("--count", number, 1, io::max_devices);
                  if (site.empty())
-                   options.fleet.hosts = count;
+                   options.inventory.hosts = count;
                  else
-                   options.fleet.hosts_of[site] = count;
+                   options.inventory.hosts_of[site] = count;
                });
   add_option(app, "--gpus-per-host", "N", "as measured, or 1, when not given", [&](const std::string& text) {
-    options.fleet.gpus_per_host = whole_number("--gpus-per-host", text, 1, io::most_devices);
+    options.inventory.gpus_per_host = parse_whole_number("--gpus-per-host", text, 1, io::max_devices);
   });
   add_option(
       app, "--within-site", "LATENCY,BANDWIDTH", "between hosts of a site that has several",
-      [&](const std::string& text) { options.fleet.within_site = written_link("--within-site", text); });
+      [&](const std::string& text) { options.inventory.within_site = parse_link("--within-site", text); });
   add_option(
       app, "--within-host", "LATENCY,BANDWIDTH", "between GPUs of a host that has several",
-      [&](const std::string& text) { options.fleet.within_host = written_link("--within-host", text); });
+      [&](const std::string& text) { options.inventory.within_host = parse_link("--within-host", text); });
 }
 
-void add_numbers(CLI::App& app, TopologyOptions& options) {
+void add_measurement_options(CLI::App& app, TopologyOptions& options) {
   add_option(app, "--latency", "TIME", "one way, in place of what iperf3 or nccl-tests say",
              [&](const std::string& text) {
-               options.survey.latency = with_option("--latency", text, io::parse_seconds);
-               if (*options.survey.latency < Seconds(0))
-                 throw Error("--latency", "must not be negative; found " + io::in_quotes(text));
+               options.measurements.latency = parse_for_option("--latency", text, io::parse_seconds);
+               if (*options.measurements.latency < Seconds(0))
+                 throw Error("--latency", "must not be negative; found " + io::quote(text));
              });
   add_option(app, "--latency-unit", "UNIT", "of a matrix: ns, us, ms or s", [&](const std::string& text) {
-    options.survey.latency_unit = with_option("--latency-unit", text, io::time_unit);
+    options.measurements.latency_unit = parse_for_option("--latency-unit", text, io::time_unit);
   });
   add_option(app, "--bandwidth-unit", "UNIT", "of a matrix: Mbps, Gbps, MB/s, …",
              [&](const std::string& text) {
-               options.survey.bandwidth_unit = with_option("--bandwidth-unit", text, io::rate_unit);
+               options.measurements.bandwidth_unit = parse_for_option("--bandwidth-unit", text, io::rate_unit);
              });
-  app.add_flag("--rtt", options.survey.is_round_trip, "the matrix of latencies has round trips");
-  app.add_flag("--symmetric", options.survey.is_symmetric,
+  app.add_flag("--rtt", options.measurements.is_round_trip, "the matrix of latencies has round trips");
+  app.add_flag("--symmetric", options.measurements.is_symmetric,
                "a direction that was not measured is as the other one");
   add_option(app, "--collective", "sendrecv|all_reduce", "of nccl-tests whose text does not say it",
              [&](const std::string& text) {
                if (text != "sendrecv" && text != "all_reduce")
-                 throw Error("--collective", "expected sendrecv or all_reduce; found " + io::in_quotes(text));
-               options.survey.collective = text;
+                 throw Error("--collective", "expected sendrecv or all_reduce; found " + io::quote(text));
+               options.measurements.collective = text;
              });
 }
 
-void add_import(CLI::App& app, TopologyOptions& options) {
+void add_import_command(CLI::App& app, TopologyOptions& options) {
   CLI::App& command = *app.add_subcommand("import", "makes a topology from others' measurements");
   command.footer(import_examples);
   command.callback([&] { options.mode = Mode::import; });
   command.add_option("FILE", options.files, "measurements")->type_name("");
   CLI::Option* format =
       add_option(command, "--format", "FORMAT", "measurements, iperf3, csv or nccl-tests (below)",
-                 [&](const std::string& text) { options.survey_format = text; });
+                 [&](const std::string& text) { options.measurement_format = text; });
   std::vector<std::string> names;
-  for (const io::SurveyFormat& it : io::survey_formats()) names.emplace_back(it.name);
-  offer_values(*format, names);
-  add_hosts(command, options);
-  add_numbers(command, options);
+  for (const io::MeasurementFormat& it : io::measurement_formats()) names.emplace_back(it.name);
+  set_completion_values(*format, names);
+  add_host_options(command, options);
+  add_measurement_options(command, options);
   add_option(command, "--topology-name", "NAME", "of the topology; that of the output file when not given",
-             [&](const std::string& text) { options.name = io::checked_text(text, "--topology-name"); });
+             [&](const std::string& text) { options.name = io::validate_text(text, "--topology-name"); });
   add_option(command, "-o,--output", "FILE",
              "writes the topology (YAML) and prints a summary; stdout when not given",
              [&](const std::string& text) { options.output = text; });
   add_option(command, "--summary", "text|json", "of what is printed beside -o (text)",
-             [&](const std::string& text) { options.format = output_format("--summary", text); });
+             [&](const std::string& text) { options.format = parse_output_format("--summary", text); });
   add_color_option(command, options.color);
   command.add_flag("--quiet", options.quiet, "nothing but warnings");
 }
 
-void add_reading(CLI::App& command, Mode mode, const char* footer, TopologyOptions& options) {
+void add_read_command(CLI::App& command, Mode mode, const char* footer, TopologyOptions& options) {
   command.footer(footer);
   command.callback([&options, mode] { options.mode = mode; });
   command.add_option("TOPOLOGY", options.files, "the machines and the network between them (YAML)")
@@ -214,18 +214,18 @@ void add_topology_options(CLI::App& app, TopologyOptions& options) {
   app.footer(examples);
   add_color_option(app, options.color);
   app.set_version_flag("--version", "dtfm-topology " DTFM_VERSION);
-  add_import(app, options);
-  add_reading(*app.add_subcommand("check", "validates a topology and says what it holds"), Mode::check,
+  add_import_command(app, options);
+  add_read_command(*app.add_subcommand("check", "validates a topology and says what it holds"), Mode::check,
               check_examples, options);
   CLI::App& show =
       *app.add_subcommand("show", "prints latency and bandwidth between all sites, and the devices");
-  add_reading(show, Mode::show, show_examples, options);
-  add_repeated(show, "--site", "SITE", "one of those to show (all); may be repeated",
+  add_read_command(show, Mode::show, show_examples, options);
+  add_repeatable_option(show, "--site", "SITE", "one of those to show (all); may be repeated",
                [&](const std::string& text) { options.sites.push_back(text); });
   app.require_subcommand(0, 1);
 }
 
-void check_complete(const TopologyOptions& options) {
+void check_topology_options(const TopologyOptions& options) {
   if (options.mode == Mode::none)
     throw Error("", "expected import, check or show (see dtfm-topology --help)");
   if (options.mode != Mode::import) {
@@ -234,7 +234,7 @@ void check_complete(const TopologyOptions& options) {
       throw missing(fmt::format("expected one TOPOLOGY; found {}", options.files.size()), command);
     return;
   }
-  if (options.survey_format.empty()) throw missing("--format is missing: what the files are", "import");
+  if (options.measurement_format.empty()) throw missing("--format is missing: what the files are", "import");
   if (options.files.empty()) throw missing("FILE is missing: what to import", "import");
 }
 

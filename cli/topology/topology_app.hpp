@@ -14,6 +14,6 @@ namespace dtfm::cli {
 void add_topology_options(CLI::App& app, TopologyOptions& options);
 
 /// Throws Error where options that need each other are not all there.
-void check_complete(const TopologyOptions& options);
+void check_topology_options(const TopologyOptions& options);
 
 }  // namespace dtfm::cli

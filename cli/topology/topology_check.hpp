@@ -11,10 +11,10 @@
 namespace dtfm::cli {
 
 /// A line each; none of them keeps anyone from planning.
-std::vector<std::string> warnings_of(const Topology& topology);
+std::vector<std::string> topology_warnings(const Topology& topology);
 
 /// With `quiet`, the warnings alone.
-std::string check_text(const Topology& topology, const std::vector<std::string>& warnings, bool quiet);
-nlohmann::ordered_json check_json(const Topology& topology, const std::vector<std::string>& warnings);
+std::string format_topology_check(const Topology& topology, const std::vector<std::string>& warnings, bool quiet);
+nlohmann::ordered_json topology_check_json(const Topology& topology, const std::vector<std::string>& warnings);
 
 }  // namespace dtfm::cli

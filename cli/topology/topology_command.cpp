@@ -9,11 +9,11 @@
 #include "cli/common/main_guard.hpp"
 #include "cli/common/output_check.hpp"
 #include "cli/common/print_result.hpp"
-#include "cli/common/put_out.hpp"
+#include "cli/common/write_output.hpp"
 #include "cli/topology/topology_check.hpp"
 #include "cli/topology/topology_table.hpp"
 #include "planner/io/text/atomic_file.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 
@@ -25,18 +25,18 @@ bool begins_as_topology(const std::string& begin) {
 }
 
 /// What the user says of the machines; the topology is called like its file, if that can be a name.
-io::FleetSettings fleet_of(const TopologyOptions& options, const std::string& output) {
-  io::FleetSettings fleet = options.fleet;
+io::InventorySettings inventory_settings(const TopologyOptions& options, const std::string& output) {
+  io::InventorySettings inventory = options.inventory;
   const std::string stem = std::filesystem::path(output).stem().string();
   if (options.name)
-    fleet.name = *options.name;
-  else if (!io::is_stdout(output) && io::is_topology_name(stem))
-    fleet.name = stem;
-  return fleet;
+    inventory.name = *options.name;
+  else if (!io::is_stdout(output) && io::is_valid_topology_name(stem))
+    inventory.name = stem;
+  return inventory;
 }
 
 /// An option that says nothing to the chosen format is a mistake.
-void refuse_others(const io::SurveyFormat& format, const io::SurveySettings& settings) {
+void reject_irrelevant_options(const io::MeasurementFormat& format, const io::MeasurementSettings& settings) {
   const bool is_csv = format.name == "csv", is_nccl = format.name == "nccl-tests",
              is_iperf3 = format.name == "iperf3";
   const auto refuse = [](bool is_given, bool is_used, const char* option, const char* formats) {
@@ -52,24 +52,24 @@ void refuse_others(const io::SurveyFormat& format, const io::SurveySettings& set
 }
 
 void print_summary(const Topology& topology, const TopologyOptions& options) {
-  const std::vector<std::string> warnings = warnings_of(topology);
-  print_result(options.format == OutputFormat::json ? io::json_text(check_json(topology, warnings))
-                                                    : check_text(topology, warnings, options.quiet),
+  const std::vector<std::string> warnings = topology_warnings(topology);
+  print_result(options.format == OutputFormat::json ? io::format_json(topology_check_json(topology, warnings))
+                                                    : format_topology_check(topology, warnings, options.quiet),
                options.color);
 }
 
 /// The file first: it must be there even if nobody reads stdout.
 int import_topology(const TopologyOptions& options) {
-  const io::SurveyFormat& format = io::row_named(io::survey_formats(), options.survey_format, "--format", "no format");
-  refuse_others(format, options.survey);
+  const io::MeasurementFormat& format = io::find_row(io::measurement_formats(), options.measurement_format, "--format", "no format");
+  reject_irrelevant_options(format, options.measurements);
   const std::string output = options.output.value_or("-");
   check_outputs(options.files, std::array{output});
   check_kind(output, begins_as_topology, "topology");
   const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
-  const io::Survey survey = io::import_survey(format, paths, options.survey);
+  const io::NetworkMeasurements measurements = io::import_network_measurements(format, paths, options.measurements);
   const std::string text =
-      io::topology_text(survey, io::survey_links(survey, options.survey), fleet_of(options, output));
-  put_into(output, text);
+      io::format_topology(measurements, io::summarize_links(measurements, options.measurements), inventory_settings(options, output));
+  write_output_file(output, text);
   if (io::is_stdout(output)) return exit_code::done;
   print_summary(io::parse_topology(text, output, {}), options);
   return exit_code::done;
@@ -83,8 +83,8 @@ int check_topology(const TopologyOptions& options) {
 int show_topology(const TopologyOptions& options) {
   const Topology topology = io::read_topology(options.files.front());
   const SiteTable table = site_table(topology, options.sites);
-  print_result(options.format == OutputFormat::json ? io::json_text(table_json(topology, table))
-                                                    : table_text(topology, table),
+  print_result(options.format == OutputFormat::json ? io::format_json(site_table_json(topology, table))
+                                                    : format_site_table(topology, table),
                options.color);
   return exit_code::done;
 }
@@ -102,7 +102,7 @@ int run_topology_command(const TopologyOptions& options) {
     case TopologyOptions::Mode::none:
       break;
   }
-  return exit_code::our_bug;
+  return exit_code::internal_error;
 }
 
 }  // namespace dtfm::cli

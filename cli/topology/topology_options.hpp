@@ -7,7 +7,7 @@
 
 #include "cli/common/output_format.hpp"
 #include "cli/common/style.hpp"
-#include "planner/io/importers/network_survey.hpp"
+#include "planner/io/importers/network_measurements.hpp"
 #include "planner/io/writers/topology_writer.hpp"
 
 namespace dtfm::cli {
@@ -18,9 +18,9 @@ struct TopologyOptions {
   Mode mode = Mode::none;
   std::vector<std::string> files;  // what to import; else one topology
   std::vector<std::string> sites;  // to show; empty: all
-  std::string survey_format;       // of the files to import
-  io::SurveySettings survey;
-  io::FleetSettings fleet;
+  std::string measurement_format;       // of the files to import
+  io::MeasurementSettings measurements;
+  io::InventorySettings inventory;
   std::optional<std::string> name;    // of the topology
   std::optional<std::string> output;  // file; nothing: the topology goes to stdout
   OutputFormat format = OutputFormat::text;

@@ -12,7 +12,7 @@
 
 namespace dtfm::cli {
 
-inline constexpr std::size_t most_shown_sites = 64;
+inline constexpr std::size_t max_shown_sites = 64;
 
 struct SiteTable {
   std::vector<int> sites;        // indices, in the order asked for
@@ -25,7 +25,7 @@ struct SiteTable {
 /// Of the sites called `names`, or of all. Throws Error for an unknown or repeated name, and for too many.
 SiteTable site_table(const Topology& topology, const std::vector<std::string>& names);
 
-std::string table_text(const Topology& topology, const SiteTable& table);
-nlohmann::ordered_json table_json(const Topology& topology, const SiteTable& table);
+std::string format_site_table(const Topology& topology, const SiteTable& table);
+nlohmann::ordered_json site_table_json(const Topology& topology, const SiteTable& table);
 
 }  // namespace dtfm::cli

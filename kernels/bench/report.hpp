@@ -12,7 +12,7 @@ class Report {
  public:
   /// `judged`: compare with the bars. Without, on a device where they mean nothing, only the times are
   /// printed.
-  explicit Report(bool judged) : judged_(judged) {}
+  explicit Report(bool checks_bars) : checks_bars_(checks_bars) {}
 
   void title(const std::string& text) const {
     std::printf("\n%s\n%-34s %11s %7s %10s %10s  %s\n", text.c_str(), "kernel", "time", "spread", "rate",
@@ -36,19 +36,19 @@ class Report {
 
   /// Two medians of the same work must lie within 3 %.
   void repeated(const std::string& what, double first, double second) {
-    const double apart = (first > second ? first / second : second / first) - 1;
+    const double difference = (first > second ? first / second : second / first) - 1;
     std::printf("%-34s %8.3f ms and %.3f ms, %.1f %% apart  %s\n", what.c_str(), first * 1e3, second * 1e3,
-                apart * 100, verdict(apart <= 0.03, "3 %").c_str());
+                difference * 100, verdict(difference <= 0.03, "3 %").c_str());
   }
 
   int exit_code() const {
-    if (judged_) std::printf("\n%d of %d bars reached\n", bars_ - missed_, bars_);
+    if (checks_bars_) std::printf("\n%d of %d bars reached\n", bars_ - missed_, bars_);
     return missed_ == 0 ? 0 : 1;
   }
 
  private:
   std::string verdict(bool reached, const char* bar) {
-    if (!judged_) return "";
+    if (!checks_bars_) return "";
     ++bars_;
     if (!reached) ++missed_;
     return std::string(reached ? "reached " : "MISSED ") + bar;
@@ -65,7 +65,7 @@ class Report {
     std::fflush(stdout);
   }
 
-  bool judged_;
+  bool checks_bars_;
   int bars_ = 0, missed_ = 0;
 };
 

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t alignment = 256;  // as cudaMalloc's; the size is kept in front of the memory
 
-std::size_t held = 0;
+std::size_t allocated_bytes = 0;
 std::size_t limit = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
@@ -23,7 +23,7 @@ void emulation::set_memory_limit(std::size_t bytes) {
   limit = bytes;
 }
 std::size_t emulation::memory_held() {
-  return held;
+  return allocated_bytes;
 }
 
 bool device_available() {
@@ -40,7 +40,7 @@ void* device_allocate(std::size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, alignment + bytes) != 0) throw OutOfMemory("out of memory");
   std::memcpy(memory, &bytes, sizeof bytes);
-  held += bytes;
+  allocated_bytes += bytes;
   auto* data = static_cast<std::byte*>(memory) + alignment;
   std::memset(data, 0xff, bytes);  // NaN in every format: what is read before it is written shows
   return data;
@@ -50,12 +50,12 @@ void device_free(void* data) noexcept {
   void* memory = static_cast<std::byte*>(data) - alignment;
   std::size_t bytes = 0;
   std::memcpy(&bytes, memory, sizeof bytes);
-  held -= bytes;
+  allocated_bytes -= bytes;
   std::free(memory);
 }
 
 std::size_t device_free_bytes() {
-  return limit > held ? limit - held : 0;
+  return limit > allocated_bytes ? limit - allocated_bytes : 0;
 }
 
 void device_zero(void* memory, std::size_t bytes) {

@@ -42,7 +42,7 @@ struct Flow {
 };
 
 /// A place where `expected` threads meet.
-struct Meeting {
+struct Rendezvous {
   int expected = 0;
   int arrived = 0;
   unsigned generation = 0;
@@ -52,15 +52,15 @@ struct Fiber {
   Flow flow;
   std::unique_ptr<std::byte[]> stack = std::make_unique<std::byte[]>(stack_bytes);
   bool done = false;
-  const Meeting* waits_at = nullptr;  // until it is no longer of this generation
+  const Rendezvous* waiting_at = nullptr;  // until it is no longer of this generation
   unsigned generation = 0;
   std::vector<std::vector<Copy>> copies{1};  // groups, oldest first; the last is still open
 
-  bool ready() const { return !done && (waits_at == nullptr || waits_at->generation != generation); }
+  bool ready() const { return !done && (waiting_at == nullptr || waiting_at->generation != generation); }
 };
 
 struct Warp {
-  Meeting meeting;
+  Rendezvous rendezvous;
   std::byte slots[2][lanes * lane_bytes];
 };
 
@@ -68,7 +68,7 @@ struct Block {
   std::vector<std::unique_ptr<Fiber>> fibers;  // stacks are kept from block to block
   std::vector<Warp> warps;
   std::vector<std::byte> shared;  // with room to align
-  Meeting barrier;
+  Rendezvous barrier;
   Flow main;
   const std::function<void()>* kernel = nullptr;
   std::size_t current = 0;
@@ -101,14 +101,14 @@ void switch_flow(Flow& from, Flow& to) {
   arrive(from, nullptr);
 }
 
-void land(const Copy& copy) {
+void complete_copy(const Copy& copy) {
   if (copy.from == nullptr)
     std::memset(copy.to, 0, 16);
   else
     std::memcpy(copy.to, copy.from, 16);
 }
 
-bool backward() {
+bool runs_in_reverse() {
   return block.schedule == Schedule::early_copies;
 }
 
@@ -122,7 +122,7 @@ std::size_t next_ready() {
   const std::size_t first = block.current / lanes * lanes, size = std::min(lanes, block.threads - first);
   const auto find = [](std::size_t from, std::size_t begin, std::size_t count) {
     for (std::size_t i = 1; i <= count; ++i) {
-      const std::size_t step = backward() ? count - i : i;
+      const std::size_t step = runs_in_reverse() ? count - i : i;
       const std::size_t candidate = begin + (from - begin + step) % count;
       if (block.fibers[candidate]->ready()) return candidate;
     }
@@ -132,7 +132,7 @@ std::size_t next_ready() {
   return in_warp < block.threads ? in_warp : find(block.current, 0, block.threads);
 }
 
-void give_way() {
+void yield_turn() {
   Fiber& self = current();
   if (block.alive == 0) return switch_flow(self.flow, block.main);
   const std::size_t next = next_ready();
@@ -142,24 +142,24 @@ void give_way() {
   if (&current() != &self) switch_flow(self.flow, current().flow);
 }
 
-void meet(Meeting& meeting) {
-  if (++meeting.arrived == meeting.expected) {
-    meeting.arrived = 0;
-    ++meeting.generation;
+void wait_at(Rendezvous& rendezvous) {
+  if (++rendezvous.arrived == rendezvous.expected) {
+    rendezvous.arrived = 0;
+    ++rendezvous.generation;
     return;
   }
   Fiber& self = current();
-  self.waits_at = &meeting;
-  self.generation = meeting.generation;
-  give_way();
-  self.waits_at = nullptr;
+  self.waiting_at = &rendezvous;
+  self.generation = rendezvous.generation;
+  yield_turn();
+  self.waiting_at = nullptr;
 }
 
 /// A thread that ends no longer counts where others wait.
-void leave(Meeting& meeting) {
-  if (--meeting.expected == meeting.arrived && meeting.arrived > 0) {
-    meeting.arrived = 0;
-    ++meeting.generation;
+void withdraw_from(Rendezvous& rendezvous) {
+  if (--rendezvous.expected == rendezvous.arrived && rendezvous.arrived > 0) {
+    rendezvous.arrived = 0;
+    ++rendezvous.generation;
   }
 }
 
@@ -170,9 +170,9 @@ void fiber_main() {
     (*block.kernel)();
     current().done = true;
     --block.alive;
-    leave(block.barrier);
-    leave(block.warps[block.current / lanes].meeting);
-    give_way();
+    withdraw_from(block.barrier);
+    withdraw_from(block.warps[block.current / lanes].rendezvous);
+    yield_turn();
   }
 }
 
@@ -196,13 +196,13 @@ void run_block(std::size_t shared_bytes) {
     if (i == block.fibers.size()) make_fiber();
     Fiber& fiber = *block.fibers[i];
     fiber.done = false;
-    fiber.waits_at = nullptr;
+    fiber.waiting_at = nullptr;
     fiber.copies.resize(1);
     fiber.copies[0].clear();
-    ++block.warps[i / lanes].meeting.expected;
+    ++block.warps[i / lanes].rendezvous.expected;
   }
   block.alive = block.threads;
-  block.current = backward() ? block.threads - 1 : 0;
+  block.current = runs_in_reverse() ? block.threads - 1 : 0;
   threadIdx = {static_cast<unsigned>(block.current), 0, 0};
   switch_flow(block.main, current().flow);
   if (block.error.empty()) return;
@@ -240,27 +240,27 @@ void* shared_bytes() {
 }
 
 void block_barrier() {
-  meet(block.barrier);
+  wait_at(block.barrier);
 }
 
 void fail(const char* what) {
   block.error = what;
   for (auto& fiber : block.fibers) fiber->done = true;  // none of them runs on
   block.alive = 0;
-  give_way();
+  yield_turn();
   std::abort();  // never reached: a failed block is not returned to
 }
 
-const std::byte* exchange(const void* mine, std::size_t bytes) {
+const std::byte* exchange_lanes(const void* own_value, std::size_t bytes) {
   Warp& warp = block.warps[block.current / lanes];
-  std::byte* slots = warp.slots[warp.meeting.generation % 2];
-  if (bytes != 0) std::memcpy(slots + (block.current % lanes) * lane_bytes, mine, bytes);
-  meet(warp.meeting);
+  std::byte* slots = warp.slots[warp.rendezvous.generation % 2];
+  if (bytes != 0) std::memcpy(slots + (block.current % lanes) * lane_bytes, own_value, bytes);
+  wait_at(warp.rendezvous);
   return slots;
 }
 
-void copy_later(void* to, const void* from) {
-  if (block.schedule == Schedule::early_copies) return land({to, from});
+void enqueue_copy(void* to, const void* from) {
+  if (block.schedule == Schedule::early_copies) return complete_copy({to, from});
   current().copies.back().push_back({to, from});
 }
 
@@ -271,7 +271,7 @@ void commit_copies() {
 void wait_copies(int groups) {
   auto& copies = current().copies;
   while (copies.size() > static_cast<std::size_t>(groups) + 1) {
-    for (const Copy& copy : copies.front()) land(copy);
+    for (const Copy& copy : copies.front()) complete_copy(copy);
     copies.erase(copies.begin());
   }
 }

@@ -49,16 +49,16 @@ void block_barrier();
 constexpr std::size_t lane_bytes = 64;
 /// What every lane of the warp hands in, at most lane_bytes each: valid until the lane's next exchange but
 /// one.
-const std::byte* exchange(const void* mine, std::size_t bytes);
+const std::byte* exchange_lanes(const void* own_value, std::size_t bytes);
 
 template <class T>
-T of_lane(const std::byte* warp, int lane) {
+T read_lane(const std::byte* warp, int lane) {
   T value;
   std::memcpy(&value, warp + static_cast<std::size_t>(lane) * lane_bytes, sizeof value);
   return value;
 }
 
-void copy_later(void* to, const void* from);
+void enqueue_copy(void* to, const void* from);
 void commit_copies();
 void wait_copies(int groups);
 
@@ -80,7 +80,7 @@ inline void __syncthreads() {
   emulation::block_barrier();
 }
 inline void __syncwarp() {
-  emulation::exchange(nullptr, 0);
+  emulation::exchange_lanes(nullptr, 0);
 }
 
 inline int lane_of_thread() {
@@ -89,7 +89,7 @@ inline int lane_of_thread() {
 
 template <class T>
 T __shfl_sync(unsigned, T value, int source) {
-  return emulation::of_lane<T>(emulation::exchange(&value, sizeof value), source & 31);
+  return emulation::read_lane<T>(emulation::exchange_lanes(&value, sizeof value), source & 31);
 }
 
 template <class T>
@@ -149,7 +149,7 @@ inline void store_raw(void* to, const RawPack& value) {
 inline void copy_async(void* shared, const void* global, bool valid) {
   check_16_bytes(shared);
   if (valid) check_16_bytes(global);
-  emulation::copy_later(shared, valid ? global : nullptr);
+  emulation::enqueue_copy(shared, valid ? global : nullptr);
 }
 
 inline void commit_copies() {
@@ -169,22 +169,22 @@ inline SharedAddress shared_address(const void* pointer) {
 inline void load_matrices(std::uint32_t (&r)[4], SharedAddress address) {
   const void* const row = reinterpret_cast<const void*>(address);
   check_16_bytes(row);
-  const std::byte* warp = emulation::exchange(&row, sizeof row);
+  const std::byte* warp = emulation::exchange_lanes(&row, sizeof row);
   const int lane = lane_of_thread();
   for (int m = 0; m < 4; ++m)
-    std::memcpy(&r[m], emulation::of_lane<const std::byte*>(warp, 8 * m + lane / 4) + 4 * (lane % 4), 4);
+    std::memcpy(&r[m], emulation::read_lane<const std::byte*>(warp, 8 * m + lane / 4) + 4 * (lane % 4), 4);
 }
 
 inline void load_matrices_transposed(std::uint32_t (&r)[4], SharedAddress address) {
   const void* const row = reinterpret_cast<const void*>(address);
   check_16_bytes(row);
-  const std::byte* warp = emulation::exchange(&row, sizeof row);
+  const std::byte* warp = emulation::exchange_lanes(&row, sizeof row);
   const int lane = lane_of_thread();
   for (int m = 0; m < 4; ++m) {
     std::uint16_t pair[2];
     for (int i = 0; i < 2; ++i)
       std::memcpy(&pair[i],
-                  emulation::of_lane<const std::byte*>(warp, 8 * m + 2 * (lane % 4) + i) + 2 * (lane / 4), 2);
+                  emulation::read_lane<const std::byte*>(warp, 8 * m + 2 * (lane % 4) + i) + 2 * (lane / 4), 2);
     r[m] = pair[0] | static_cast<std::uint32_t>(pair[1]) << 16;
   }
 }
@@ -202,15 +202,15 @@ template <class T>
 void multiply_fragments(float (&c)[4], const Pair<T> (&a)[4], const Pair<T> (&b)[2]) {
   struct Operands {
     FloatPair a[4], b[2];
-  } mine;
-  for (int i = 0; i < 4; ++i) mine.a[i] = floats_of<T>(a[i]);
-  for (int i = 0; i < 2; ++i) mine.b[i] = floats_of<T>(b[i]);
-  const std::byte* warp = emulation::exchange(&mine, sizeof mine);
+  } own_value;
+  for (int i = 0; i < 4; ++i) own_value.a[i] = floats_of<T>(a[i]);
+  for (int i = 0; i < 2; ++i) own_value.b[i] = floats_of<T>(b[i]);
+  const std::byte* warp = emulation::exchange_lanes(&own_value, sizeof own_value);
   const int lane = lane_of_thread();
   for (int k = 0; k < 4; ++k) {
-    const auto row = emulation::of_lane<Operands>(warp, (lane & ~3) + k);
-    const auto left = emulation::of_lane<Operands>(warp, (lane % 4) * 8 + k);
-    const auto right = emulation::of_lane<Operands>(warp, (lane % 4) * 8 + 4 + k);
+    const auto row = emulation::read_lane<Operands>(warp, (lane & ~3) + k);
+    const auto left = emulation::read_lane<Operands>(warp, (lane % 4) * 8 + k);
+    const auto right = emulation::read_lane<Operands>(warp, (lane % 4) * 8 + 4 + k);
     for (int half = 0; half < 2; ++half) {
       const FloatPair upper = row.a[2 * half], lower = row.a[2 * half + 1];
       c[0] += upper.x * left.b[half].x + upper.y * left.b[half].y;

@@ -48,7 +48,7 @@ inline constexpr unsigned whole_warp = 0xffffffffu;
 
 /// ⌈a / b⌉ for a ≥ 0, b > 0.
 template <class I>
-DTFM_HOST_DEVICE constexpr I divided_up(I a, I b) {
+DTFM_HOST_DEVICE constexpr I ceil_div(I a, I b) {
   return (a + b - 1) / b;
 }
 

@@ -17,7 +17,7 @@ constexpr long long evaluations = 1'000;
 constexpr double horizon_s = 1800;
 
 /// Of some devices of a topology, with their numbers in it.
-struct Part {
+struct SubTopology {
   Topology topology;
   std::vector<int> whole;    // of each device of the part
   std::vector<int> in_part;  // of each device of the whole; no_device
@@ -35,26 +35,26 @@ MeasuredLinks links_of(const MeasuredLinks& links, const std::vector<int>& devic
   return {latency, bandwidth};
 }
 
-Part part_of(const Topology& whole, const std::vector<bool>& there) {
-  Part part{whole, {}, std::vector<int>(there.size(), cost::no_device)};
+SubTopology sub_topology(const Topology& whole, const std::vector<bool>& is_available) {
+  SubTopology part{whole, {}, std::vector<int>(is_available.size(), cost::no_device)};
   part.topology.devices.clear();
   for (int device = 0; device < whole.size(); ++device) {
-    if (!there[at(device)]) continue;
+    if (!is_available[at(device)]) continue;
     part.in_part[at(device)] = part.topology.size();
     part.whole.push_back(device);
     part.topology.devices.push_back(whole.devices[at(device)]);
   }
   if (auto* rules = std::get_if<RuleLinks>(&part.topology.links)) {
-    std::vector<int> ports;
-    for (const int device : part.whole) ports.push_back(rules->port[at(device)]);
-    rules->port = std::move(ports);
+    std::vector<int> link_classes;
+    for (const int device : part.whole) link_classes.push_back(rules->link_class[at(device)]);
+    rules->link_class = std::move(link_classes);
   } else {
     part.topology.links = links_of(std::get<MeasuredLinks>(whole.links), part.whole);
   }
   return part;
 }
 
-Plan with_devices(Plan plan, const std::vector<int>& numbers) {
+Plan renumber_devices(Plan plan, const std::vector<int>& numbers) {
   for (Pipeline& pipeline : plan.pipelines)
     for (Stage& stage : pipeline.stages)
       for (int& device : stage.devices) device = numbers[at(device)];
@@ -75,19 +75,19 @@ Job job_of(const Problem& problem, const Plan& plan) {
 
 }  // namespace
 
-sim::Replanner replanner(const Problem& problem) {
-  return [&problem](const Plan& running, const std::vector<bool>& there) -> std::optional<Plan> {
-    const Part part = part_of(problem.topology, there);
+sim::Replanner make_replanner(const Problem& problem) {
+  return [&problem](const Plan& running, const std::vector<bool>& is_available) -> std::optional<Plan> {
+    const SubTopology part = sub_topology(problem.topology, is_available);
     if (part.whole.empty()) return std::nullopt;
-    const Problem left{part.topology, job_of(problem, running), problem.constants, problem.roofline};
+    const Problem remaining{part.topology, job_of(problem, running), problem.constants, problem.roofline};
     search::IterationSearchOptions options;
     options.common.evaluations = evaluations;
     options.finalists = 1;
-    options.warm = search::WarmStart{with_devices(running, part.in_part), left.job, horizon_s};
+    options.warm = search::WarmStart{renumber_devices(running, part.in_part), remaining.job, horizon_s};
     try {
-      const search::IterationSearchResult found = search::search_iteration(left, options);
-      if (found.finalists.empty() || found.finalists.front().lacking > 0) return std::nullopt;
-      return with_devices(found.finalists.front().plan, part.whole);
+      const search::IterationSearchResult found = search::search_iteration(remaining, options);
+      if (found.finalists.empty() || found.finalists.front().deficit_bytes > 0) return std::nullopt;
+      return renumber_devices(found.finalists.front().plan, part.whole);
     } catch (const search::NoSuchShape&) {
       return std::nullopt;
     }

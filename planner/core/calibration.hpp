@@ -42,23 +42,23 @@ inline constexpr std::array calibration_constants = {
     CalibrationConstant{"sync_efficiency", &Calibration::sync_efficiency, CalibrationConstant::Kind::share}};
 
 /// How well fitted constants are known.
-struct CalibrationSpread {
+struct CalibrationUncertainty {
   static constexpr std::size_t size = calibration_constants.size();
 
   double residual = 0;  // standard deviation of the logarithm of measured ÷ simulated seconds
-  double degrees = 1;   // of freedom, of Student's t
+  double degrees_of_freedom = 1;   // of freedom, of Student's t
   std::array<std::array<double, size>, size> covariance = {};  // of the constants in the table's order
 
-  friend bool operator==(const CalibrationSpread&, const CalibrationSpread&) = default;
+  friend bool operator==(const CalibrationUncertainty&, const CalibrationUncertainty&) = default;
 };
 
 struct FittedCalibration {
   Calibration constants;
-  std::optional<CalibrationSpread> spread = {};  // nothing: nobody says
+  std::optional<CalibrationUncertainty> spread = {};  // nothing: nobody says
 };
 
 /// Where the mean of iterations that somebody measures should lie.
-struct TimeInterval {
+struct PredictionInterval {
   double low_s = 0, high_s = 0, level = 0;  // level: the chance that it does
 };
 

@@ -38,8 +38,8 @@ void compress_gradients(Job& job, const std::string& preset);
 /// job's throughput, or a preset's traffic over the memory bandwidth of the slowest device, which a chain
 /// waits for; 0: nothing is compressed, or no cost is known. Throws Error where the catalogue does not know
 /// the memory bandwidth.
-double activation_recode_s_per_byte(const Topology& topology, const Job& job);
-double gradient_recode_s_per_byte(const Topology& topology, const Job& job);
+double activation_compression_s_per_byte(const Topology& topology, const Job& job);
+double gradient_compression_s_per_byte(const Topology& topology, const Job& job);
 
 /// Is what a device sends another one compressed? Never what stays on it; and only over slow links where the
 /// job says so (Tang et al., arXiv 2410.12707, compress by link): by Topology::alone.
@@ -50,6 +50,6 @@ bool is_compressed(const Topology& topology, const Compression& compression, std
 
 /// What was not sent and is added to the next gradients (error feedback), bytes a parameter; 0: nothing is
 /// kept.
-double feedback_bytes(const Job& job);
+double error_feedback_bytes(const Job& job);
 
 }  // namespace dtfm

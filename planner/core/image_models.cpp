@@ -17,14 +17,14 @@ struct Shape {
   int channels = 0, side = 1;
 
   double area() const { return static_cast<double>(side) * side; }
-  double numbers() const { return channels * area(); }
+  double elements() const { return channels * area(); }
 };
 
 /// One layer of the chain, grown operation by operation.
 class LayerBuilder {
  public:
-  LayerBuilder(std::string_view name, Shape input, double number_bytes)
-      : number_bytes_(number_bytes), shape_(input) {
+  LayerBuilder(std::string_view name, Shape input, double element_bytes)
+      : element_bytes_(element_bytes), shape_(input) {
     layer_.name = name;
   }
 
@@ -54,7 +54,7 @@ class LayerBuilder {
     constexpr double index_bytes = 8;
     keep_input();
     shape_.side = (shape_.side + 2 * padding - kernel) / stride + 1;
-    layer_.activation_memory += Bytes(shape_.numbers() * index_bytes);
+    layer_.activation_memory += Bytes(shape_.elements() * index_bytes);
     return *this;
   }
 
@@ -66,7 +66,7 @@ class LayerBuilder {
 
   LayerBuilder& linear(int width) {
     keep_input();
-    const double weights = shape_.numbers() * width;
+    const double weights = shape_.elements() * width;
     layer_.parameters += weights + width;
     layer_.forward += Flops(2 * weights);
     shape_ = {width, 1};
@@ -75,19 +75,19 @@ class LayerBuilder {
 
   LayerBuilder& dropout() {
     keep_input();
-    layer_.activation_memory += Bytes(shape_.numbers());
+    layer_.activation_memory += Bytes(shape_.elements());
     return *this;
   }
 
   Layer layer() const {
     Layer result = layer_;
     result.backward = 2 * result.forward;
-    result.output = Bytes(shape_.numbers() * number_bytes_);
+    result.output = Bytes(shape_.elements() * element_bytes_);
     return result;
   }
 
  private:
-  void keep_input() { layer_.activation_memory += Bytes(shape_.numbers() * number_bytes_); }
+  void keep_input() { layer_.activation_memory += Bytes(shape_.elements() * element_bytes_); }
 
   void convolve(Shape input, int channels, int kernel, int stride, bool biases) {
     shape_ = {channels, (input.side + 2 * (kernel / 2) - kernel) / stride + 1};
@@ -96,25 +96,25 @@ class LayerBuilder {
     layer_.forward += Flops(2 * weights * shape_.area());
   }
 
-  double number_bytes_;
+  double element_bytes_;
   Shape shape_;
   Layer layer_;
 };
 
 /// A chain that ends with the scores of a classifier.
-LayerChain classifier(std::vector<Layer> layers, double number_bytes) {
+LayerChain classifier(std::vector<Layer> layers, double element_bytes) {
   constexpr double fp32_bytes = 4;
   layers.front().backward = layers.front().forward;
   Layer& last = layers.back();
   last.head = last.forward;
-  last.activation_memory += Bytes(last.output.value() / number_bytes * fp32_bytes);
+  last.activation_memory += Bytes(last.output.value() / element_bytes * fp32_bytes);
   return {1, std::move(layers)};
 }
 
 /// Three convolutions, the middle one with the stride, and four times `width` channels at the end.
-LayerBuilder bottleneck(std::string_view name, Shape input, int width, int stride, double number_bytes) {
+LayerBuilder bottleneck(std::string_view name, Shape input, int width, int stride, double element_bytes) {
   constexpr int expansion = 4;
-  LayerBuilder block(name, input, number_bytes);
+  LayerBuilder block(name, input, element_bytes);
   block.convolution(width, 1, 1, false).batch_norm();
   block.convolution(width, 3, stride, false).batch_norm();
   block.convolution(expansion * width, 1, 1, false).batch_norm();
@@ -124,7 +124,7 @@ LayerBuilder bottleneck(std::string_view name, Shape input, int width, int strid
 
 }  // namespace
 
-LayerChain resnet_50(int image, int classes, double number_bytes) {
+LayerChain resnet_50(int image, int classes, double element_bytes) {
   struct Stage {
     int blocks, width, stride;
   };
@@ -135,22 +135,22 @@ LayerChain resnet_50(int image, int classes, double number_bytes) {
     layers.push_back(builder.layer());
     shape = builder.shape();
   };
-  add(LayerBuilder("conv1", shape, number_bytes)
+  add(LayerBuilder("conv1", shape, element_bytes)
           .convolution(64, 7, 2, false)
           .batch_norm()
           .max_pooling(3, 2, 1));
   int number = 2;  // the names are those of the paper; blocks that are alike have one
   for (const Stage& stage : stages) {
-    add(bottleneck(fmt::format("conv{}_1", number), shape, stage.width, stage.stride, number_bytes));
+    add(bottleneck(fmt::format("conv{}_1", number), shape, stage.width, stage.stride, element_bytes));
     for (int block = 1; block < stage.blocks; ++block)
-      add(bottleneck(fmt::format("conv{}_x", number), shape, stage.width, 1, number_bytes));
+      add(bottleneck(fmt::format("conv{}_x", number), shape, stage.width, 1, element_bytes));
     ++number;
   }
-  add(LayerBuilder("head", shape, number_bytes).average_pooling(1).linear(classes));
-  return classifier(std::move(layers), number_bytes);
+  add(LayerBuilder("head", shape, element_bytes).average_pooling(1).linear(classes));
+  return classifier(std::move(layers), element_bytes);
 }
 
-LayerChain vgg_16(int image, int classes, double number_bytes) {
+LayerChain vgg_16(int image, int classes, double element_bytes) {
   struct Stage {
     int convolutions, channels;
   };
@@ -165,29 +165,29 @@ LayerChain vgg_16(int image, int classes, double number_bytes) {
   int number = 1;
   for (const Stage& stage : stages) {
     for (int i = 1; i <= stage.convolutions; ++i) {
-      LayerBuilder layer(fmt::format("conv{}_{}", number, i), shape, number_bytes);
+      LayerBuilder layer(fmt::format("conv{}_{}", number, i), shape, element_bytes);
       layer.convolution(stage.channels, 3, 1, true);
       if (i == stage.convolutions) layer.max_pooling(2, 2, 0);
       add(layer);
     }
     ++number;
   }
-  LayerBuilder first("fc6", shape, number_bytes);
+  LayerBuilder first("fc6", shape, element_bytes);
   if (shape.side != last_side) first.average_pooling(last_side);
   add(first.linear(hidden).dropout());
-  add(LayerBuilder("fc7", shape, number_bytes).linear(hidden).dropout());
-  add(LayerBuilder("fc8", shape, number_bytes).linear(classes));
-  return classifier(std::move(layers), number_bytes);
+  add(LayerBuilder("fc7", shape, element_bytes).linear(hidden).dropout());
+  add(LayerBuilder("fc8", shape, element_bytes).linear(classes));
+  return classifier(std::move(layers), element_bytes);
 }
 
-LayerChain perceptron(std::span<const int> widths, double number_bytes) {
+LayerChain mlp_model(std::span<const int> widths, double element_bytes) {
   DTFM_ASSERT(widths.size() >= 2);
   std::vector<Layer> layers;
   for (std::size_t i = 1; i < widths.size(); ++i)
-    layers.push_back(LayerBuilder("linear" + std::to_string(i), {widths[i - 1], 1}, number_bytes)
+    layers.push_back(LayerBuilder("linear" + std::to_string(i), {widths[i - 1], 1}, element_bytes)
                          .linear(widths[i])
                          .layer());
-  return classifier(std::move(layers), number_bytes);
+  return classifier(std::move(layers), element_bytes);
 }
 
 }  // namespace dtfm

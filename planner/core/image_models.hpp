@@ -10,7 +10,7 @@ namespace dtfm {
 /// Everything is that of one sample; a sample counts as a sequence of one token. As for transformers,
 /// operations are those of matrix products: 2 for a multiply-add of a convolution or a linear layer, none for
 /// norms, activations and pooling. Backward is twice the forward, but for the first layer, whose input needs
-/// no gradient. `number_bytes` is that of an activation: 2 or 4.
+/// no gradient. `element_bytes` is that of an activation: 2 or 4.
 ///
 /// Of an input of c × n × n and an output of d × m × m numbers, parameters · multiply-adds · kept for the
 /// backward:
@@ -28,14 +28,14 @@ namespace dtfm {
 /// He et al., arXiv 1512.03385, table 1, with the stride in the 3 × 3 convolutions, as trained today
 /// (torchvision's): 25,557,032 parameters for 1000 classes, 4.09 G multiply-adds for images of 224 × 224. A
 /// residual block is one layer of the chain: a cut inside it would have to carry the shortcut too.
-LayerChain resnet_50(int image, int classes, double number_bytes);
+LayerChain resnet_50(int image, int classes, double element_bytes);
 
 /// Simonyan and Zisserman, arXiv 1409.1556, table 1, column D: 138,357,544 parameters, 15.5 G multiply-adds
 /// for images of 224 × 224. Other images (of 32 or more) are averaged to 7 × 7 before the first linear layer,
 /// as in torchvision. Pooling goes with the convolution before it.
-LayerChain vgg_16(int image, int classes, double number_bytes);
+LayerChain vgg_16(int image, int classes, double element_bytes);
 
 /// Linear layers from one width to the next, a ReLU after each but the last. There are two widths or more.
-LayerChain perceptron(std::span<const int> widths, double number_bytes);
+LayerChain mlp_model(std::span<const int> widths, double element_bytes);
 
 }  // namespace dtfm

@@ -5,7 +5,7 @@
 
 namespace dtfm {
 
-double covered(std::vector<Interval> intervals, Interval window) {
+double union_length(std::vector<Interval> intervals, Interval window) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   double sum = 0, until = window.begin;
@@ -18,12 +18,12 @@ double covered(std::vector<Interval> intervals, Interval window) {
   return sum;
 }
 
-double covered(std::vector<Interval> intervals) {
+double union_length(std::vector<Interval> intervals) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  return covered(std::move(intervals), {-infinity, infinity});
+  return union_length(std::move(intervals), {-infinity, infinity});
 }
 
-std::vector<Interval> within(const std::vector<Interval>& intervals, Interval window) {
+std::vector<Interval> clip(const std::vector<Interval>& intervals, Interval window) {
   std::vector<Interval> parts;
   for (const Interval& it : intervals) {
     const Interval part{std::max(it.begin, window.begin), std::min(it.end, window.end)};
@@ -32,7 +32,7 @@ std::vector<Interval> within(const std::vector<Interval>& intervals, Interval wi
   return parts;
 }
 
-std::vector<Interval> without(const std::vector<Interval>& intervals, const std::vector<Interval>& holes) {
+std::vector<Interval> subtract(const std::vector<Interval>& intervals, const std::vector<Interval>& holes) {
   std::vector<Interval> parts;
   for (Interval rest : intervals) {
     for (const Interval& hole : holes) {

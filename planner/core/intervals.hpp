@@ -10,15 +10,15 @@ struct Interval {
 };
 
 /// Seconds of `window` that lie in at least one of `intervals`.
-double covered(std::vector<Interval> intervals, Interval window);
+double union_length(std::vector<Interval> intervals, Interval window);
 
 /// Seconds that lie in at least one of `intervals`.
-double covered(std::vector<Interval> intervals);
+double union_length(std::vector<Interval> intervals);
 
 /// What of `intervals` lies in `window`.
-std::vector<Interval> within(const std::vector<Interval>& intervals, Interval window);
+std::vector<Interval> clip(const std::vector<Interval>& intervals, Interval window);
 
 /// What of `intervals` lies in none of `holes`, which are ascending and do not overlap.
-std::vector<Interval> without(const std::vector<Interval>& intervals, const std::vector<Interval>& holes);
+std::vector<Interval> subtract(const std::vector<Interval>& intervals, const std::vector<Interval>& holes);
 
 }  // namespace dtfm

@@ -10,20 +10,20 @@ namespace dtfm {
 namespace {
 
 /// Sequences of the pipeline with the most micro-batches: a hop waits for the fullest.
-double most_sequences(const Training& training, int replicas) {
+double max_sequences_per_pipeline(const Training& training, int replicas) {
   const int micro_batches = micro_batch_count(training);
-  const int most = (micro_batches + replicas - 1) / replicas;
-  return static_cast<double>(most) * training.micro_batch;
+  const int max_micro_batches = (micro_batches + replicas - 1) / replicas;
+  return static_cast<double>(max_micro_batches) * training.micro_batch;
 }
 
 }  // namespace
 
-double bytes_per_number(const Training& training) {
+double bytes_per_element(const Training& training) {
   return training.precision == "fp32" || training.precision == "tf32" ? 4 : 2;
 }
 
 std::vector<Layer> layer_chain(const Job& job) {
-  return layer_chain(job.model, bytes_per_number(job.training));
+  return layer_chain(job.model, bytes_per_element(job.training));
 }
 
 CommVolumes comm_volumes(const Job& job, int stages, int replicas) {
@@ -37,8 +37,8 @@ CommVolumes comm_volumes(const Job& job, int stages, int replicas) {
     const bool sends = stage + 1 < stages || stages == 1;
     if (sends && layers.second > 0) output = std::max(output, chain[at(layers.second - 1)].output);
   }
-  return {Bytes(parameters * parameter_bytes(job.training).exchanged * job.compression.gradients),
-          output * (most_sequences(job.training, replicas) * job.compression.activations)};
+  return {Bytes(parameters * parameter_bytes(job.training).synced * job.compression.gradients),
+          output * (max_sequences_per_pipeline(job.training, replicas) * job.compression.activations)};
 }
 
 }  // namespace dtfm

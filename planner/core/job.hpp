@@ -27,7 +27,7 @@ struct Parallelism {
   std::string schedule = "gpipe", gradient_sync = "sharded-ps";
   std::optional<int> chunks;  // stages per device, of schedule interleaved
   std::optional<int> flush;   // micro-batches after which the pipeline drains; nothing: once an iteration
-  bool alike = false;         // all pipelines have the same layers and as many micro-batches
+  bool uniform_pipelines = false;         // all pipelines have the same layers and as many micro-batches
   bool overlap = false;       // gradients of a layer are exchanged while others are still computed
 };
 
@@ -39,7 +39,7 @@ struct Compression {
   // throughput costs nothing.
   std::string activation_preset = {}, gradient_preset = {};
   /// Only what goes over links slower than this is compressed (planner/core/compression.hpp); nothing: all.
-  std::optional<BitsPerSecond> slower_than = {};
+  std::optional<BitsPerSecond> bandwidth_threshold = {};
 };
 
 /// The two byte counts that objective comm-cost is made of.
@@ -72,7 +72,7 @@ struct Job {
 };
 
 /// Bytes of one number: 2 for fp16 and bf16, 4 for tf32 and fp32.
-double bytes_per_number(const Training& training);
+double bytes_per_element(const Training& training);
 
 /// Of the job's model, in its precision.
 std::vector<Layer> layer_chain(const Job& job);

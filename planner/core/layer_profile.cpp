@@ -12,7 +12,7 @@
 namespace dtfm {
 namespace {
 
-Error missing(const LayerProfile& profile, std::string_view kind, int tensor) {
+Error missing_row_error(const LayerProfile& profile, std::string_view kind, int tensor) {
   std::set<std::string> has;
   for (const ProfileRow& row : profile.rows)
     has.insert(row.tensor == 1 ? row.kind : fmt::format("{} at degree {}", row.kind, row.tensor));
@@ -30,7 +30,7 @@ std::vector<const ProfileRow*> nearest_rows(const LayerProfile& profile, std::st
     if (!rows.empty() && row.tensor > rows.back()->tensor) rows.clear();
     rows.push_back(&row);
   }
-  if (rows.empty()) throw missing(profile, kind, tensor);
+  if (rows.empty()) throw missing_row_error(profile, kind, tensor);
   DTFM_ASSERT(std::is_sorted(rows.begin(), rows.end(), [](const ProfileRow* a, const ProfileRow* b) {
     return a->micro_batch <= b->micro_batch;
   }));
@@ -38,16 +38,16 @@ std::vector<const ProfileRow*> nearest_rows(const LayerProfile& profile, std::st
 }
 
 /// On the line through two points.
-double on_line(double x0, double y0, double x1, double y1, double x) {
+double interpolate_linearly(double x0, double y0, double x1, double y1, double x) {
   return std::max(0.0, y0 + (y1 - y0) * (x - x0) / (x1 - x0));
 }
 
 /// `sorted` is not empty; share 0 is the first of them, 1 the last, and between is in proportion.
 double quantile(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
+  const double position = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (sorted[above] - sorted[below]) * (place - static_cast<double>(below));
+  return sorted[below] + (sorted[above] - sorted[below]) * (position - static_cast<double>(below));
 }
 
 }  // namespace
@@ -66,13 +66,13 @@ std::string_view name_of(LayerProfile::Source source) {
 ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, int micro_batch, int tensor) {
   const std::vector<const ProfileRow*> rows = nearest_rows(profile, kind, tensor);
   const ProfileRow &first = *rows.front(), &last = *rows.back();
-  const double divided = static_cast<double>(first.tensor) / tensor;
+  const double tensor_scale = static_cast<double>(first.tensor) / tensor;
   ProfiledTime time;
-  if (first.update) time.update_s = first.update->median_s * divided;
+  if (first.update) time.update_s = first.update->median_s * tensor_scale;
   time.extrapolated =
       first.tensor != tensor || micro_batch < first.micro_batch || micro_batch > last.micro_batch;
   if (rows.size() == 1 || micro_batch < first.micro_batch) {
-    const double share = divided * micro_batch / first.micro_batch;
+    const double share = tensor_scale * micro_batch / first.micro_batch;
     time.forward_s = first.forward.median_s * share;
     time.backward_s = first.backward.median_s * share;
     return time;
@@ -81,9 +81,9 @@ ProfiledTime profiled_time(const LayerProfile& profile, std::string_view kind, i
   while (above + 1 < rows.size() && rows[above]->micro_batch < micro_batch) ++above;
   const ProfileRow &a = *rows[above - 1], &b = *rows[above];
   time.forward_s =
-      divided * on_line(a.micro_batch, a.forward.median_s, b.micro_batch, b.forward.median_s, micro_batch);
+      tensor_scale * interpolate_linearly(a.micro_batch, a.forward.median_s, b.micro_batch, b.forward.median_s, micro_batch);
   time.backward_s =
-      divided * on_line(a.micro_batch, a.backward.median_s, b.micro_batch, b.backward.median_s, micro_batch);
+      tensor_scale * interpolate_linearly(a.micro_batch, a.backward.median_s, b.micro_batch, b.backward.median_s, micro_batch);
   return time;
 }
 

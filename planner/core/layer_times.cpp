@@ -14,7 +14,7 @@ namespace dtfm {
 namespace {
 
 /// Without what costs parameters or memory alone, and with defaults filled in.
-Transformer timed_part(Transformer model) {
+Transformer timing_shape(Transformer model) {
   model.layers = model.positions = 0;
   model.tied = true;
   if (model.kv_heads == 0) model.kv_heads = model.heads;
@@ -24,13 +24,13 @@ Transformer timed_part(Transformer model) {
 
 /// Measured layers have the attention that was there to be measured, whichever the job names.
 bool same_layers(const LayerProfile& profile, const Transformer& model) {
-  Transformer a = timed_part(*profile.shape), b = timed_part(model);
+  Transformer a = timing_shape(*profile.shape), b = timing_shape(model);
   if (profile.source == LayerProfile::Source::measured) a.flash_attention = b.flash_attention;
   return a == b;
 }
 
 /// Whether the sizes of the model can be compared.
-bool is_checked(const LayerProfile& profile, const Job& job) {
+bool has_comparable_shape(const LayerProfile& profile, const Job& job) {
   return profile.shape && std::holds_alternative<Transformer>(job.model);
 }
 
@@ -45,16 +45,16 @@ void check_names(const LayerProfile& profile, const LayerKinds& kinds) {
                               kind.name, profile.gpu));
 }
 
-void check_fits(const LayerProfile& profile, const Job& job) {
-  const auto complaint = [&](const std::string& what) {
+void check_profile_matches(const LayerProfile& profile, const Job& job) {
+  const auto mismatch = [&](const std::string& what) {
     return Error("", fmt::format("the profile of GPU {} ({}) is not of this job: {}", profile.gpu,
                                  profile.model, what));
   };
   if (profile.precision != job.training.precision)
-    throw complaint(
+    throw mismatch(
         fmt::format("it is of precision {}, the job of {}", profile.precision, job.training.precision));
-  if (is_checked(profile, job) && !same_layers(profile, std::get<Transformer>(job.model)))
-    throw complaint("its transformer has other sizes");
+  if (has_comparable_shape(profile, job) && !same_layers(profile, std::get<Transformer>(job.model)))
+    throw mismatch("its transformer has other sizes");
 }
 
 /// What `training.recompute` does again, of a forward.
@@ -70,7 +70,7 @@ double tied_share(const Layer& kind) {
 }
 
 /// Whether updates take time that is another optimizer's than the job's. All Adams are taken as one.
-bool is_of_another_optimizer(const LayerProfile& profile, const Training& training) {
+bool has_other_optimizer(const LayerProfile& profile, const Training& training) {
   return !training.optimizer.starts_with("adam") &&
          std::any_of(profile.rows.begin(), profile.rows.end(),
                      [](const ProfileRow& row) { return row.update && row.update->median_s > 0; });
@@ -93,12 +93,12 @@ const LayerProfile* profile_of(const Job& job, const Gpu& gpu) {
 }
 
 /// The names, of kinds; empty for all.
-std::string which_layers(const std::vector<std::string>& names, std::size_t all) {
-  constexpr std::size_t most = 4;
-  if (names.size() == all) return "";
-  const auto shown = std::span(names).first(std::min(names.size(), most));
+std::string format_layer_names(const std::vector<std::string>& names, std::size_t layer_kind_count) {
+  constexpr std::size_t max_shown = 4;
+  if (names.size() == layer_kind_count) return "";
+  const auto shown = std::span(names).first(std::min(names.size(), max_shown));
   return fmt::format(" for {}{}", fmt::join(shown, ", "),
-                     names.size() > most ? fmt::format(" and {} more layers", names.size() - most) : "");
+                     names.size() > max_shown ? fmt::format(" and {} more layers", names.size() - max_shown) : "");
 }
 
 }  // namespace
@@ -114,11 +114,11 @@ bool is_beyond_peak(const Gpu& gpu, const Layer& kind, int micro_batch, int tens
 }
 
 LayerTimes::LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline,
-                       std::vector<int> tensors)
+                       std::vector<int> tensor_degrees)
     : job_(job),
       topology_(topology),
-      kinds_(layer_kinds(job.model, bytes_per_number(job.training))),
-      tensors_(std::move(tensors)),
+      kinds_(layer_kinds(job.model, bytes_per_element(job.training))),
+      tensor_degrees_(std::move(tensor_degrees)),
       times_(topology.gpus.size()) {
   std::vector<bool> is_used(topology.gpus.size());
   for (const Device& device : topology.devices)
@@ -126,10 +126,10 @@ LayerTimes::LayerTimes(const Job& job, const Topology& topology, const Roofline&
   for (std::size_t gpu = 0; gpu < topology.gpus.size(); ++gpu) {
     if (!is_used[gpu]) continue;
     if (const LayerProfile* profile = profile_of(job, topology.gpus[gpu])) {
-      check_fits(*profile, job);
+      check_profile_matches(*profile, job);
       check_names(*profile, kinds_);
     }
-    for (const int tensor : tensors_) times_[gpu].push_back(times_on(topology.gpus[gpu], tensor, roofline));
+    for (const int tensor : tensor_degrees_) times_[gpu].push_back(gpu_times(topology.gpus[gpu], tensor, roofline));
   }
 }
 
@@ -145,44 +145,44 @@ std::vector<std::string> LayerTimes::notes(std::span<const int> devices) const {
       notes.push_back(fmt::format("times on GPU {} are estimates: the job has no profile of it", name));
     if (profile && profile->source == LayerProfile::Source::estimated)
       notes.push_back(fmt::format("times on GPU {} are estimates, as its profile says", name));
-    if (profile && !is_checked(*profile, job_) && profile->model != job_.name)
+    if (profile && !has_comparable_shape(*profile, job_) && profile->model != job_.name)
       notes.push_back(fmt::format("the profile of GPU {} is of model {}; it is taken to be that of job {}",
                                   name, profile->model, job_.name));
-    if (profile && is_checked(*profile, job_) &&
+    if (profile && has_comparable_shape(*profile, job_) &&
         profile->shape->flash_attention != std::get<Transformer>(job_.model).flash_attention)
       notes.push_back(
           fmt::format("the profile of GPU {} names another kind of attention than job {}, whose memory "
                       "is counted",
                       name, job_.name));
-    if (profile && is_of_another_optimizer(*profile, job_.training))
+    if (profile && has_other_optimizer(*profile, job_.training))
       notes.push_back(optimizer_note(*profile, job_.training.optimizer));
     if (const auto& times = times_[at(gpu)];
-        std::any_of(times.begin(), times.end(), [](const Times& it) { return it.lacks_updates; }))
+        std::any_of(times.begin(), times.end(), [](const Times& it) { return it.has_unknown_updates; }))
       notes.push_back(
           fmt::format("the profile of GPU {} does not know optimizer steps, which take no time here", name));
-    for (std::size_t degree = 0; degree < tensors_.size(); ++degree)
+    for (std::size_t degree = 0; degree < tensor_degrees_.size(); ++degree)
       if (const auto& layers = times_[at(gpu)][degree].extrapolated; !layers.empty())
         notes.push_back(fmt::format(
             "times on GPU {} are extrapolated{}: its profile is not of micro-batch {} at tensor degree {}",
-            name, which_layers(layers, kinds_.kinds.size()), job_.training.micro_batch, tensors_[degree]));
+            name, format_layer_names(layers, kinds_.kinds.size()), job_.training.micro_batch, tensor_degrees_[degree]));
     for (const Times& times : times_[at(gpu)]) {
-      if (times.impossible.empty()) continue;
+      if (times.beyond_peak.empty()) continue;
       notes.push_back(fmt::format(
           "times on GPU {} are shorter{} than its peak allows: its profile is not of all that they compute, "
           "or of another model",
-          name, which_layers(times.impossible, kinds_.kinds.size())));
+          name, format_layer_names(times.beyond_peak, kinds_.kinds.size())));
       break;  // other degrees have the same fault
     }
   }
   const auto* transformer = std::get_if<Transformer>(&job_.model);
-  for (const int tensor : tensors_)
+  for (const int tensor : tensor_degrees_)
     if (transformer != nullptr && transformer->heads % tensor != 0)
       notes.push_back(fmt::format("trainers do not divide {} attention heads among {} devices of a stage",
                                   transformer->heads, tensor));
   return notes;
 }
 
-LayerTimes::Times LayerTimes::times_on(const Gpu& gpu, int tensor, const Roofline& roofline) const {
+LayerTimes::Times LayerTimes::gpu_times(const Gpu& gpu, int tensor, const Roofline& roofline) const {
   const LayerProfile* profile = profile_of(job_, gpu);
   const auto row_of = [&](const Layer& kind) {
     return job_.efficiency
@@ -197,15 +197,15 @@ LayerTimes::Times LayerTimes::times_on(const Gpu& gpu, int tensor, const Rooflin
         time = profiled_time(*profile, kind.name, job_.training.micro_batch, tensor);
         if (time.extrapolated) times.extrapolated.push_back(kind.name);
         if (is_beyond_peak(gpu, kind, job_.training.micro_batch, tensor, time.forward_s + time.backward_s))
-          times.impossible.push_back(kind.name);
-        times.lacks_updates = times.lacks_updates || (kind.parameters > 0 && !time.update_s);
+          times.beyond_peak.push_back(kind.name);
+        times.has_unknown_updates = times.has_unknown_updates || (kind.parameters > 0 && !time.update_s);
       } else {
         const ProfileRow row = row_of(kind);
         time = {row.forward.median_s, row.backward.median_s, row.update.value_or(Timing{}).median_s};
       }
-      const double again = time.forward_s * recomputed_share(kind, job_.training.recompute);
+      const double recompute_s = time.forward_s * recomputed_share(kind, job_.training.recompute);
       const double update = time.update_s.value_or(0);
-      times.of_kind.push_back({time.forward_s, time.backward_s + again, update, update * tied_share(kind)});
+      times.by_kind.push_back({time.forward_s, time.backward_s + recompute_s, update, update * tied_share(kind)});
     }
   } catch (const Error& error) {
     times.error = error.what();
@@ -218,13 +218,13 @@ LayerTime LayerTimes::of(int layer, int device, int tensor) const {
   if (it.gpu < 0)
     throw Error("",
                 fmt::format("the speed of device {} is not known: the topology gives it no `gpu`", it.id));
-  const auto degree = std::find(tensors_.begin(), tensors_.end(), tensor);
-  DTFM_ASSERT(degree != tensors_.end());
-  const Times& times = times_[at(it.gpu)][static_cast<std::size_t>(degree - tensors_.begin())];
+  const auto degree = std::find(tensor_degrees_.begin(), tensor_degrees_.end(), tensor);
+  DTFM_ASSERT(degree != tensor_degrees_.end());
+  const Times& times = times_[at(it.gpu)][static_cast<std::size_t>(degree - tensor_degrees_.begin())];
   if (!times.error.empty()) throw Error("", fmt::format("device {}: {}", it.id, times.error));
   LayerTime sum;
-  for (const int kind : kinds_.of_layer[at(layer)]) {
-    const LayerTime& time = times.of_kind[at(kind)];
+  for (const int kind : kinds_.kinds_of_layer[at(layer)]) {
+    const LayerTime& time = times.by_kind[at(kind)];
     sum.forward_s += time.forward_s / it.speed;
     sum.backward_s += time.backward_s / it.speed;
     sum.update_s += time.update_s / it.speed;

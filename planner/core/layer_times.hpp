@@ -28,7 +28,7 @@ class LayerTimes {
  public:
   /// `tensors`: the degrees that will be asked for. Throws Error for a profile that is of another precision
   /// or of a transformer of other sizes, or that cannot tell the layers apart.
-  LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline, std::vector<int> tensors);
+  LayerTimes(const Job& job, const Topology& topology, const Roofline& roofline, std::vector<int> tensor_degrees);
 
   /// Layer of the chain on `device` (index into Topology::devices), one of `tensor` that share it.
   /// Recomputation `full` adds the forward of all kinds that compute, but the head, to the backward,
@@ -45,17 +45,17 @@ class LayerTimes {
  private:
   /// Of all layers of one GPU at one tensor degree; an empty list and the reason where they cannot be known.
   struct Times {
-    std::vector<LayerTime> of_kind;
-    std::vector<std::string> extrapolated, impossible;  // names of kinds
-    bool lacks_updates = false;                         // of layers with parameters; they are taken as 0
+    std::vector<LayerTime> by_kind;
+    std::vector<std::string> extrapolated, beyond_peak;  // names of kinds
+    bool has_unknown_updates = false;                         // of layers with parameters; they are taken as 0
     std::string error;
   };
-  Times times_on(const Gpu& gpu, int tensor, const Roofline& roofline) const;
+  Times gpu_times(const Gpu& gpu, int tensor, const Roofline& roofline) const;
 
   const Job& job_;
   const Topology& topology_;
   LayerKinds kinds_;
-  std::vector<int> tensors_;
+  std::vector<int> tensor_degrees_;
   std::vector<std::vector<Times>> times_;  // [GPU][index of the tensor degree]
 };
 

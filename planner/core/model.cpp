@@ -32,7 +32,7 @@ double biases(const Transformer& model, const Shape& n) {
   return 2 * n.h + 2 * n.kv + (model.gated ? 2 : 1) * n.f + n.h;
 }
 
-Layer block(const Transformer& model, double precision) {
+Layer block(const Transformer& model, double element_scale) {
   const Shape n(model);
   Layer layer;
   layer.name = "block";
@@ -40,28 +40,28 @@ Layer block(const Transformer& model, double precision) {
   layer.attention = Flops(4 * n.s * n.s * n.h);
   layer.forward = Flops(2 * n.s * matrices(model, n)) + layer.attention;
   layer.backward = 2 * layer.forward;
-  layer.output = Bytes(2 * n.s * n.h * precision);
+  layer.output = Bytes(2 * n.s * n.h * element_scale);
   const double core = n.a * n.s * n.s;
-  if (!model.flash_attention) layer.attention_memory = Bytes(4 * core * precision + core);
+  if (!model.flash_attention) layer.attention_memory = Bytes(4 * core * element_scale + core);
   const double norms = 4 * n.s * n.h, attention = 6 * n.s * n.h + 4 * n.s * n.kv,
                mlp = 2 * n.s * n.h + (model.gated ? 6 : 4) * n.s * n.f, masks = 2 * n.s * n.h;
-  layer.activation_memory = Bytes((norms + attention + mlp) * precision + masks) + layer.attention_memory;
+  layer.activation_memory = Bytes((norms + attention + mlp) * element_scale + masks) + layer.attention_memory;
   return layer;
 }
 
-Layer embedding(const Transformer& model, double precision) {
+Layer embedding(const Transformer& model, double element_scale) {
   const Shape n(model);
   Layer layer;
   layer.name = "embedding";
   layer.parameters = n.v * n.h;
   if (model.learned_positions) layer.parameters += n.positions * n.h;
   if (model.encoder) layer.parameters += 2 * n.h + n.norm;
-  layer.output = Bytes(2 * n.s * n.h * precision);
+  layer.output = Bytes(2 * n.s * n.h * element_scale);
   layer.activation_memory = Bytes(8 * n.s + n.s * n.h);
   return layer;
 }
 
-Layer head(const Transformer& model, double precision) {
+Layer head(const Transformer& model, double element_scale) {
   const Shape n(model);
   Layer layer;
   layer.name = "head";
@@ -73,33 +73,33 @@ Layer head(const Transformer& model, double precision) {
   layer.forward = Flops(2 * n.s * n.h * n.v + (model.encoder ? 2 * n.s * n.h * n.h : 0));
   layer.backward = 2 * layer.forward;
   layer.head = layer.forward;
-  layer.output = Bytes(2 * n.s * n.h * precision);  // the logits go nowhere: what a layer more would get
-  layer.activation_memory = Bytes(4 * n.s * n.h * precision + 4 * n.s * n.v);  // logits in fp32
+  layer.output = Bytes(2 * n.s * n.h * element_scale);  // the logits go nowhere: what a layer more would get
+  layer.activation_memory = Bytes(4 * n.s * n.h * element_scale + 4 * n.s * n.v);  // logits in fp32
   return layer;
 }
 
-LayerKinds transformer_kinds(const Transformer& model, double number_bytes) {
-  const double precision = number_bytes / 2;  // the sizes are those of 16-bit numbers
-  LayerKinds result{{embedding(model, precision), block(model, precision), head(model, precision)}, {}};
-  result.of_layer.assign(at(model.layers), {1});
-  result.of_layer.front() = {0, 1};
-  result.of_layer.back().push_back(2);
+LayerKinds transformer_kinds(const Transformer& model, double element_bytes) {
+  const double element_scale = element_bytes / 2;  // the sizes are those of 16-bit numbers
+  LayerKinds result{{embedding(model, element_scale), block(model, element_scale), head(model, element_scale)}, {}};
+  result.kinds_of_layer.assign(at(model.layers), {1});
+  result.kinds_of_layer.front() = {0, 1};
+  result.kinds_of_layer.back().push_back(2);
   return result;
 }
 
 LayerKinds chain_kinds(const LayerChain& model) {
   LayerKinds result;
-  std::map<Layer, int> numbers;
+  std::map<Layer, int> kind_of_layer;
   for (const Layer& layer : model.layers) {
-    const auto [place, is_new] = numbers.emplace(layer, static_cast<int>(result.kinds.size()));
+    const auto [known_kind, is_new] = kind_of_layer.emplace(layer, static_cast<int>(result.kinds.size()));
     if (is_new) result.kinds.push_back(layer);
-    result.of_layer.push_back({place->second});
+    result.kinds_of_layer.push_back({known_kind->second});
   }
   return result;
 }
 
 /// One after the other.
-Layer joined(Layer first, const Layer& second) {
+Layer concatenate(Layer first, const Layer& second) {
   first.parameters += second.parameters;
   first.tied_parameters += second.tied_parameters;
   first.forward += second.forward;
@@ -123,18 +123,18 @@ int sequence_length(const Model& model) {
   return std::visit([](const auto& kind) { return kind.sequence; }, model);
 }
 
-LayerKinds layer_kinds(const Model& model, double number_bytes) {
+LayerKinds layer_kinds(const Model& model, double element_bytes) {
   if (const auto* transformer = std::get_if<Transformer>(&model))
-    return transformer_kinds(*transformer, number_bytes);
+    return transformer_kinds(*transformer, element_bytes);
   return chain_kinds(std::get<LayerChain>(model));
 }
 
 std::vector<Layer> layer_chain(const LayerKinds& kinds) {
   std::vector<Layer> chain;
-  for (const std::vector<int>& parts : kinds.of_layer) {
+  for (const std::vector<int>& parts : kinds.kinds_of_layer) {
     chain.push_back(kinds.kinds[at(parts.front())]);
     for (std::size_t i = 1; i < parts.size(); ++i)
-      chain.back() = joined(std::move(chain.back()), kinds.kinds[at(parts[i])]);
+      chain.back() = concatenate(std::move(chain.back()), kinds.kinds[at(parts[i])]);
   }
   return chain;
 }

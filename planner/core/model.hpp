@@ -63,10 +63,10 @@ int sequence_length(const Model& model);
 /// kind.
 struct LayerKinds {
   std::vector<Layer> kinds;
-  std::vector<std::vector<int>> of_layer;  // indices into `kinds`
+  std::vector<std::vector<int>> kinds_of_layer;  // indices into `kinds`
 };
 
-/// `number_bytes` is that of an activation: 2 or 4.
+/// `element_bytes` is that of an activation: 2 or 4.
 ///
 /// With hidden size h, a heads, g of keys and values, MLP width f, sequence s, vocabulary V:
 /// - a block has 2 h² + 2 h² g ÷ a parameters in the attention and 2 h f in the MLP (3 h f if gated), biases
@@ -81,12 +81,12 @@ struct LayerKinds {
 /// - the head has 2 s h V FLOPs, keeps 4 s h bytes (twice that in 32 bits) and logits in fp32, 4 s V;
 /// - the embedding keeps 8 s + s h bytes
 ///   (all of that is the same paper's, and in Megatron-LM's accounting).
-LayerKinds layer_kinds(const Model& model, double number_bytes);
+LayerKinds layer_kinds(const Model& model, double element_bytes);
 
 /// The layers of the chain, each the sum of its kinds.
 std::vector<Layer> layer_chain(const LayerKinds& kinds);
-inline std::vector<Layer> layer_chain(const Model& model, double number_bytes) {
-  return layer_chain(layer_kinds(model, number_bytes));
+inline std::vector<Layer> layer_chain(const Model& model, double element_bytes) {
+  return layer_chain(layer_kinds(model, element_bytes));
 }
 
 /// Of layers [first, second) of a chain, tied ones once.

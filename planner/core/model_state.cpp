@@ -11,9 +11,9 @@ namespace {
 
 struct Preset {
   std::string_view name;
-  double held;
-  bool gradients_in_full;  // fp32
-  double saved;
+  double resident;
+  bool fp32_gradients;  // fp32
+  double checkpointed;
 };
 
 /// Adam saves fp32 weights and two moments, SGD the weights. ZeRO's accounting (arXiv 1910.02054) is adam-16,
@@ -27,7 +27,7 @@ constexpr Preset presets[] = {{"adam-16", 16, false, 12}, {"adam-18", 18, true, 
 ParameterBytes parameter_bytes(const Training& training) {
   for (const Preset& preset : presets)
     if (preset.name == training.optimizer)
-      return {preset.held, preset.gradients_in_full ? 4 : bytes_per_number(training), preset.saved};
+      return {preset.resident, preset.fp32_gradients ? 4 : bytes_per_element(training), preset.checkpointed};
   throw Error("", fmt::format("there is no optimizer `{}`", training.optimizer));
 }
 

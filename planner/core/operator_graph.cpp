@@ -13,7 +13,7 @@ namespace {
 
 using Neighbours = std::vector<std::vector<int>>;
 
-void make_unique(std::vector<int>& values) {
+void sort_unique(std::vector<int>& values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
@@ -22,33 +22,33 @@ void make_unique(std::vector<int>& values) {
 Neighbours inputs_of(const OperatorGraph& graph) {
   Neighbours inputs(graph.operators.size());
   for (const auto& [from, to] : graph.edges) inputs[at(to)].push_back(from);
-  for (std::vector<int>& list : inputs) make_unique(list);
+  for (std::vector<int>& list : inputs) sort_unique(list);
   return inputs;
 }
 
 /// Of every operator, those that read it, each once.
-Neighbours readers_of(const Neighbours& inputs) {
-  Neighbours readers(inputs.size());
+Neighbours consumers_of(const Neighbours& inputs) {
+  Neighbours consumers(inputs.size());
   for (std::size_t to = 0; to < inputs.size(); ++to)
-    for (const int from : inputs[to]) readers[at(from)].push_back(static_cast<int>(to));
-  return readers;
+    for (const int from : inputs[to]) consumers[at(from)].push_back(static_cast<int>(to));
+  return consumers;
 }
 
 /// Without the operators of cycles and what comes after them.
-std::vector<int> sorted_part(const Neighbours& inputs) {
-  const Neighbours readers = readers_of(inputs);
-  std::vector<std::size_t> missing;
+std::vector<int> topological_prefix(const Neighbours& inputs) {
+  const Neighbours consumers = consumers_of(inputs);
+  std::vector<std::size_t> unmet_inputs;
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    missing.push_back(inputs[i].size());
+    unmet_inputs.push_back(inputs[i].size());
     if (inputs[i].empty()) ready.push(static_cast<int>(i));
   }
   std::vector<int> order;
   while (!ready.empty()) {
     order.push_back(ready.top());
     ready.pop();
-    for (const int reader : readers[at(order.back())])
-      if (--missing[at(reader)] == 0) ready.push(reader);
+    for (const int consumer : consumers[at(order.back())])
+      if (--unmet_inputs[at(consumer)] == 0) ready.push(consumer);
   }
   return order;
 }
@@ -57,15 +57,15 @@ std::vector<int> sorted_part(const Neighbours& inputs) {
 class LiveTensors {
  public:
   LiveTensors(const OperatorGraph& graph, const Neighbours& inputs)
-      : graph_(graph), inputs_(inputs), readers_left_(inputs.size()) {
+      : graph_(graph), inputs_(inputs), consumers_left_(inputs.size()) {
     for (const std::vector<int>& list : inputs)
-      for (const int input : list) ++readers_left_[at(input)];
+      for (const int input : list) ++consumers_left_[at(input)];
   }
 
   void run(int it) {
     for (const int input : inputs_[at(it)])
-      if (--readers_left_[at(input)] == 0) live_.erase(input);
-    if (readers_left_[at(it)] > 0 && graph_.operators[at(it)].output.value() > 0) live_.insert(it);
+      if (--consumers_left_[at(input)] == 0) live_.erase(input);
+    if (consumers_left_[at(it)] > 0 && graph_.operators[at(it)].output.value() > 0) live_.insert(it);
   }
 
   int count() const { return static_cast<int>(live_.size()); }
@@ -79,20 +79,20 @@ class LiveTensors {
  private:
   const OperatorGraph& graph_;
   const Neighbours& inputs_;
-  std::vector<int> readers_left_;
+  std::vector<int> consumers_left_;
   std::set<int> live_;
 };
 
-std::string tasklet_name(const OperatorGraph& graph, const std::vector<int>& members) {
+std::string layer_name(const OperatorGraph& graph, const std::vector<int>& members) {
   const std::string &first = graph.operators[at(members.front())].name,
                     &last = graph.operators[at(members.back())].name;
   return members.size() == 1 ? first : first + "…" + last;
 }
 
 /// A layer of these operators, but for its output.
-Layer joined(const OperatorGraph& graph, const Neighbours& inputs, const std::vector<int>& members) {
+Layer merge_operators(const OperatorGraph& graph, const Neighbours& inputs, const std::vector<int>& members) {
   Layer layer;
-  layer.name = tasklet_name(graph, members);
+  layer.name = layer_name(graph, members);
   std::vector<int> kept;
   for (const int member : members) {
     const Operator& it = graph.operators[at(member)];
@@ -104,67 +104,67 @@ Layer joined(const OperatorGraph& graph, const Neighbours& inputs, const std::ve
     else
       kept.insert(kept.end(), inputs[at(member)].begin(), inputs[at(member)].end());
   }
-  make_unique(kept);
+  sort_unique(kept);
   for (const int tensor : kept) layer.activation_memory += graph.operators[at(tensor)].output;
   return layer;
 }
 
 }  // namespace
 
-std::vector<int> cycle_of(const OperatorGraph& graph) {
+std::vector<int> find_cycle(const OperatorGraph& graph) {
   const Neighbours inputs = inputs_of(graph);
   std::vector<bool> unsorted(graph.operators.size(), true);
-  for (const int it : sorted_part(inputs)) unsorted[at(it)] = false;
+  for (const int it : topological_prefix(inputs)) unsorted[at(it)] = false;
   const auto start = std::find(unsorted.begin(), unsorted.end(), true);
   if (start == unsorted.end()) return {};
   // What has not been sorted reads something that has not; going on from one to the next ends in a cycle.
   std::vector<int> path;
   std::vector<bool> seen(graph.operators.size());
-  int here = static_cast<int>(start - unsorted.begin());
-  while (!seen[at(here)]) {
-    seen[at(here)] = true;
-    path.push_back(here);
-    const std::vector<int>& list = inputs[at(here)];
-    here = *std::find_if(list.begin(), list.end(), [&](int input) { return unsorted[at(input)]; });
+  int current = static_cast<int>(start - unsorted.begin());
+  while (!seen[at(current)]) {
+    seen[at(current)] = true;
+    path.push_back(current);
+    const std::vector<int>& list = inputs[at(current)];
+    current = *std::find_if(list.begin(), list.end(), [&](int input) { return unsorted[at(input)]; });
   }
-  std::vector<int> cycle(std::find(path.begin(), path.end(), here), path.end());
+  std::vector<int> cycle(std::find(path.begin(), path.end(), current), path.end());
   std::reverse(cycle.begin(), cycle.end());
   std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
   return cycle;
 }
 
-std::optional<int> separate_operator(const OperatorGraph& graph) {
+std::optional<int> find_disconnected_operator(const OperatorGraph& graph) {
   Neighbours neighbours(graph.operators.size());
   for (const auto& [from, to] : graph.edges) {
     neighbours[at(from)].push_back(to);
     neighbours[at(to)].push_back(from);
   }
   std::vector<bool> reached(graph.operators.size());
-  std::vector<int> open;
+  std::vector<int> frontier;
   const auto reach = [&](int it) {
-    if (!reached[at(it)]) open.push_back(it);
+    if (!reached[at(it)]) frontier.push_back(it);
     reached[at(it)] = true;
   };
   if (!reached.empty()) reach(0);
-  while (!open.empty()) {
-    const int it = open.back();
-    open.pop_back();
+  while (!frontier.empty()) {
+    const int it = frontier.back();
+    frontier.pop_back();
     for (const int neighbour : neighbours[at(it)]) reach(neighbour);
   }
-  const auto separate = std::find(reached.begin(), reached.end(), false);
-  if (separate == reached.end()) return std::nullopt;
-  return static_cast<int>(separate - reached.begin());
+  const auto disconnected = std::find(reached.begin(), reached.end(), false);
+  if (disconnected == reached.end()) return std::nullopt;
+  return static_cast<int>(disconnected - reached.begin());
 }
 
 std::vector<int> topological_order(const OperatorGraph& graph) {
-  std::vector<int> order = sorted_part(inputs_of(graph));
+  std::vector<int> order = topological_prefix(inputs_of(graph));
   DTFM_ASSERT(order.size() == graph.operators.size());
   return order;
 }
 
-std::vector<Layer> tasklets(const OperatorGraph& graph, int most_live) {
+std::vector<Layer> partition_into_layers(const OperatorGraph& graph, int max_live_tensors) {
   DTFM_ASSERT(!graph.operators.empty());
-  const Neighbours inputs = inputs_of(graph), readers = readers_of(inputs);
+  const Neighbours inputs = inputs_of(graph), consumers = consumers_of(inputs);
   const std::vector<int> order = topological_order(graph);
   LiveTensors live(graph, inputs);
   std::vector<Layer> layers;
@@ -172,14 +172,14 @@ std::vector<Layer> tasklets(const OperatorGraph& graph, int most_live) {
   for (const int it : order) {
     live.run(it);
     members.push_back(it);
-    if (it == order.back() || live.count() > most_live) continue;
-    layers.push_back(joined(graph, inputs, members));
+    if (it == order.back() || live.count() > max_live_tensors) continue;
+    layers.push_back(merge_operators(graph, inputs, members));
     layers.back().output = live.size();
     members.clear();
   }
-  layers.push_back(joined(graph, inputs, members));
+  layers.push_back(merge_operators(graph, inputs, members));
   for (const int it : members)
-    if (readers[at(it)].empty()) layers.back().output += graph.operators[at(it)].output;
+    if (consumers[at(it)].empty()) layers.back().output += graph.operators[at(it)].output;
   return layers;
 }
 

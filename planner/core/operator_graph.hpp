@@ -28,16 +28,16 @@ struct OperatorGraph {
 };
 
 /// Operators of which each reads the one before it and the first reads the last; empty: there is no cycle.
-std::vector<int> cycle_of(const OperatorGraph& graph);
+std::vector<int> find_cycle(const OperatorGraph& graph);
 
 /// The first operator that no path of edges, in whichever direction, joins to operator 0; nothing: all are.
-std::optional<int> separate_operator(const OperatorGraph& graph);
+std::optional<int> find_disconnected_operator(const OperatorGraph& graph);
 
 /// Operators so that each comes after those that it reads; of all such orders the first one by the numbers of
 /// the operators. Expects no cycle.
 std::vector<int> topological_order(const OperatorGraph& graph);
 
-/// The graph as a chain: its operators in topological order, cut wherever at most `most_live` tensors live. A
+/// The graph as a chain: its operators in topological order, cut wherever at most `max_live_tensors` tensors live. A
 /// tensor lives from the operator that makes it to the last one that reads it; one of 0 bytes counts as none.
 /// With 1 a chain stays as it is, and a residual block is not cut, for its shortcut lives beside whatever is
 /// computed. Encoders with decoders, whose encoding lives all along, want 2, and networks with long skip
@@ -45,6 +45,6 @@ std::vector<int> topological_order(const OperatorGraph& graph);
 ///
 /// A layer's output is all that lives at the cut after it, tensors that pass it by too, each once; the last
 /// layer's are the tensors of its operators that nobody reads. Expects no cycle and no separate operator.
-std::vector<Layer> tasklets(const OperatorGraph& graph, int most_live);
+std::vector<Layer> partition_into_layers(const OperatorGraph& graph, int max_live_tensors);
 
 }  // namespace dtfm

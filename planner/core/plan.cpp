@@ -14,22 +14,22 @@ int part_begin(int count, int parts, int part) {
   return static_cast<int>(static_cast<long long>(count) * part / parts);
 }
 
-void append(std::vector<int>& list, const std::vector<int>& more) {
-  list.insert(list.end(), more.begin(), more.end());
+void append(std::vector<int>& list, const std::vector<int>& other) {
+  list.insert(list.end(), other.begin(), other.end());
 }
 
 }  // namespace
 
-long long micro_batches_of(const Plan& plan) {
+long long total_micro_batches(const Plan& plan) {
   long long sum = 0;
   for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
   return sum;
 }
 
 int depth(const Plan& plan) {
-  std::size_t most = 0;
-  for (const Pipeline& pipeline : plan.pipelines) most = std::max(most, pipeline.stages.size());
-  return static_cast<int>(most);
+  std::size_t max_depth = 0;
+  for (const Pipeline& pipeline : plan.pipelines) max_depth = std::max(max_depth, pipeline.stages.size());
+  return static_cast<int>(max_depth);
 }
 
 std::vector<std::vector<int>> stage_groups(const Plan& plan) {
@@ -57,7 +57,7 @@ std::pair<int, int> even_split(int layers, int stages, int stage) {
   return {part_begin(layers, stages, stage), part_begin(layers, stages, stage + 1)};
 }
 
-Plan deployed_plan(const Placement& placement, const Job& job) {
+Plan plan_from_placement(const Placement& placement, const Job& job) {
   const int micro_batches = micro_batch_count(job.training);
   Plan plan{job.parallelism.tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
   for (int replica = 0; replica < placement.replicas(); ++replica) {

@@ -32,7 +32,7 @@ struct Plan {
 };
 
 /// Of all pipelines, an iteration.
-long long micro_batches_of(const Plan& plan);
+long long total_micro_batches(const Plan& plan);
 /// Stages of the deepest pipeline.
 int depth(const Plan& plan);
 /// By stage: its devices in every pipeline that is so deep, which exchange gradients.
@@ -47,7 +47,7 @@ class Placement {
  public:
   Placement() = default;
   Placement(int stages, int replicas)
-      : stages_(stages), replicas_(replicas), devices_(size_t_of(stages, replicas)) {}
+      : stages_(stages), replicas_(replicas), devices_(device_count_of(stages, replicas)) {}
 
   int stages() const { return stages_; }
   int replicas() const { return replicas_; }
@@ -63,7 +63,7 @@ class Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 
  private:
-  static std::size_t size_t_of(int stages, int replicas) {
+  static std::size_t device_count_of(int stages, int replicas) {
     return static_cast<std::size_t>(stages) * static_cast<std::size_t>(replicas);
   }
   std::size_t index(int stage, int replica) const {
@@ -79,6 +79,6 @@ class Placement {
 std::pair<int, int> even_split(int layers, int stages, int stage);
 
 /// The plan that deploys `placement`: layers and micro-batches split as evenly as possible.
-Plan deployed_plan(const Placement& placement, const struct Job& job);
+Plan plan_from_placement(const Placement& placement, const struct Job& job);
 
 }  // namespace dtfm

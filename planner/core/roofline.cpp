@@ -18,22 +18,22 @@ Work work_of(const Layer& kind, const Training& training, int micro_batch, int t
   const double parameters = kind.parameters / tensor;
   const bool computes = kind.forward.value() > 0;
   return {kind.forward.value() * share, kind.backward.value() * share,
-          kind.activation_memory.value() * share + (computes ? parameters * bytes_per_number(training) : 0),
-          parameters * parameter_bytes(training).held};
+          kind.activation_memory.value() * share + (computes ? parameters * bytes_per_element(training) : 0),
+          parameters * parameter_bytes(training).resident};
 }
 
 /// What a catalogue must give for `peak_of`.
-std::string_view peak_keys(std::string_view precision) {
+std::string_view required_peak_keys(std::string_view precision) {
   if (precision == "fp16") return "`peak`";
   if (precision == "bf16") return "`peak_fp32`, nor `peak` with the `peak_tf32` that goes with bf16";
   return precision == "tf32" ? "`peak_tf32` or `peak_fp32`" : "`peak_fp32`";
 }
 
-double peak_or_error(const Gpu& gpu, const Training& training) {
+double require_peak(const Gpu& gpu, const Training& training) {
   const auto peak = peak_of(gpu, training.precision);
   if (!peak)
     throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no {}",
-                                gpu.name, peak_keys(training.precision)));
+                                gpu.name, required_peak_keys(training.precision)));
   return peak->value();
 }
 
@@ -47,7 +47,7 @@ std::optional<FlopsPerSecond> peak_of(const Gpu& gpu, std::string_view precision
 
 ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& training,
                          const Roofline& roofline, int micro_batch, int tensor) {
-  const double peak = peak_or_error(gpu, training);
+  const double peak = require_peak(gpu, training);
   if (!gpu.memory_bandwidth)
     throw Error("", fmt::format("times on GPU {} cannot be estimated: its entry in the catalogue has no "
                                 "`memory_bandwidth`",
@@ -67,13 +67,13 @@ ProfileRow estimated_row(const Gpu& gpu, const Layer& kind, const Training& trai
 ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& training, double efficiency,
                         int micro_batch, int tensor) {
   const Work work = work_of(kind, training, micro_batch, tensor);
-  const double rate = peak_or_error(gpu, training) * efficiency;
+  const double rate = require_peak(gpu, training) * efficiency;
   return {kind.name, micro_batch, tensor, {work.forward_flops / rate}, {work.backward_flops / rate},
           {},        {},          {}};
 }
 
 LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& roofline,
-                               std::span<const int> micro_batches, std::span<const int> tensors) {
+                               std::span<const int> micro_batches, std::span<const int> tensor_degrees) {
   LayerProfile profile;
   profile.gpu = gpu.name;
   profile.source = LayerProfile::Source::estimated;
@@ -82,8 +82,8 @@ LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& r
   profile.precision = job.training.precision;
   profile.model = job.name;
   if (const auto* shape = std::get_if<Transformer>(&job.model)) profile.shape = *shape;
-  for (const Layer& kind : layer_kinds(job.model, bytes_per_number(job.training)).kinds)
-    for (const int tensor : tensors)
+  for (const Layer& kind : layer_kinds(job.model, bytes_per_element(job.training)).kinds)
+    for (const int tensor : tensor_degrees)
       for (const int micro_batch : micro_batches)
         profile.rows.push_back(estimated_row(gpu, kind, job.training, roofline, micro_batch, tensor));
   return profile;

@@ -38,6 +38,6 @@ ProfileRow analytic_row(const Gpu& gpu, const Layer& kind, const Training& train
 
 /// Rows of `estimated_row` for every kind of the model, tensor degree and micro-batch size.
 LayerProfile estimated_profile(const Gpu& gpu, const Job& job, const Roofline& roofline,
-                               std::span<const int> micro_batches, std::span<const int> tensors);
+                               std::span<const int> micro_batches, std::span<const int> tensor_degrees);
 
 }  // namespace dtfm

@@ -12,7 +12,7 @@ namespace dtfm {
 namespace {
 
 /// The first stage of that degree.
-std::string place_of(const Plan& plan, int degree) {
+std::string find_stage_of_degree(const Plan& plan, int degree) {
   for (std::size_t pipeline = 0; pipeline < plan.pipelines.size(); ++pipeline)
     for (std::size_t stage = 0; stage < plan.pipelines[pipeline].stages.size(); ++stage)
       if (plan.pipelines[pipeline].stages[stage].devices.size() == at(degree))
@@ -36,7 +36,7 @@ void check_tensor_degrees(const Plan& plan) {
     if (larger % smaller != 0)
       throw Error("", fmt::format("{} has {} devices and {} has {}: of the numbers of devices of two stages, "
                                   "one must be a multiple of the other",
-                                  place_of(plan, smaller), smaller, place_of(plan, larger), larger));
+                                  find_stage_of_degree(plan, smaller), smaller, find_stage_of_degree(plan, larger), larger));
   }
 }
 

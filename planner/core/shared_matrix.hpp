@@ -24,7 +24,7 @@ class SharedMatrix {
   Eigen::Index rows() const { return values_->rows(); }
   Eigen::Index cols() const { return values_->cols(); }
   /// To change it; not while another thread copies or drops one that shares it.
-  Matrix& own() {
+  Matrix& mutable_matrix() {
     if (values_.use_count() > 1) values_ = std::make_shared<Matrix>(*values_);
     return *values_;
   }

@@ -47,8 +47,8 @@ void add_devices(const Topology& topology, Hash& hash) {
     hash.add(device.id);
     hash.add(topology.sites[at(device.site)].name);
     hash.add(static_cast<std::uint64_t>(device.host));
-    static const Gpu nothing;
-    add_gpu(device.gpu < 0 ? nothing : topology.gpus[at(device.gpu)], hash);
+    static const Gpu no_gpu;
+    add_gpu(device.gpu < 0 ? no_gpu : topology.gpus[at(device.gpu)], hash);
     hash.add(device.speed);
     hash.add(device.uplink.value());
     hash.add(device.downlink.value());
@@ -64,12 +64,12 @@ void add_devices(const Topology& topology, Hash& hash) {
 
 }  // namespace
 
-int Topology::entry(int from, int to) const {
+int Topology::link_index(int from, int to) const {
   const auto* rules = std::get_if<RuleLinks>(&links);
   if (rules == nullptr) return 0;
   const auto a = at(from), b = at(to);
   const auto& table = devices[a].host == devices[b].host ? rules->same_host : rules->table;
-  const int index = table(rules->port[a], rules->port[b]);
+  const int index = table(rules->link_class[a], rules->link_class[b]);
   DTFM_ASSERT(index >= 0);
   return index;
 }
@@ -77,18 +77,18 @@ int Topology::entry(int from, int to) const {
 Link Topology::link(int from, int to) const {
   if (const auto* measured = std::get_if<MeasuredLinks>(&links))
     return {Seconds(measured->latency(from, to)), BitsPerSecond(measured->bandwidth(from, to))};
-  return std::get<RuleLinks>(links).links[at(entry(from, to))];
+  return std::get<RuleLinks>(links).links[at(link_index(from, to))];
 }
 
-BitsPerSecond Topology::alone(int from, int to) const {
+BitsPerSecond Topology::uncontended_bandwidth(int from, int to) const {
   const Device &sender = devices[at(from)], &receiver = devices[at(to)];
   const Link pair = link(from, to);
-  BitsPerSecond least = std::min(pair.bandwidth, pair.capacity);
+  BitsPerSecond min_bandwidth = std::min(pair.bandwidth, pair.capacity);
   if (sender.host != receiver.host)
-    least = std::min({least, sender.uplink, receiver.downlink, sender.host_uplink, receiver.host_downlink});
+    min_bandwidth = std::min({min_bandwidth, sender.uplink, receiver.downlink, sender.host_uplink, receiver.host_downlink});
   if (sender.site != receiver.site)
-    least = std::min({least, sites[at(sender.site)].uplink, sites[at(receiver.site)].downlink});
-  return least;
+    min_bandwidth = std::min({min_bandwidth, sites[at(sender.site)].uplink, sites[at(receiver.site)].downlink});
+  return min_bandwidth;
 }
 
 std::string Topology::fingerprint() const {
@@ -111,7 +111,7 @@ std::string Topology::fingerprint() const {
       hash.add(static_cast<std::uint64_t>(pair.shared_by_sender));
       if (pair.egress.value() > 0) hash.add(pair.egress.value());  // else as before there were prices
       if (pair.shared_by_sender)
-        hash.add(static_cast<std::uint64_t>(first_receiver.emplace(entry(a, b), b).first->second));
+        hash.add(static_cast<std::uint64_t>(first_receiver.emplace(link_index(a, b), b).first->second));
     }
   }
   return fmt::format("{:016x}", hash.value());

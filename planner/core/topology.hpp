@@ -60,7 +60,7 @@ struct Link {
 /// Links given by rules: a table over "ports", which are sets of devices that no rule tells apart.
 struct RuleLinks {
   std::vector<Link> links;
-  std::vector<int> port;  // of each device
+  std::vector<int> link_class;  // of each device
   // ports × ports (row = sender): index into `links`, −1: no such pair of devices; and the same for two
   // devices of one host.
   SharedMatrix<Eigen::MatrixXi> table, same_host;
@@ -85,13 +85,13 @@ struct Topology {
   int size() const { return static_cast<int>(devices.size()); }
   /// The entry of RuleLinks::links for messages from device `from` to device `to` ≠ `from`; 0 where the links
   /// are measured.
-  int entry(int from, int to) const;
+  int link_index(int from, int to) const;
   /// The link that a message from device `from` to device `to` ≠ `from` takes.
   Link link(int from, int to) const;
   /// What a message from device `from` to device `to` ≠ `from` passes, the narrowest: its link, the capacity
   /// that this link's own entry gives the pair of sites, and uplinks and downlinks. (Another entry may give
   /// the same pair of sites a lower capacity.)
-  BitsPerSecond alone(int from, int to) const;
+  BitsPerSecond uncontended_bandwidth(int from, int to) const;
   /// 16 hex digits over all that matters for a plan: the devices with their GPU, memory, peak, speed and
   /// price, the sites, the effective links with their prices and which of them a sender shares; not the
   /// topology's name or how it was written down.

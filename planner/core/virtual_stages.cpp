@@ -10,8 +10,8 @@ int stage_chunks(const Job& job) {
   return job.parallelism.schedule == "interleaved" ? job.parallelism.chunks.value_or(1) : 1;
 }
 
-std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks) {
-  std::vector<std::pair<int, int>> computed;
+std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, int chunks) {
+  std::vector<std::pair<int, int>> layer_ranges;
   int next = pipeline.stages.front().layers.first;
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (const Stage& stage : pipeline.stages) {
@@ -21,16 +21,16 @@ std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int c
                     fmt::format("schedule interleaved: {} layers of a device cannot be cut into {} chunks",
                                 end - begin, chunks));
       const auto part = even_split(end - begin, chunks, chunk);
-      computed.emplace_back(next, next + part.second - part.first);
-      next = computed.back().second;
+      layer_ranges.emplace_back(next, next + part.second - part.first);
+      next = layer_ranges.back().second;
     }
-  return computed;
+  return layer_ranges;
 }
 
-std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& pipeline, int chunks) {
-  const auto computed = computed_layers(pipeline, chunks);
+std::vector<std::vector<std::pair<int, int>>> layers_by_stage(const Pipeline& pipeline, int chunks) {
+  const auto layer_ranges = virtual_stage_layers(pipeline, chunks);
   std::vector<std::vector<std::pair<int, int>>> result(pipeline.stages.size());
-  for (std::size_t i = 0; i < computed.size(); ++i) result[i % result.size()].push_back(computed[i]);
+  for (std::size_t i = 0; i < layer_ranges.size(); ++i) result[i % result.size()].push_back(layer_ranges[i]);
   return result;
 }
 

@@ -18,9 +18,9 @@ int stage_chunks(const Job& job);
 /// Layers of each virtual stage of a pipeline in the order in which micro-batches pass them: of `stages`
 /// stages, number i is part i / stages of stage i % stages. Throws Error where a stage has fewer layers than
 /// chunks.
-std::vector<std::pair<int, int>> computed_layers(const Pipeline& pipeline, int chunks);
+std::vector<std::pair<int, int>> virtual_stage_layers(const Pipeline& pipeline, int chunks);
 
 /// The same by stage: as many ranges as chunks, one after the other; an empty stage has an empty one.
-std::vector<std::vector<std::pair<int, int>>> layers_of_stages(const Pipeline& pipeline, int chunks);
+std::vector<std::vector<std::pair<int, int>>> layers_by_stage(const Pipeline& pipeline, int chunks);
 
 }  // namespace dtfm

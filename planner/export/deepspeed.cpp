@@ -6,9 +6,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
-#include "planner/export/template_text.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/script_template.hpp"
 
 namespace dtfm::exporter {
 namespace {
@@ -19,47 +19,47 @@ constexpr const char* python_file = "dtfm_pipeline.py";
 
 /// partition_method "uniform": the first stages have one layer more where they do not divide
 /// (DeepSpeed 0.19, runtime/utils.py).
-std::vector<int> uniform(int layers, int stages) {
+std::vector<int> uniform_split(int layers, int stages) {
   std::vector<int> counts(at(stages), layers / stages);
   for (int i = 0; i < layers % stages; ++i) ++counts[at(i)];
   return counts;
 }
 
-void check_as(const Handover& handover, std::string_view self) {
-  require_alike(handover, self);
-  require_one_degree(handover, self);
-  require_layers_everywhere(handover, self);
-  require_no_chunks(handover, self);
+void check_for_target(const ExportBundle& bundle, std::string_view target_name) {
+  require_uniform_pipelines(bundle, target_name);
+  require_one_tensor_degree(bundle, target_name);
+  require_nonempty_stages(bundle, target_name);
+  require_no_chunks(bundle, target_name);
 }
 
-void check(const Handover& handover) {
-  check_as(handover, "deepspeed");
-  const std::vector<int> own = uniform(layer_count(handover.job.model), stages_of(handover));
-  if (layer_counts(handover) != own)
-    refuse("deepspeed",
+void check(const ExportBundle& bundle) {
+  check_for_target(bundle, "deepspeed");
+  const std::vector<int> uniform_counts = uniform_split(layer_count(bundle.job.model), stage_count(bundle));
+  if (layer_counts(bundle) != uniform_counts)
+    reject("deepspeed",
            fmt::format("partition_method cannot produce {} (uniform gives {}); use --to deepspeed-py",
-                       split_text(handover.plan.pipelines.front()), fmt::join(own, "/")));
+                       format_split(bundle.plan.pipelines.front()), fmt::join(uniform_counts, "/")));
 }
 
 /// ZeRO's stage 1 exchanges gradients as sharded-ps does; without it they are all-reduced.
-std::string config(const Handover& handover) {
-  const Training& training = handover.job.training;
+std::string config(const ExportBundle& bundle) {
+  const Training& training = bundle.job.training;
   return fmt::format(
       R"({{"train_batch_size": {}, "train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {}, "zero_optimization": {{"stage": {}}}}})"
       "\n",
-      training.global_batch, training.micro_batch, micro_batches_of(handover),
-      handover.job.parallelism.gradient_sync == "sharded-ps" ? 1 : 0);
+      training.global_batch, training.micro_batch, micro_batches_per_pipeline(bundle),
+      bundle.job.parallelism.gradient_sync == "sharded-ps" ? 1 : 0);
 }
 
-ExportFiles files(const Handover& handover) {
+ExportFiles files(const ExportBundle& bundle) {
   const std::string pipeline =
       fmt::format(R"({{"num_stages": {}, "partition_method": "uniform", "layers": {}, "tensor": {}}})"
                   "\n",
-                  stages_of(handover), nlohmann::json(layer_counts(handover)).dump(), degree_of(handover));
-  return {{json_file, config(handover)}, {pipeline_file, pipeline}};
+                  stage_count(bundle), nlohmann::json(layer_counts(bundle)).dump(), tensor_degree(bundle));
+  return {{json_file, config(bundle)}, {pipeline_file, pipeline}};
 }
 
-ExportFiles python_files(const Handover& handover) {
+ExportFiles python_files(const ExportBundle& bundle) {
   const std::string text = fmt::format(
       "\"\"\"The plan's cut of the layers for DeepSpeed 0.19: PlannedPipeline in place of "
       "PipelineModule.\"\"\"\n"
@@ -89,35 +89,35 @@ ExportFiles python_files(const Handover& handover) {
       "        self.parts[-1] += after\n"
       "        stage = self._topo.get_coord(self.global_rank).pipe\n"
       "        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])\n",
-      nlohmann::json(layer_counts(handover)).dump(), replicas_of(handover), degree_of(handover));
-  return {{json_file, config(handover)}, {python_file, text}};
+      nlohmann::json(layer_counts(bundle)).dump(), replica_count(bundle), tensor_degree(bundle));
+  return {{json_file, config(bundle)}, {python_file, text}};
 }
 
 /// The batch of the file, over the degrees: rank = t + T (d + D p).
 ReadBack with_layers(const ExportFiles& files, std::vector<int> layers, int tensor) {
-  const auto json = nlohmann::json::parse(text_of(files, json_file));
+  const auto json = nlohmann::json::parse(file_text(files, json_file));
   const auto number = [&](const char* key) { return json.at(key).get<int>(); };
   const int stages = static_cast<int>(layers.size());
-  const int of_replica = number("train_micro_batch_size_per_gpu") * number("gradient_accumulation_steps");
-  DTFM_ASSERT(number("train_batch_size") % of_replica == 0);
-  const int replicas = number("train_batch_size") / of_replica;
-  return {rows_by_rule(files, {RankOrder::stage_major, tensor, replicas, stages, std::move(layers)}),
+  const int replica_batch = number("train_micro_batch_size_per_gpu") * number("gradient_accumulation_steps");
+  DTFM_ASSERT(number("train_batch_size") % replica_batch == 0);
+  const int replicas = number("train_batch_size") / replica_batch;
+  return {map_ranks(files, {RankOrder::stage_major, tensor, replicas, stages, std::move(layers)}),
           std::vector<int>(at(replicas), number("gradient_accumulation_steps"))};
 }
 
-ReadBack read_back(const ExportFiles& files, const Handover&) {
-  const auto json = nlohmann::json::parse(text_of(files, pipeline_file));
+ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+  const auto json = nlohmann::json::parse(file_text(files, pipeline_file));
   const auto layers = json.at("layers").get<std::vector<int>>();
   int all = 0;
   for (const int count : layers) all += count;
   DTFM_ASSERT(json.at("partition_method") == "uniform");
-  return with_layers(files, uniform(all, json.at("num_stages").get<int>()), json.at("tensor").get<int>());
+  return with_layers(files, uniform_split(all, json.at("num_stages").get<int>()), json.at("tensor").get<int>());
 }
 
-ReadBack read_python(const ExportFiles& files, const Handover&) {
-  const std::string& text = text_of(files, python_file);
+ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
+  const std::string& text = file_text(files, python_file);
   const auto value = [&](std::string_view key) {
-    return nlohmann::json::parse(text_behind(text, key, "\n#"));
+    return nlohmann::json::parse(text_after(text, key, "\n#"));
   };
   ReadBack read =
       with_layers(files, value("\nLAYERS = ").get<std::vector<int>>(), value("\nTENSOR = ").get<int>());
@@ -125,9 +125,9 @@ ReadBack read_python(const ExportFiles& files, const Handover&) {
   return read;
 }
 
-std::vector<std::string> notes(const Handover& handover) {
-  std::vector<std::string> notes = schedule_notes(handover, "1f1b");
-  if (const std::string& precision = handover.job.training.precision;
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
+  if (const std::string& precision = bundle.job.training.precision;
       precision == "fp16" || precision == "bf16")
     notes.push_back(fmt::format(
         "ds_config.json says no precision; the plan counts on \"{}\": {{\"enabled\": true}}", precision));
@@ -161,7 +161,7 @@ Exporter deepspeed_python_exporter() {
       "DeepSpeed 0.19: its JSON, and a PipelineModule that cuts as the plan says",
       true,
       {RankOrder::stage_major},
-      [](const Handover& handover) { check_as(handover, "deepspeed-py"); },
+      [](const ExportBundle& bundle) { check_for_target(bundle, "deepspeed-py"); },
       python_files,
       read_python,
       "Pass `--deepspeed_config ds_config.json`, and use `dtfm_pipeline.PlannedPipeline` for PipelineModule.",

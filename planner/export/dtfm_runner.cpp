@@ -4,9 +4,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
-#include "planner/export/template_text.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/script_template.hpp"
 
 namespace dtfm::exporter {
 
@@ -14,19 +14,19 @@ extern const std::string_view export_dtfm_sh;  // templates/dtfm.sh
 
 namespace {
 
-constexpr std::string_view self = "dtfm";
+constexpr std::string_view target_name = "dtfm";
 constexpr const char* script_file = "dtfm.sh";
 constexpr const char* map_file = "rank_map.sh";
 
-void check(const Handover& handover) {
-  require_transformer(handover, self);
-  if (stages_of(handover) == 1)
-    refuse(self, "one-stage pipelines are not runnable; plan with --pipeline 2 or more");
-  require_no_tensor(handover, self);
-  require_no_chunks(handover, self);
-  require_alike(handover, self);
-  require_layers_everywhere(handover, self);
-  require_equal_rounds(handover, self);
+void check(const ExportBundle& bundle) {
+  require_transformer(bundle, target_name);
+  if (stage_count(bundle) == 1)
+    reject(target_name, "one-stage pipelines are not runnable; plan with --pipeline 2 or more");
+  require_no_tensor_parallelism(bundle, target_name);
+  require_no_chunks(bundle, target_name);
+  require_uniform_pipelines(bundle, target_name);
+  require_nonempty_stages(bundle, target_name);
+  require_equal_flushes(bundle, target_name);
 }
 
 std::string dp_mode(const std::string& gradient_sync) {
@@ -37,12 +37,12 @@ std::string dp_mode(const std::string& gradient_sync) {
 
 /// GPUs of each machine, and the rank of each in that order, as the scripts of DT-FM have it; nothing where a
 /// machine's GPUs are not 0 … n − 1 without a gap.
-std::string rank_map(const Handover& handover) {
+std::string rank_map(const ExportBundle& bundle) {
   std::vector<int> counts, ranks;
-  for (const auto& [address, of_machine] : ranks_by_address(handover)) {
-    std::vector<int> by_gpu(of_machine.size(), -1);
-    for (const int rank : of_machine) {
-      const int gpu = handover.place(rank).gpu;
+  for (const auto& [address, machine_ranks] : ranks_by_address(bundle)) {
+    std::vector<int> by_gpu(machine_ranks.size(), -1);
+    for (const int rank : machine_ranks) {
+      const int gpu = bundle.location(rank).gpu;
       if (gpu >= static_cast<int>(by_gpu.size())) return "";
       by_gpu[at(gpu)] = rank;
     }
@@ -56,77 +56,77 @@ std::string rank_map(const Handover& handover) {
       fmt::join(counts, " "), fmt::join(ranks, " "));
 }
 
-ExportFiles files(const Handover& handover) {
+ExportFiles files(const ExportBundle& bundle) {
   std::vector<std::string> ranks;
-  for (int rank = 0; rank < handover.world(); ++rank) {
-    const auto [first, last] = handover.seats[at(rank)].layers.front();
-    ranks.push_back(fmt::format("  \"{} {} {} {}\"", rank, handover.place(rank).address,
-                                handover.place(rank).gpu, last - first));
+  for (int rank = 0; rank < bundle.world_size(); ++rank) {
+    const auto [first, last] = bundle.assignments[at(rank)].layers.front();
+    ranks.push_back(fmt::format("  \"{} {} {} {}\"", rank, bundle.location(rank).address,
+                                bundle.location(rank).gpu, last - first));
   }
-  const Training& training = handover.job.training;
+  const Training& training = bundle.job.training;
   ExportFiles files = {
       {script_file,
-       filled_in(export_dtfm_sh,
+       fill_template(export_dtfm_sh,
                  {{"ranks", fmt::format("{}", fmt::join(ranks, "\n"))},
-                  {"master", handover.master()},
-                  {"port", fmt::format("{}", handover.launch.port)},
-                  {"world", fmt::format("{}", handover.world())},
-                  {"stages", fmt::format("{}", stages_of(handover))},
-                  {"replicas", fmt::format("{}", replicas_of(handover))},
-                  {"batch", fmt::format("{}", round_of(handover) * training.micro_batch)},
+                  {"master", bundle.master()},
+                  {"port", fmt::format("{}", bundle.launch.port)},
+                  {"world", fmt::format("{}", bundle.world_size())},
+                  {"stages", fmt::format("{}", stage_count(bundle))},
+                  {"replicas", fmt::format("{}", replica_count(bundle))},
+                  {"batch", fmt::format("{}", micro_batches_per_flush(bundle) * training.micro_batch)},
                   {"micro_batch", fmt::format("{}", training.micro_batch)},
-                  {"rounds", fmt::format("{}", micro_batches_of(handover) / round_of(handover))},
-                  {"dp_mode", dp_mode(handover.job.parallelism.gradient_sync)},
+                  {"rounds", fmt::format("{}", micro_batches_per_pipeline(bundle) / micro_batches_per_flush(bundle))},
+                  {"dp_mode", dp_mode(bundle.job.parallelism.gradient_sync)},
                   {"precision", training.precision == "fp16" ? " --fp16" : ""}}),
        true}};
-  if (std::string map = rank_map(handover); !map.empty()) files.push_back({map_file, std::move(map)});
+  if (std::string map = rank_map(bundle); !map.empty()) files.push_back({map_file, std::move(map)});
   return files;
 }
 
 /// Every process finds out who it is by rank % P and rank ÷ P, and is told its layers, address and GPU.
-ReadBack read_back(const ExportFiles& files, const Handover& handover) {
-  const std::string& script = text_of(files, script_file);
-  const auto flag = [&](const char* name) { return number_behind(script, fmt::format(" {} ", name)); };
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
+  const std::string& script = file_text(files, script_file);
+  const auto flag = [&](const char* name) { return number_after(script, fmt::format(" {} ", name)); };
   const int stages = flag("--pipeline-group-size"), replicas = flag("--data-group-size");
   const auto lines = table_lines(script, "ranks=(");
   DTFM_ASSERT(static_cast<int>(lines.size()) == stages * replicas &&
               flag("--world-size") == stages * replicas);
   std::vector<int> layers;
   for (int stage = 0; stage < stages; ++stage)
-    layers.push_back(number_in_word(words_between_blanks(lines[at(stage)]).back()));
-  std::vector<RankRow> rows = rows_by_rule(files, {RankOrder::pipeline_major, 1, replicas, stages, layers});
+    layers.push_back(parse_number(split_words(lines[at(stage)]).back()));
+  std::vector<RankRow> rows = map_ranks(files, {RankOrder::pipeline_major, 1, replicas, stages, layers});
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    const auto words = words_between_blanks(lines[rank]);
-    DTFM_ASSERT(words.size() == 4 && number_in_word(words[0]) == static_cast<int>(rank));
-    DTFM_ASSERT(number_in_word(words[3]) == layers[rank % at(stages)]);
+    const auto words = split_words(lines[rank]);
+    DTFM_ASSERT(words.size() == 4 && parse_number(words[0]) == static_cast<int>(rank));
+    DTFM_ASSERT(parse_number(words[3]) == layers[rank % at(stages)]);
     rows[rank].address = words[1];
-    rows[rank].gpu = number_in_word(words[2]);
+    rows[rank].gpu = parse_number(words[2]);
   }
   const int micro_batches =
       flag("--batch-size") / flag("--micro-batch-size") * flag("--gradient-accumulate-step");
-  DTFM_ASSERT(handover.master() == rows.front().address);
+  DTFM_ASSERT(bundle.master() == rows.front().address);
   return {std::move(rows), std::vector<int>(at(replicas), micro_batches)};
 }
 
-std::vector<std::string> notes(const Handover& handover) {
+std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes = {
       "as published it does not import: delete the lines of pipeline_parallel/dist_pp_utils.py that import "
       "dist_gpipe_pipeline_async_offload and dist_1f1b_pipeline_async, files that are not there",
       "it measures throughput: every replica trains on the same data"};
-  if (const std::string& planned = handover.job.parallelism.schedule; planned != "gpipe")
+  if (const std::string& planned = bundle.job.parallelism.schedule; planned != "gpipe")
     notes.push_back(fmt::format(
         "it runs schedule gpipe, and the plan's times are those of {}: plan with schedule gpipe", planned));
-  if (dp_mode(handover.job.parallelism.gradient_sync) == "allreduce")
+  if (dp_mode(bundle.job.parallelism.gradient_sync) == "allreduce")
     notes.push_back(
         fmt::format("--dp-mode allreduce leaves to NCCL how gradients are exchanged; the plan counts on {}",
-                    handover.job.parallelism.gradient_sync));
+                    bundle.job.parallelism.gradient_sync));
   return notes;
 }
 
 }  // namespace
 
 Exporter dtfm_exporter() {
-  return {self,
+  return {target_name,
           "DT-FM's dist_runner.py (DS3Lab/DT-FM at cda948f), with a script that starts it",
           true,
           {RankOrder::pipeline_major},

@@ -5,24 +5,24 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "planner/export/expressible.hpp"
+#include "planner/export/export_requirements.hpp"
 #include "planner/io/text/suggest.hpp"
 
 namespace dtfm::exporter {
 namespace {
 
-std::string shape_text(const Handover& handover) {
+std::string format_shape(const ExportBundle& bundle) {
   std::set<std::string> splits;
-  for (const Pipeline& pipeline : handover.plan.pipelines) splits.insert(split_text(pipeline));
-  return fmt::format("{} pipelines, layers {}", handover.plan.pipelines.size(),
+  for (const Pipeline& pipeline : bundle.plan.pipelines) splits.insert(format_split(pipeline));
+  return fmt::format("{} pipelines, layers {}", bundle.plan.pipelines.size(),
                      splits.size() == 1 ? *splits.begin() : fmt::format("{} and others", *splits.begin()));
 }
 
-std::string machines_text(const Handover& handover) {
+std::string format_machines(const ExportBundle& bundle) {
   std::string text;
-  for (const auto& [address, ranks] : ranks_by_address(handover)) {
+  for (const auto& [address, ranks] : ranks_by_address(bundle)) {
     std::vector<std::string> parts;
-    for (const int rank : ranks) parts.push_back(fmt::format("{} on GPU {}", rank, handover.place(rank).gpu));
+    for (const int rank : ranks) parts.push_back(fmt::format("{} on GPU {}", rank, bundle.location(rank).gpu));
     text += fmt::format("- `{}`: rank {}\n", address, fmt::join(parts, ", "));
   }
   return text;
@@ -30,23 +30,23 @@ std::string machines_text(const Handover& handover) {
 
 }  // namespace
 
-std::string export_readme(const Handover& handover, std::span<const Exporter* const> targets,
+std::string export_readme(const ExportBundle& bundle, std::span<const Exporter* const> targets,
                           const ExportFiles& files, const std::vector<std::string>& notes) {
-  const bool is_stage_major = handover.order == RankOrder::stage_major;
+  const bool is_stage_major = bundle.order == RankOrder::stage_major;
   std::string text = fmt::format(
       "# A plan of job {}\n\n{} ranks, {}; {}. Rank 0, which the others look for, is on `{}`, port {}.\n",
-      io::in_quotes(handover.job.name), handover.world(), shape_text(handover),
+      io::quote(bundle.job.name), bundle.world_size(), format_shape(bundle),
       is_stage_major ? "ranks go through the pipelines stage by stage (stage-major)"
                      : "ranks go through the stages pipeline by pipeline (pipeline-major)",
-      handover.master(), handover.launch.port);
+      bundle.master(), bundle.launch.port);
   text += "\nCopy this folder to every machine, to the same place.\n";
   for (const Exporter* target : targets)
     text += fmt::format("\n## {}\n\n{}: {}\n\n{}\n", target->name,
-                        target->is_trainer ? "Trainer" : "Launcher", target->what, target->start);
+                        target->is_trainer ? "Trainer" : "Launcher", target->what, target->usage);
   if (!notes.empty()) text += fmt::format("\n## To know\n\n- {}\n", fmt::join(notes, "\n- "));
   text += "\n## Files\n\n";
   for (const ExportFile& file : files) text += fmt::format("- `{}`\n", file.name);
-  return text + "\n## Machines\n\n" + machines_text(handover);
+  return text + "\n## Machines\n\n" + format_machines(bundle);
 }
 
 }  // namespace dtfm::exporter

@@ -10,7 +10,7 @@
 namespace dtfm::exporter {
 
 /// What the plan is, what the files are for and how to start, and what to know.
-std::string export_readme(const Handover& handover, std::span<const Exporter* const> targets,
+std::string export_readme(const ExportBundle& bundle, std::span<const Exporter* const> targets,
                           const ExportFiles& files, const std::vector<std::string>& notes);
 
 }  // namespace dtfm::exporter

@@ -8,7 +8,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/export/export_readme.hpp"
-#include "planner/export/expressible.hpp"
+#include "planner/export/export_requirements.hpp"
 #include "planner/io/text/suggest.hpp"
 
 namespace dtfm::exporter {
@@ -33,10 +33,10 @@ namespace {
 
 /// Trainers and launchers that people ask for and that no plan can be handed over to, and why; and other
 /// names of those that can.
-struct OtherName {
-  std::string_view name, why;
+struct TargetHint {
+  std::string_view name, hint;
 };
-constexpr OtherName other_names[] = {
+constexpr TargetHint target_hints[] = {
     {"k8s", "is called kubernetes here"},
     {"mpi", "is called openmpi here"},
     {"hexiscale", "is called flashflex here"},
@@ -71,8 +71,8 @@ bool has_order(const Exporter& exporter, RankOrder order) {
 }
 
 /// Files of the same name, as launchers share them, must be the same.
-void add_files(ExportFiles& files, ExportFiles more) {
-  for (ExportFile& file : more) {
+void add_files(ExportFiles& files, ExportFiles added) {
+  for (ExportFile& file : added) {
     const auto known =
         std::find_if(files.begin(), files.end(), [&](const ExportFile& it) { return it.name == file.name; });
     if (known == files.end())
@@ -82,15 +82,15 @@ void add_files(ExportFiles& files, ExportFiles more) {
   }
 }
 
-void check_read_back(const Handover& handover, const Exporter& exporter, const ExportFiles& files) {
-  const ReadBack read = exporter.read_back(files, handover);
-  DTFM_ASSERT(read.rows == rank_rows(handover));
-  DTFM_ASSERT(read.micro_batches.empty() || read.micro_batches == micro_batch_counts(handover.plan));
+void check_read_back(const ExportBundle& bundle, const Exporter& exporter, const ExportFiles& files) {
+  const ReadBack read = exporter.read_back(files, bundle);
+  DTFM_ASSERT(read.rows == rank_rows(bundle));
+  DTFM_ASSERT(read.micro_batches.empty() || read.micro_batches == micro_batch_counts(bundle.plan));
 }
 
 /// Tensor-parallel groups are meant for the links inside a machine.
-std::vector<std::string> tensor_notes(const Handover& handover) {
-  const auto stage = stage_over_machines(handover);
+std::vector<std::string> tensor_notes(const ExportBundle& bundle) {
+  const auto stage = find_stage_across_machines(bundle);
   if (!stage) return {};
   return {
       fmt::format("the tensor-parallel devices of a stage {} are on several machines: trainers allow it, and "
@@ -98,14 +98,14 @@ std::vector<std::string> tensor_notes(const Handover& handover) {
                   *stage)};
 }
 
-std::vector<std::string> compression_notes(const Handover& handover) {
-  const Compression& compression = handover.job.compression;
+std::vector<std::string> compression_notes(const ExportBundle& bundle) {
+  const Compression& compression = bundle.job.compression;
   if (compression.activations == 1 && compression.gradients == 1) return {};
   return {fmt::format(
       "the plan counts on compression (activations to {:.4g}, gradients to {:.4g} of their bytes{}), which "
       "is "
       "not handed over: without it messages are longer than planned",
-      compression.activations, compression.gradients, compression.slower_than ? ", on slow links" : "")};
+      compression.activations, compression.gradients, compression.bandwidth_threshold ? ", on slow links" : "")};
 }
 
 }  // namespace
@@ -128,13 +128,13 @@ std::span<const Exporter> exporters() {
   return table;
 }
 
-const Exporter& exporter_named(std::string_view name) {
-  for (const OtherName& other : other_names)
-    if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.why));
-  return io::row_named(exporters(), name, "--to", "unknown");
+const Exporter& find_exporter(std::string_view name) {
+  for (const TargetHint& other : target_hints)
+    if (other.name == name) throw Error("--to", fmt::format("{}: {}", name, other.hint));
+  return io::find_row(exporters(), name, "--to", "unknown");
 }
 
-RankOrder common_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& asked) {
+RankOrder choose_rank_order(std::span<const Exporter* const> targets, const std::optional<RankOrder>& requested) {
   const Exporter* trainer = nullptr;
   for (const Exporter* target : targets) {
     if (!target->is_trainer) continue;
@@ -143,49 +143,49 @@ RankOrder common_order(std::span<const Exporter* const> targets, const std::opti
                                       trainer->name, target->name));
     trainer = target;
   }
-  if (!trainer) return asked.value_or(RankOrder::stage_major);
-  if (asked && !has_order(*trainer, *asked))
-    refuse(trainer->name,
-           fmt::format("ranks are {} there; leave --order out", order_name(trainer->orders.front())));
-  return asked.value_or(trainer->orders.front());
+  if (!trainer) return requested.value_or(RankOrder::stage_major);
+  if (requested && !has_order(*trainer, *requested))
+    reject(trainer->name,
+           fmt::format("ranks are {} there; leave --order out", rank_order_name(trainer->orders.front())));
+  return requested.value_or(trainer->orders.front());
 }
 
-ExportFiles exported(const Handover& handover, std::span<const Exporter* const> targets) {
-  for (const Exporter* target : targets) target->check(handover);
-  ExportFiles files = {{rank_table_file, rank_table_json(handover)}};
-  for (const Exporter* target : targets) add_files(files, target->files(handover));
-  for (const Exporter* target : targets) check_read_back(handover, *target, files);
-  std::vector<std::string> notes = memory_notes(handover);
-  for (std::string& note : export_notes(handover, targets)) notes.push_back(std::move(note));
-  files.push_back({"README.md", export_readme(handover, targets, files, notes)});
+ExportFiles export_files(const ExportBundle& bundle, std::span<const Exporter* const> targets) {
+  for (const Exporter* target : targets) target->check(bundle);
+  ExportFiles files = {{rank_table_file, rank_table_json(bundle)}};
+  for (const Exporter* target : targets) add_files(files, target->files(bundle));
+  for (const Exporter* target : targets) check_read_back(bundle, *target, files);
+  std::vector<std::string> notes = memory_notes(bundle);
+  for (std::string& note : export_notes(bundle, targets)) notes.push_back(std::move(note));
+  files.push_back({"README.md", export_readme(bundle, targets, files, notes)});
   return files;
 }
 
-std::vector<std::string> memory_notes(const Handover& handover) {
-  const auto lack = [](const io::EstimatedMemory& it) { return it.needed.value() - it.capacity.value(); };
-  const auto lacks = [&](const io::EstimatedMemory& it) { return lack(it) > 0; };
+std::vector<std::string> memory_notes(const ExportBundle& bundle) {
+  const auto deficit_bytes = [](const io::EstimatedMemory& it) { return it.needed.value() - it.capacity.value(); };
+  const auto exceeds_capacity = [&](const io::EstimatedMemory& it) { return deficit_bytes(it) > 0; };
   const auto worst =
-      std::max_element(handover.memory.begin(), handover.memory.end(),
-                       [&](const io::EstimatedMemory& a, const io::EstimatedMemory& b) { return lack(a) < lack(b); });
-  if (worst == handover.memory.end() || !lacks(*worst)) return {};
-  const auto count = std::count_if(handover.memory.begin(), handover.memory.end(), lacks);
+      std::max_element(bundle.memory.begin(), bundle.memory.end(),
+                       [&](const io::EstimatedMemory& a, const io::EstimatedMemory& b) { return deficit_bytes(a) < deficit_bytes(b); });
+  if (worst == bundle.memory.end() || !exceeds_capacity(*worst)) return {};
+  const auto count = std::count_if(bundle.memory.begin(), bundle.memory.end(), exceeds_capacity);
   return {fmt::format(
       "the plan does not fit: by its own estimate {} of {} devices lack{} memory; {} needs {:.4g} GB and has "
       "{:.4g} GB",
-      count, handover.memory.size(), count == 1 ? "s" : "", io::in_quotes(worst->device),
+      count, bundle.memory.size(), count == 1 ? "s" : "", io::quote(worst->device),
       worst->needed.value() / 1e9, worst->capacity.value() / 1e9)};
 }
 
-std::vector<std::string> export_notes(const Handover& handover, std::span<const Exporter* const> targets) {
-  std::vector<std::string> notes = tensor_notes(handover);
-  for (std::string& note : compression_notes(handover)) notes.push_back(std::move(note));
+std::vector<std::string> export_notes(const ExportBundle& bundle, std::span<const Exporter* const> targets) {
+  std::vector<std::string> notes = tensor_notes(bundle);
+  for (std::string& note : compression_notes(bundle)) notes.push_back(std::move(note));
   for (const Exporter* target : targets)
-    for (const std::string& note : target->notes(handover))
+    for (const std::string& note : target->notes(bundle))
       notes.push_back(fmt::format("{}: {}", target->name, note));
   return notes;
 }
 
-const std::string& text_of(const ExportFiles& files, std::string_view name) {
+const std::string& file_text(const ExportFiles& files, std::string_view name) {
   const auto file =
       std::find_if(files.begin(), files.end(), [&](const ExportFile& it) { return it.name == name; });
   DTFM_ASSERT(file != files.end());

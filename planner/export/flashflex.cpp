@@ -7,23 +7,23 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
-#include "planner/export/template_text.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/script_template.hpp"
 
 namespace dtfm::exporter {
 namespace {
 
-constexpr std::string_view self = "flashflex";
+constexpr std::string_view target_name = "flashflex";
 constexpr const char* json_file = "flashflex.json";
 constexpr const char* script_file = "flashflex.sh";
 
-void check(const Handover& handover) {
-  require_layers_everywhere(handover, self);
-  require_no_chunks(handover, self);
-  require_transformer(handover, self);
-  require_whole_batch(handover, self);
-  require_whole_heads(handover, self);
+void check(const ExportBundle& bundle) {
+  require_nonempty_stages(bundle, target_name);
+  require_no_chunks(bundle, target_name);
+  require_transformer(bundle, target_name);
+  require_full_global_batch(bundle, target_name);
+  require_divisible_heads(bundle, target_name);
 }
 
 /// `[[1,1,1],[1,1,1]]`, a number for each stage of each pipeline.
@@ -39,22 +39,22 @@ std::string by_stage(const Plan& plan, const Number& number) {
 }
 
 /// Machines are numbered in the order of their addresses.
-std::map<std::string, int> machine_numbers(const Handover& handover) {
+std::map<std::string, int> machine_numbers(const ExportBundle& bundle) {
   std::map<std::string, int> numbers;
-  for (const auto& [address, ranks] : ranks_by_address(handover))
+  for (const auto& [address, ranks] : ranks_by_address(bundle))
     numbers.emplace(address, static_cast<int>(numbers.size()));
   return numbers;
 }
 
-std::string config(const Handover& handover) {
-  const auto numbers = machine_numbers(handover);
-  const Plan& plan = handover.plan;
+std::string config(const ExportBundle& bundle) {
+  const auto numbers = machine_numbers(bundle);
+  const Plan& plan = bundle.plan;
   const std::string degrees = by_stage(plan, [](const Stage& stage) { return stage.devices.size(); });
   const std::string layers =
       by_stage(plan, [](const Stage& stage) { return stage.layers.second - stage.layers.first; });
   const std::string machines = by_stage(plan, [&](const Stage& stage) {
     std::vector<int> list;
-    for (const int device : stage.devices) list.push_back(numbers.at(handover.places[at(device)].address));
+    for (const int device : stage.devices) list.push_back(numbers.at(bundle.locations[at(device)].address));
     return list;
   });
   return fmt::format(R"({{"hetero_configs": {}, "layer_partitions": {}, "devices_id": {}}})"
@@ -62,10 +62,10 @@ std::string config(const Handover& handover) {
                      degrees, layers, machines);
 }
 
-ExportFiles files(const Handover& handover) {
+ExportFiles files(const ExportBundle& bundle) {
   std::vector<int> batches, chunks;
-  for (const Pipeline& pipeline : handover.plan.pipelines) {
-    batches.push_back(pipeline.micro_batches * handover.job.training.micro_batch);
+  for (const Pipeline& pipeline : bundle.plan.pipelines) {
+    batches.push_back(pipeline.micro_batches * bundle.job.training.micro_batch);
     chunks.push_back(pipeline.micro_batches);
   }
   const std::string script = fmt::format(
@@ -77,48 +77,48 @@ ExportFiles files(const Handover& handover) {
       "  --global_bsz_size {}\n"
       "  --chunks {}\n"
       "  --total-layer-num {}\n)\n",
-      json_file, fmt::join(batches, " "), fmt::join(chunks, " "), layer_count(handover.job.model));
-  return {{json_file, config(handover)}, {script_file, script}};
+      json_file, fmt::join(batches, " "), fmt::join(chunks, " "), layer_count(bundle.job.model));
+  return {{json_file, config(bundle)}, {script_file, script}};
 }
 
 /// Ranks go through pipelines, stages and shards (gen_hetero_groups.py).
-ReadBack read_back(const ExportFiles& files, const Handover& handover) {
-  const auto json = nlohmann::json::parse(text_of(files, json_file));
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
+  const auto json = nlohmann::json::parse(file_text(files, json_file));
   const auto degrees = json.at("hetero_configs").get<std::vector<std::vector<int>>>();
   const auto layers = json.at("layer_partitions").get<std::vector<std::vector<int>>>();
   const auto machines = json.at("devices_id").get<std::vector<std::vector<std::vector<int>>>>();
-  const std::string& script = text_of(files, script_file);
-  const auto numbers = machine_numbers(handover);
-  std::vector<RankRow> rows = table_rows(files);
+  const std::string& script = file_text(files, script_file);
+  const auto numbers = machine_numbers(bundle);
+  std::vector<RankRow> rows = read_table_rows(files);
   std::size_t rank = 0;
   for (std::size_t p = 0; p < degrees.size(); ++p) {
     int first = 0;
     for (std::size_t s = 0; s < degrees[p].size(); ++s) {
       const int last = first + layers.at(p).at(s);
       for (int t = 0; t < degrees[p][s]; ++t, ++rank) {
-        rows.at(rank).seat = {0, static_cast<int>(p), static_cast<int>(s), t, {{first, last}}};
+        rows.at(rank).assignment = {0, static_cast<int>(p), static_cast<int>(s), t, {{first, last}}};
         DTFM_ASSERT(numbers.at(rows[rank].address) == machines.at(p).at(s).at(at(t)));
       }
       first = last;
     }
-    DTFM_ASSERT(first == number_behind(script, "\n  --total-layer-num "));
+    DTFM_ASSERT(first == number_after(script, "\n  --total-layer-num "));
   }
   DTFM_ASSERT(rank == rows.size());
-  return {std::move(rows), numbers_between(text_behind(script, "\n  --chunks ", "\n"), ' ')};
+  return {std::move(rows), parse_number_list(text_after(script, "\n  --chunks ", "\n"), ' ')};
 }
 
-std::vector<std::string> notes(const Handover& handover) {
-  std::vector<std::string> notes = schedule_notes(handover, "1f1b");
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
   notes.emplace_back(
       "start it with one GPU visible to each rank (--to torchrun, slurm or openmpi): its own script numbers "
       "GPUs "
       "otherwise");
-  const auto& model = std::get<Transformer>(handover.job.model);
+  const auto& model = std::get<Transformer>(bundle.job.model);
   if (model.sequence != 4096)
     notes.push_back(
         fmt::format("it has a sequence of 4096 tokens in its code (process_args.py); the plan counts on {}",
                     model.sequence));
-  if (!is_like_llama(model)) notes.emplace_back("it trains Llama; the job's model is no such one");
+  if (!is_llama_like(model)) notes.emplace_back("it trains Llama; the job's model is no such one");
   return notes;
 }
 
@@ -126,7 +126,7 @@ std::vector<std::string> notes(const Handover& handover) {
 
 Exporter flashflex_exporter() {
   return {
-      self,      "FlashFlex, also called HexiScale (at 5ee1726): the one that takes pipelines that differ",
+      target_name,      "FlashFlex, also called HexiScale (at 5ee1726): the one that takes pipelines that differ",
       true,      {RankOrder::pipeline_major},
       check,     files,
       read_back, "Run `source flashflex.sh`; the program is `llama_train.py \"${FLASHFLEX_ARGS[@]}\"`.",

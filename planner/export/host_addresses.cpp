@@ -8,30 +8,30 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/readers/device_places.hpp"
+#include "planner/io/readers/device_resolver.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 
 namespace dtfm::exporter {
 namespace {
 
-constexpr std::size_t longest_address = 253;  // of a domain name (RFC 1035)
-constexpr int most_gpus = 1 << 16;
+constexpr std::size_t max_address_length = 253;  // of a domain name (RFC 1035)
+constexpr int max_gpus = 1 << 16;
 
 bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
 bool is_address(std::string_view text) {
-  const auto may_be_in = [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; };
-  return !text.empty() && text.size() <= longest_address && is_letter_or_digit(text.front()) &&
-         std::all_of(text.begin(), text.end(), may_be_in);
+  const auto is_allowed = [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; };
+  return !text.empty() && text.size() <= max_address_length && is_letter_or_digit(text.front()) &&
+         std::all_of(text.begin(), text.end(), is_allowed);
 }
 
 using Addresses = std::map<std::string, std::string, std::less<>>;
 
 /// Where it begins: at a # that no word goes before, for names may have one.
-std::size_t comment_of(const std::string& line) {
+std::size_t find_comment(const std::string& line) {
   for (std::size_t i = 0; i < line.size(); ++i)
     if (line[i] == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) return i;
   return line.npos;
@@ -46,7 +46,7 @@ class HostsFile {
   Addresses read() {
     std::istringstream text(file_.text);
     std::size_t number = 0;
-    for (std::string line; std::getline(text, line);) read(++number, line.substr(0, comment_of(line)));
+    for (std::string line; std::getline(text, line);) read(++number, line.substr(0, find_comment(line)));
     return std::move(addresses_);
   }
 
@@ -66,13 +66,13 @@ class HostsFile {
                       address = line.substr(gap + 1, last - gap);
     if (!known_.contains(host))
       fail(number, begin,
-           fmt::format("the plan has no machine {}; {}", io::in_quotes(host),
+           fmt::format("the plan has no machine {}; {}", io::quote(host),
                        io::suggestion(host, {known_.begin(), known_.end()})));
     if (!is_address(address))
       fail(number, gap + 1,
-           fmt::format("{} is no address: letters, digits, `.`, `_` and `-`", io::in_quotes(address)));
+           fmt::format("{} is no address: letters, digits, `.`, `_` and `-`", io::quote(address)));
     if (!addresses_.emplace(host, address).second)
-      fail(number, begin, fmt::format("machine {} is there twice", io::in_quotes(host)));
+      fail(number, begin, fmt::format("machine {} is there twice", io::quote(host)));
   }
 
   const io::NamedFile& file_;
@@ -81,65 +81,65 @@ class HostsFile {
 };
 
 /// `gc` and 1 of gc:1, `gb` and 0 of gb.
-GpuPlace place_of(const std::string& id, const std::string& plan_file) {
-  GpuPlace place{std::string(io::host_name(id)), "", 0};
-  if (place.host.size() == id.size()) return place;
-  const char* begin = id.data() + place.host.size() + 1;
+GpuLocation parse_location(const std::string& id, const std::string& plan_file) {
+  GpuLocation location{std::string(io::host_name(id)), "", 0};
+  if (location.host.size() == id.size()) return location;
+  const char* begin = id.data() + location.host.size() + 1;
   const char* end = id.data() + id.size();
-  const auto [stop, status] = std::from_chars(begin, end, place.gpu);
-  if (status != std::errc() || stop != end || begin == end || place.gpu < 0 || place.gpu >= most_gpus)
+  const auto [stop, status] = std::from_chars(begin, end, location.gpu);
+  if (status != std::errc() || stop != end || begin == end || location.gpu < 0 || location.gpu >= max_gpus)
     throw Error(plan_file,
-                fmt::format("device {}: expected the number of a GPU behind the `:`", io::in_quotes(id)));
-  return place;
+                fmt::format("device {}: expected the number of a GPU behind the `:`", io::quote(id)));
+  return location;
 }
 
-std::string own_address(std::string host, const std::string& plan_file) {
+std::string default_address(std::string host, const std::string& plan_file) {
   std::replace(host.begin(), host.end(), '/', '-');
   if (!is_address(host))
     throw Error(plan_file,
                 fmt::format("{} is no name that machines are called by; give addresses with --hosts",
-                            io::in_quotes(host)));
+                            io::quote(host)));
   return host;
 }
 
-void check_unique(const std::vector<GpuPlace>& places, const std::vector<std::string>& ids, std::size_t used,
+void check_unique(const std::vector<GpuLocation>& locations, const std::vector<std::string>& ids, std::size_t used,
                   const std::string& plan_file) {
   std::map<std::string, std::string> host_of;
   std::map<std::pair<std::string, int>, std::string> id_of;
   for (std::size_t i = 0; i < used; ++i) {
-    const auto [host, new_address] = host_of.emplace(places[i].address, places[i].host);
-    if (!new_address && host->second != places[i].host)
+    const auto [host, new_address] = host_of.emplace(locations[i].address, locations[i].host);
+    if (!new_address && host->second != locations[i].host)
       throw Error(plan_file,
                   fmt::format("machines {} and {} have one address, {}; give addresses with --hosts",
-                              io::in_quotes(host->second), io::in_quotes(places[i].host), places[i].address));
-    const auto [id, new_gpu] = id_of.emplace(std::pair(places[i].host, places[i].gpu), ids[i]);
+                              io::quote(host->second), io::quote(locations[i].host), locations[i].address));
+    const auto [id, new_gpu] = id_of.emplace(std::pair(locations[i].host, locations[i].gpu), ids[i]);
     if (!new_gpu)
       throw Error(plan_file,
-                  fmt::format("devices {} and {} are one GPU: {} of machine {}", io::in_quotes(id->second),
-                              io::in_quotes(ids[i]), places[i].gpu, io::in_quotes(places[i].host)));
+                  fmt::format("devices {} and {} are one GPU: {} of machine {}", io::quote(id->second),
+                              io::quote(ids[i]), locations[i].gpu, io::quote(locations[i].host)));
   }
 }
 
 }  // namespace
 
-std::vector<GpuPlace> gpu_places(const std::vector<std::string>& ids, std::size_t used,
+std::vector<GpuLocation> locate_gpus(const std::vector<std::string>& ids, std::size_t used,
                                  const std::optional<io::NamedFile>& hosts, const std::string& plan_file) {
   Addresses addresses;
   if (hosts) addresses = HostsFile(*hosts, ids).read();
-  std::vector<GpuPlace> places;
+  std::vector<GpuLocation> locations;
   for (const std::string& id : ids) {
-    GpuPlace place = place_of(id, plan_file);
-    const auto known = addresses.find(place.host);
+    GpuLocation location = parse_location(id, plan_file);
+    const auto known = addresses.find(location.host);
     if (known != addresses.end())
-      place.address = known->second;
-    else if (hosts && places.size() < used)
-      throw Error(hosts->path, fmt::format("lacks machine {}", io::in_quotes(place.host)));
-    else if (places.size() < used)
-      place.address = own_address(place.host, plan_file);
-    places.push_back(std::move(place));
+      location.address = known->second;
+    else if (hosts && locations.size() < used)
+      throw Error(hosts->path, fmt::format("lacks machine {}", io::quote(location.host)));
+    else if (locations.size() < used)
+      location.address = default_address(location.host, plan_file);
+    locations.push_back(std::move(location));
   }
-  check_unique(places, ids, used, plan_file);
-  return places;
+  check_unique(locations, ids, used, plan_file);
+  return locations;
 }
 
 }  // namespace dtfm::exporter

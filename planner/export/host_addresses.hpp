@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/export/handover.hpp"
+#include "planner/export/export_bundle.hpp"
 #include "planner/io/text/named_file.hpp"
 
 namespace dtfm::exporter {
@@ -18,7 +18,7 @@ namespace dtfm::exporter {
 /// Throws Error for one that is none, for two machines of one address, for two ids of one GPU; at
 /// file:line:column for a machine that `hosts` has twice, or that the plan does not know; and for one that
 /// `hosts` lacks.
-std::vector<GpuPlace> gpu_places(const std::vector<std::string>& ids, std::size_t used,
+std::vector<GpuLocation> locate_gpus(const std::vector<std::string>& ids, std::size_t used,
                                  const std::optional<io::NamedFile>& hosts, const std::string& plan_file);
 
 }  // namespace dtfm::exporter

@@ -8,57 +8,57 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/io/text/json_format.hpp"
 
 namespace dtfm::exporter {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::string_view self = "kubernetes";
+constexpr std::string_view target_name = "kubernetes";
 constexpr const char* file_name = "kubernetes.json";
 constexpr const char* group = "dtfm";  // names of the pods begin with it
 
 /// The device plugin of a node chooses which of its GPUs a pod gets.
-void check(const Handover& handover) {
-  constexpr std::size_t longest_label = 63;
-  for (int rank = 0; rank < handover.world(); ++rank)
-    if (handover.place(rank).address.size() > longest_label)
-      refuse(self, fmt::format(
+void check(const ExportBundle& bundle) {
+  constexpr std::size_t max_label_length = 63;
+  for (int rank = 0; rank < bundle.world_size(); ++rank)
+    if (bundle.location(rank).address.size() > max_label_length)
+      reject(target_name, fmt::format(
                        "{} is longer than a label of Kubernetes, {} characters; give addresses with --hosts",
-                       handover.place(rank).address, longest_label));
-  if (handover.launch.any_gpu) return;
+                       bundle.location(rank).address, max_label_length));
+  if (bundle.launch.any_gpu) return;
   std::map<std::string, std::set<int>> gpus;  // also those that the plan leaves out
-  for (const GpuPlace& place : handover.places) gpus[place.host].insert(place.gpu);
-  for (int rank = 0; rank < handover.world(); ++rank)
-    if (const GpuPlace& place = handover.place(rank); gpus[place.host].size() > 1)
-      refuse(self,
+  for (const GpuLocation& location : bundle.locations) gpus[location.host].insert(location.gpu);
+  for (int rank = 0; rank < bundle.world_size(); ++rank)
+    if (const GpuLocation& location = bundle.location(rank); gpus[location.host].size() > 1)
+      reject(target_name,
              fmt::format(
                  "plan distinguishes GPUs of host {}; Kubernetes cannot choose a GPU index; use --any-gpu "
                  "if they are alike, or --to torchrun",
-                 place.address));
+                 location.address));
 }
 
-ordered_json environment(const Handover& handover, int rank) {
+ordered_json environment(const ExportBundle& bundle, int rank) {
   ordered_json list = ordered_json::array();
   const auto add = [&](const char* name, const std::string& value) {
     list.push_back({{"name", name}, {"value", value}});
   };
   add("RANK", fmt::format("{}", rank));
-  add("WORLD_SIZE", fmt::format("{}", handover.world()));
+  add("WORLD_SIZE", fmt::format("{}", bundle.world_size()));
   add("LOCAL_RANK", "0");
   add("LOCAL_WORLD_SIZE", "1");
   add("MASTER_ADDR", fmt::format("rank-0.{}", group));
-  add("MASTER_PORT", fmt::format("{}", handover.launch.port));
+  add("MASTER_PORT", fmt::format("{}", bundle.launch.port));
   return list;
 }
 
-ordered_json pod(const Handover& handover, int rank) {
+ordered_json pod(const ExportBundle& bundle, int rank) {
   const ordered_json container = {{"name", "trainer"},
-                                  {"image", handover.launch.image},
-                                  {"env", environment(handover, rank)},
+                                  {"image", bundle.launch.image},
+                                  {"env", environment(bundle, rank)},
                                   {"resources", {{"limits", {{"nvidia.com/gpu", 1}}}}}};
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
@@ -67,12 +67,12 @@ ordered_json pod(const Handover& handover, int rank) {
            {{"hostname", fmt::format("rank-{}", rank)},
             {"subdomain", group},
             {"restartPolicy", "Never"},
-            {"nodeSelector", {{"kubernetes.io/hostname", handover.place(rank).address}}},
+            {"nodeSelector", {{"kubernetes.io/hostname", bundle.location(rank).address}}},
             {"containers", ordered_json::array({container})}}}};
 }
 
 /// Gives the pods names that they find each other by, before they are ready too.
-ordered_json service(const Handover& handover) {
+ordered_json service(const ExportBundle& bundle) {
   return {{"apiVersion", "v1"},
           {"kind", "Service"},
           {"metadata", {{"name", group}}},
@@ -80,18 +80,18 @@ ordered_json service(const Handover& handover) {
            {{"clusterIP", "None"},
             {"publishNotReadyAddresses", true},
             {"selector", {{"app", group}}},
-            {"ports", ordered_json::array({{{"name", "rendezvous"}, {"port", handover.launch.port}}})}}}};
+            {"ports", ordered_json::array({{{"name", "rendezvous"}, {"port", bundle.launch.port}}})}}}};
 }
 
-ExportFiles files(const Handover& handover) {
-  ordered_json items = ordered_json::array({service(handover)});
-  for (int rank = 0; rank < handover.world(); ++rank) items.push_back(pod(handover, rank));
-  return {{file_name, io::json_text({{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}})}};
+ExportFiles files(const ExportBundle& bundle) {
+  ordered_json items = ordered_json::array({service(bundle)});
+  for (int rank = 0; rank < bundle.world_size(); ++rank) items.push_back(pod(bundle, rank));
+  return {{file_name, io::format_json({{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}})}};
 }
 
-ReadBack read_back(const ExportFiles& files, const Handover& handover) {
-  std::vector<RankRow> rows = table_rows(files);
-  const auto json = nlohmann::json::parse(text_of(files, file_name));
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
+  std::vector<RankRow> rows = read_table_rows(files);
+  const auto json = nlohmann::json::parse(file_text(files, file_name));
   std::set<std::string> seen;
   for (const auto& item : json.at("items")) {
     if (item.at("kind") != "Pod") continue;
@@ -102,7 +102,7 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
     DTFM_ASSERT(env["WORLD_SIZE"] == fmt::format("{}", rows.size()) &&
                 env["MASTER_ADDR"] == fmt::format("rank-0.{}", group));
     DTFM_ASSERT(spec.at("hostname") == "rank-" + env["RANK"] &&
-                env["MASTER_PORT"] == fmt::format("{}", handover.launch.port));
+                env["MASTER_PORT"] == fmt::format("{}", bundle.launch.port));
     rows.at(std::stoul(env["RANK"])).address = spec.at("nodeSelector").at("kubernetes.io/hostname");
     DTFM_ASSERT(seen.insert(env["RANK"]).second);
   }
@@ -110,15 +110,15 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   return {std::move(rows), {}};
 }
 
-std::vector<std::string> notes(const Handover& handover) {
-  if (!handover.launch.any_gpu) return {};
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  if (!bundle.launch.any_gpu) return {};
   return {"a rank gets any GPU of its node, whatever rank_table.json says"};
 }
 
 }  // namespace
 
 Exporter kubernetes_exporter() {
-  return {self,
+  return {target_name,
           "Kubernetes: a pod for each rank, tied to its node",
           false,
           {},

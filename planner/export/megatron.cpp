@@ -4,43 +4,43 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/core/virtual_stages.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
 #include "planner/io/importers/megatron_plan.hpp"
 
 namespace dtfm::exporter {
 namespace {
 
 constexpr const char* file_name = "megatron.sh";
-constexpr std::string_view self = "megatron";
+constexpr std::string_view target_name = "megatron";
 
 /// Megatron-LM asserts it (megatron/training/arguments.py).
-void check_interleaving(const Handover& handover) {
-  if (stage_chunks(handover.job) < 2) return;
-  if (stages_of(handover) < 3)
-    refuse(self,
+void check_interleaving(const ExportBundle& bundle) {
+  if (stage_chunks(bundle.job) < 2) return;
+  if (stage_count(bundle) < 3)
+    reject(target_name,
            fmt::format(
                "schedule interleaved over {} stages; Megatron needs more than 2; plan with schedule 1f1b",
-               stages_of(handover)));
-  if (micro_batches_of(handover) % stages_of(handover) != 0)
-    refuse(self, fmt::format(
+               stage_count(bundle)));
+  if (micro_batches_per_pipeline(bundle) % stage_count(bundle) != 0)
+    reject(target_name, fmt::format(
                      "schedule interleaved with {} micro-batches over {} stages; Megatron needs a multiple; "
                      "plan with schedule 1f1b, or another --batch",
-                     micro_batches_of(handover), stages_of(handover)));
+                     micro_batches_per_pipeline(bundle), stage_count(bundle)));
 }
 
-void check(const Handover& handover) {
-  require_alike(handover, self);
-  require_one_degree(handover, self);
-  check_interleaving(handover);
-  require_whole_heads(handover, self);
+void check(const ExportBundle& bundle) {
+  require_uniform_pipelines(bundle, target_name);
+  require_one_tensor_degree(bundle, target_name);
+  check_interleaving(bundle);
+  require_divisible_heads(bundle, target_name);
 }
 
 /// Ettt|tt|ttL: with virtual stages, chunk 0 of each stage, then chunk 1, …
-std::string layout_of(const Handover& handover) {
+std::string format_layout(const ExportBundle& bundle) {
   std::string layout = "E";
   const char* separator = "";
-  for (const auto& [begin, end] : virtual_stages(handover)) {
+  for (const auto& [begin, end] : virtual_stages(bundle)) {
     layout += separator;
     layout.append(at(end - begin), 't');
     separator = "|";
@@ -75,8 +75,8 @@ std::string training_flags(const Training& training) {
   return flags;
 }
 
-ExportFiles files(const Handover& handover) {
-  const Training& training = handover.job.training;
+ExportFiles files(const ExportBundle& bundle) {
+  const Training& training = bundle.job.training;
   std::string text = fmt::format(
       "# shellcheck shell=bash disable=SC2034\n"
       "# Arguments of Megatron-LM (megatron-core 0.14 or later). Source this; its ranks are {}.\n"
@@ -88,54 +88,54 @@ ExportFiles files(const Handover& handover) {
       "  --pipeline-model-parallel-layout \"{}\"\n"
       "  --micro-batch-size {}\n"
       "  --global-batch-size {}\n",
-      order_name(handover.order), degree_of(handover), stages_of(handover), layer_count(handover.job.model),
-      layout_of(handover), training.micro_batch, training.global_batch);
-  if (handover.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
-  text += model_flags(std::get<Transformer>(handover.job.model)) + training_flags(training) + ")\n";
+      rank_order_name(bundle.order), tensor_degree(bundle), stage_count(bundle), layer_count(bundle.job.model),
+      format_layout(bundle), training.micro_batch, training.global_batch);
+  if (bundle.order == RankOrder::pipeline_major) text += "  --use-tp-pp-dp-mapping\n";
+  text += model_flags(std::get<Transformer>(bundle.job.model)) + training_flags(training) + ")\n";
   return {{file_name, text}};
 }
 
 /// The ranks of rank_table.json in a form that read_ranks reads.
-std::string rank_lines(const std::vector<RankRow>& rows, const Handover& handover) {
+std::string format_ranks(const std::vector<RankRow>& rows, const ExportBundle& bundle) {
   std::string text;
   for (std::size_t rank = 0; rank < rows.size(); ++rank)
-    for (std::size_t device = 0; device < handover.places.size(); ++device)
-      if (handover.places[device].host == rows[rank].host && handover.places[device].gpu == rows[rank].gpu)
+    for (std::size_t device = 0; device < bundle.locations.size(); ++device)
+      if (bundle.locations[device].host == rows[rank].host && bundle.locations[device].gpu == rows[rank].gpu)
         text += fmt::format("rank {}=d{}\n", rank, device);
   return text;
 }
 
 /// As dtfm-plan --score reads the flags of other people.
-ReadBack read_back(const ExportFiles& files, const Handover& handover) {
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
   Topology names;
-  for (std::size_t i = 0; i < handover.places.size(); ++i)
+  for (std::size_t i = 0; i < bundle.locations.size(); ++i)
     names.devices.emplace_back().id = fmt::format("d{}", i);
-  io::Faults faults;
-  io::DevicePlaces places(names, faults);
+  io::InputErrors errors;
+  io::DeviceResolver locations(names, errors);
   std::vector<std::string> notes;
-  Job job = handover.job;  // which may leave the tensor size open
-  job.parallelism.tensor = degree_of(handover);
-  std::vector<RankRow> rows = table_rows(files);
+  Job job = bundle.job;  // which may leave the tensor size open
+  job.parallelism.tensor = tensor_degree(bundle);
+  std::vector<RankRow> rows = read_table_rows(files);
   const Plan plan =
-      io::read_megatron_plan({file_name, text_of(files, file_name)},
-                         {rank_table_file, rank_lines(rows, handover)}, job, places, faults, notes);
-  faults.throw_if_any();
-  const std::vector<Seat> seats = seats_of(plan, handover.job, handover.order);
-  DTFM_ASSERT(seats.size() == rows.size());
+      io::read_megatron_plan({file_name, file_text(files, file_name)},
+                         {rank_table_file, format_ranks(rows, bundle)}, job, locations, errors, notes);
+  errors.throw_if_any();
+  const std::vector<RankAssignment> assignments = assign_ranks(plan, bundle.job, bundle.order);
+  DTFM_ASSERT(assignments.size() == rows.size());
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    const GpuPlace& place = handover.places[at(seats[rank].device)];
-    rows[rank].host = place.host;
-    rows[rank].gpu = place.gpu;
-    rows[rank].seat = seats[rank];
-    rows[rank].seat.device = 0;
+    const GpuLocation& location = bundle.locations[at(assignments[rank].device)];
+    rows[rank].host = location.host;
+    rows[rank].gpu = location.gpu;
+    rows[rank].assignment = assignments[rank];
+    rows[rank].assignment.device = 0;
   }
   return {std::move(rows), micro_batch_counts(plan)};
 }
 
-std::vector<std::string> notes(const Handover& handover) {
+std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes =
-      schedule_notes(handover, stage_chunks(handover.job) > 1 ? "interleaved" : "1f1b");
-  if (const auto& model = std::get<Transformer>(handover.job.model); model.tied && stages_of(handover) > 1)
+      schedule_notes(bundle, stage_chunks(bundle.job) > 1 ? "interleaved" : "1f1b");
+  if (const auto& model = std::get<Transformer>(bundle.job.model); model.tied && stage_count(bundle) > 1)
     notes.emplace_back(
         "first and last stage exchange the gradient of the tied embedding every step, which the plan "
         "leaves out; --untie-embeddings-and-output-weights removes it");
@@ -146,7 +146,7 @@ std::vector<std::string> notes(const Handover& handover) {
 }  // namespace
 
 Exporter megatron_exporter() {
-  return {self,
+  return {target_name,
           "Megatron-LM (megatron-core 0.14 or later): flags, and the layout of the layers",
           true,
           {RankOrder::stage_major, RankOrder::pipeline_major},

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
-#include "planner/export/closed_form.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/rank_env.hpp"
-#include "planner/export/template_text.hpp"
+#include "planner/export/script_template.hpp"
 #include "planner/io/readers/rank_file.hpp"
 
 namespace dtfm::exporter {
@@ -20,46 +20,46 @@ namespace {
 constexpr const char* rank_file = "rankfile";
 constexpr const char* hosts_file = "hostfile";
 
-ExportFiles files(const Handover& handover) {
+ExportFiles files(const ExportBundle& bundle) {
   std::string ranks, hosts;
-  for (int rank = 0; rank < handover.world(); ++rank)
+  for (int rank = 0; rank < bundle.world_size(); ++rank)
     ranks +=
-        fmt::format("rank {}={} slot=0-{}\n", rank, handover.place(rank).address, handover.launch.cores - 1);
-  for (const auto& [address, of_machine] : ranks_by_address(handover))
-    hosts += fmt::format("{} slots={}\n", address, of_machine.size());
+        fmt::format("rank {}={} slot=0-{}\n", rank, bundle.location(rank).address, bundle.launch.cores - 1);
+  for (const auto& [address, machine_ranks] : ranks_by_address(bundle))
+    hosts += fmt::format("{} slots={}\n", address, machine_ranks.size());
   return {
-      {"openmpi.sh", filled_in(export_openmpi_sh, {{"world", fmt::format("{}", handover.world())}}), true},
+      {"openmpi.sh", fill_template(export_openmpi_sh, {{"world", fmt::format("{}", bundle.world_size())}}), true},
       {rank_file, ranks},
       {hosts_file, hosts},
-      rank_env_file(handover)};
+      rank_env_file(bundle)};
 }
 
 /// As dtfm-plan --score reads rankfiles of other people: the ranks of a machine of n take its n slots in
 /// order.
-ReadBack read_back(const ExportFiles& files, const Handover& handover) {
-  std::vector<RankRow> rows = table_rows(files);
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
+  std::vector<RankRow> rows = read_table_rows(files);
   read_rank_env(files, rows);
   Topology slots;
   std::vector<std::string> address_of;
-  for (const auto& [address, ranks] : ranks_by_address(handover))
+  for (const auto& [address, ranks] : ranks_by_address(bundle))
     for (std::size_t slot = 0; slot < ranks.size(); ++slot) {
       slots.devices.emplace_back().id = ranks.size() == 1 ? address : fmt::format("{}:{}", address, slot);
       address_of.push_back(address);
     }
-  io::Faults faults;
-  io::DevicePlaces places(slots, faults);
-  const auto devices = io::read_ranks(text_of(files, rank_file), rank_file, places, faults);
-  faults.throw_if_any();
+  io::InputErrors errors;
+  io::DeviceResolver locations(slots, errors);
+  const auto devices = io::read_ranks(file_text(files, rank_file), rank_file, locations, errors);
+  errors.throw_if_any();
   DTFM_ASSERT(devices.size() == rows.size());
   for (std::size_t rank = 0; rank < rows.size(); ++rank)
     rows[rank].address = address_of.at(static_cast<std::size_t>(devices[rank].value()));
   return {std::move(rows), {}};
 }
 
-std::vector<std::string> notes(const Handover& handover) {
+std::vector<std::string> notes(const ExportBundle& bundle) {
   return {
       fmt::format("rankfile counts on {} CPU cores a machine (--cores); Open MPI refuses more than there are",
-                  handover.launch.cores)};
+                  bundle.launch.cores)};
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ Exporter openmpi_exporter() {
           "Open MPI (4 or later): rankfile",
           false,
           {},
-          [](const Handover&) {},
+          [](const ExportBundle&) {},
           files,
           read_back,
           "On one machine that reaches the others: `./openmpi.sh PROGRAM ARGUMENT...`.",

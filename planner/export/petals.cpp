@@ -5,10 +5,10 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
-#include "planner/export/template_text.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/script_template.hpp"
+#include "planner/io/text/json_format.hpp"
 
 namespace dtfm::exporter {
 
@@ -16,16 +16,16 @@ extern const std::string_view export_petals_sh;  // templates/petals.sh
 
 namespace {
 
-constexpr std::string_view self = "petals";
+constexpr std::string_view target_name = "petals";
 constexpr const char* script_file = "petals.sh";
 constexpr const char* pipelines_file = "petals-pipelines.json";
 
-void check(const Handover& handover) {
-  require_transformer(handover, self);
-  require_layers_everywhere(handover, self);
-  require_no_chunks(handover, self);
-  if (const auto stage = stage_over_machines(handover))
-    refuse(self, fmt::format(
+void check(const ExportBundle& bundle) {
+  require_transformer(bundle, target_name);
+  require_nonempty_stages(bundle, target_name);
+  require_no_chunks(bundle, target_name);
+  if (const auto stage = find_stage_across_machines(bundle))
+    reject(target_name, fmt::format(
                      "the tensor-parallel devices of a stage {} are on several machines; a server is on one; "
                      "plan with --tensor 1",
                      *stage));
@@ -35,50 +35,50 @@ std::string server_name(std::size_t pipeline, std::size_t stage) {
   return fmt::format("pipeline-{}-stage-{}", pipeline, stage);
 }
 
-ExportFiles files(const Handover& handover) {
+ExportFiles files(const ExportBundle& bundle) {
   std::vector<std::string> servers;
   nlohmann::ordered_json pipelines = nlohmann::ordered_json::array();
-  for (std::size_t p = 0; p < handover.plan.pipelines.size(); ++p) {
+  for (std::size_t p = 0; p < bundle.plan.pipelines.size(); ++p) {
     nlohmann::ordered_json names = nlohmann::ordered_json::array();
-    const auto& stages = handover.plan.pipelines[p].stages;
+    const auto& stages = bundle.plan.pipelines[p].stages;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       std::vector<int> gpus;
-      for (const int device : stages[s].devices) gpus.push_back(handover.places[at(device)].gpu);
+      for (const int device : stages[s].devices) gpus.push_back(bundle.locations[at(device)].gpu);
       servers.push_back(fmt::format("  \"{} {} {} {}:{}\"", server_name(p, s),
-                                    handover.places[at(stages[s].devices.front())].address,
+                                    bundle.locations[at(stages[s].devices.front())].address,
                                     fmt::join(gpus, ","), stages[s].layers.first, stages[s].layers.second));
       names.push_back(server_name(p, s));
     }
     pipelines.push_back(names);
   }
   return {{script_file,
-           filled_in(export_petals_sh, {{"servers", fmt::format("{}", fmt::join(servers, "\n"))}}), true},
-          {pipelines_file, io::json_text(pipelines)}};
+           fill_template(export_petals_sh, {{"servers", fmt::format("{}", fmt::join(servers, "\n"))}}), true},
+          {pipelines_file, io::format_json(pipelines)}};
 }
 
 /// A line is a stage: where it is and which blocks it has. The rows of the ranks say the same.
-ReadBack read_back(const ExportFiles& files, const Handover&) {
-  std::vector<RankRow> rows = table_rows(files);
+ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+  std::vector<RankRow> rows = read_table_rows(files);
   std::size_t seen = 0;
-  for (const std::string& line : table_lines(text_of(files, script_file), "servers=(")) {
-    const auto words = words_between_blanks(line);
+  for (const std::string& line : table_lines(file_text(files, script_file), "servers=(")) {
+    const auto words = split_words(line);
     DTFM_ASSERT(words.size() == 4);
     const std::string name = words[0];
-    const auto blocks = numbers_between(words[3], ':');
-    const auto gpus = numbers_between(words[2], ',');
+    const auto blocks = parse_number_list(words[3], ':');
+    const auto gpus = parse_number_list(words[2], ',');
     for (RankRow& row : rows) {
-      if (server_name(at(row.seat.pipeline), at(row.seat.stage)) != name) continue;
+      if (server_name(at(row.assignment.pipeline), at(row.assignment.stage)) != name) continue;
       ++seen;
       row.address = words[1];
-      row.gpu = gpus.at(at(row.seat.shard));
-      row.seat.layers = {{blocks.at(0), blocks.at(1)}};
+      row.gpu = gpus.at(at(row.assignment.shard));
+      row.assignment.layers = {{blocks.at(0), blocks.at(1)}};
     }
   }
   DTFM_ASSERT(seen == rows.size());
   return {std::move(rows), {}};
 }
 
-std::vector<std::string> notes(const Handover&) {
+std::vector<std::string> notes(const ExportBundle&) {
   return {
       "it fine-tunes what is around frozen blocks, and does not train them; embedding and head are at the "
       "client",
@@ -91,7 +91,7 @@ std::vector<std::string> notes(const Handover&) {
 
 Exporter petals_exporter() {
   return {
-      self,      "Petals (2.3): a server for each stage, with its blocks",
+      target_name,      "Petals (2.3): a server for each stage, with its blocks",
       true,      {RankOrder::pipeline_major, RankOrder::stage_major},
       check,     files,
       read_back, "On every machine: `./petals.sh MACHINE MODEL ARGUMENT...`. No other launcher is needed.",

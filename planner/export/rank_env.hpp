@@ -5,7 +5,7 @@
 
 namespace dtfm::exporter {
 
-ExportFile rank_env_file(const Handover& handover);
+ExportFile rank_env_file(const ExportBundle& bundle);
 
 /// The GPU of each rank as the script has it, and the machine that it expects, put into `rows`.
 void read_rank_env(const ExportFiles& files, std::vector<RankRow>& rows);

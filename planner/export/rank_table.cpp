@@ -11,12 +11,12 @@
 namespace dtfm::exporter {
 namespace {
 
-constexpr int most = 1'000'000'000;
+constexpr int max_value = 1'000'000'000;
 
 /// Node and local rank of each rank: of agents that have one GPU each, or all of a machine.
-void number_agents(const Handover& handover, std::vector<RankRow>& rows) {
-  for (int rank = 0; rank < handover.world(); ++rank) {
-    const bool is_first = rank == 0 || handover.launch.agents == Agents::gpu ||
+void number_nodes(const ExportBundle& bundle, std::vector<RankRow>& rows) {
+  for (int rank = 0; rank < bundle.world_size(); ++rank) {
+    const bool is_first = rank == 0 || bundle.launch.agents == AgentPer::gpu ||
                           rows[at(rank)].address != rows[at(rank - 1)].address;
     rows[at(rank)].node_rank = rank == 0 ? 0 : rows[at(rank - 1)].node_rank + (is_first ? 1 : 0);
     rows[at(rank)].local_rank = is_first ? 0 : rows[at(rank - 1)].local_rank + 1;
@@ -30,44 +30,44 @@ nlohmann::ordered_json layers_json(const std::vector<std::pair<int, int>>& layer
   return list;
 }
 
-std::pair<int, int> pair_of(const io::JsonCursor& cursor) {
+std::pair<int, int> read_pair(const io::JsonCursor& cursor) {
   if (cursor.array_size("two layers") != 2) cursor.fail("expected two layers");
-  return {cursor.at(0).as_int(0, most), cursor.at(1).as_int(0, most)};
+  return {cursor.at(0).as_int(0, max_value), cursor.at(1).as_int(0, max_value)};
 }
 
-std::vector<std::pair<int, int>> layers_of(const io::JsonCursor& cursor) {
+std::vector<std::pair<int, int>> read_layers(const io::JsonCursor& cursor) {
   if (cursor.array_size("layers") == 0) cursor.fail("there are no layers");
-  if (!cursor.at(0).is_array()) return {pair_of(cursor)};
+  if (!cursor.at(0).is_array()) return {read_pair(cursor)};
   std::vector<std::pair<int, int>> layers;
-  for (std::size_t i = 0; i < cursor.array_size("layers"); ++i) layers.push_back(pair_of(cursor.at(i)));
+  for (std::size_t i = 0; i < cursor.array_size("layers"); ++i) layers.push_back(read_pair(cursor.at(i)));
   return layers;
 }
 
 }  // namespace
 
-std::vector<RankRow> rank_rows(const Handover& handover) {
+std::vector<RankRow> rank_rows(const ExportBundle& bundle) {
   std::vector<RankRow> rows;
-  for (int rank = 0; rank < handover.world(); ++rank) {
-    const GpuPlace& place = handover.place(rank);
-    Seat seat = handover.seats[at(rank)];
-    seat.device = 0;
-    rows.push_back({place.host, place.address, place.gpu, 0, 0, std::move(seat)});
+  for (int rank = 0; rank < bundle.world_size(); ++rank) {
+    const GpuLocation& location = bundle.location(rank);
+    RankAssignment assignment = bundle.assignments[at(rank)];
+    assignment.device = 0;
+    rows.push_back({location.host, location.address, location.gpu, 0, 0, std::move(assignment)});
   }
-  number_agents(handover, rows);
+  number_nodes(bundle, rows);
   return rows;
 }
 
-std::string rank_table_json(const Handover& handover) {
+std::string rank_table_json(const ExportBundle& bundle) {
   std::string text;
   int rank = 0;
-  for (const RankRow& row : rank_rows(handover)) {
+  for (const RankRow& row : rank_rows(bundle)) {
     nlohmann::ordered_json json = {{"rank", rank++},
                                    {"host", row.host},
                                    {"gpu", row.gpu},
-                                   {"dp", row.seat.pipeline},
-                                   {"pp", row.seat.stage},
-                                   {"tp", row.seat.shard},
-                                   {"layers", layers_json(row.seat.layers)},
+                                   {"dp", row.assignment.pipeline},
+                                   {"pp", row.assignment.stage},
+                                   {"tp", row.assignment.shard},
+                                   {"layers", layers_json(row.assignment.layers)},
                                    {"node_rank", row.node_rank},
                                    {"local_rank", row.local_rank}};
     if (row.address != row.host) json["address"] = row.address;
@@ -82,13 +82,13 @@ std::vector<RankRow> parse_rank_table(std::string_view text, const std::string& 
   std::vector<RankRow> rows;
   for (std::size_t i = 0; i < table.array_size("ranks"); ++i) {
     const io::JsonCursor row = table.at(i);
-    const auto number = [&](const char* key) { return row.required(key).as_int(0, most); };
+    const auto number = [&](const char* key) { return row.required(key).as_int(0, max_value); };
     if (number("rank") != static_cast<int>(i)) row.fail("ranks are not in their order");
     const auto address = row.optional("address");
     const std::string& host = row.required("host").as_string();
     rows.push_back({host, address ? address->as_string() : host, number("gpu"), number("node_rank"),
                     number("local_rank"),
-                    Seat{0, number("dp"), number("pp"), number("tp"), layers_of(row.required("layers"))}});
+                    RankAssignment{0, number("dp"), number("pp"), number("tp"), read_layers(row.required("layers"))}});
   }
   return rows;
 }

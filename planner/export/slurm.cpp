@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
-#include "planner/export/closed_form.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
 #include "planner/export/rank_env.hpp"
-#include "planner/export/template_text.hpp"
+#include "planner/export/script_template.hpp"
 
 namespace dtfm::exporter {
 
@@ -16,26 +16,26 @@ namespace {
 
 constexpr const char* hosts_file = "slurm-hosts";
 
-ExportFiles files(const Handover& handover) {
+ExportFiles files(const ExportBundle& bundle) {
   std::string hosts;
-  for (int rank = 0; rank < handover.world(); ++rank) hosts += handover.place(rank).address + "\n";
-  return {{"slurm.sh", filled_in(export_slurm_sh, {{"world", fmt::format("{}", handover.world())}}), true},
+  for (int rank = 0; rank < bundle.world_size(); ++rank) hosts += bundle.location(rank).address + "\n";
+  return {{"slurm.sh", fill_template(export_slurm_sh, {{"world", fmt::format("{}", bundle.world_size())}}), true},
           {hosts_file, hosts},
-          rank_env_file(handover)};
+          rank_env_file(bundle)};
 }
 
 /// Task i is on line i.
-ReadBack read_back(const ExportFiles& files, const Handover&) {
-  std::vector<RankRow> rows = table_rows(files);
+ReadBack read_back(const ExportFiles& files, const ExportBundle&) {
+  std::vector<RankRow> rows = read_table_rows(files);
   read_rank_env(files, rows);
-  std::istringstream lines(text_of(files, hosts_file));
+  std::istringstream lines(file_text(files, hosts_file));
   std::size_t rank = 0;
   for (std::string line; std::getline(lines, line); ++rank) rows.at(rank).address = line;
   DTFM_ASSERT(rank == rows.size());
   return {std::move(rows), {}};
 }
 
-std::vector<std::string> notes(const Handover&) {
+std::vector<std::string> notes(const ExportBundle&) {
   return {
       "the machines' addresses must be Slurm's names for its nodes, and the allocation must have all of "
       "them"};
@@ -48,7 +48,7 @@ Exporter slurm_exporter() {
           "Slurm (22.05 or later): arbitrary distribution",
           false,
           {},
-          [](const Handover&) {},
+          [](const ExportBundle&) {},
           files,
           read_back,
           "In an allocation (salloc, sbatch) of the machines: `./slurm.sh PROGRAM ARGUMENT...`.",

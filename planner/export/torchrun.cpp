@@ -6,9 +6,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
-#include "planner/export/template_text.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/script_template.hpp"
 
 namespace dtfm::exporter {
 
@@ -16,32 +16,32 @@ extern const std::string_view export_torchrun_gpu_sh, export_torchrun_host_sh;  
 
 namespace {
 
-constexpr std::string_view self = "torchrun";
+constexpr std::string_view target_name = "torchrun";
 constexpr const char* file_name = "torchrun.sh";
 
 /// An agent gives its processes ranks that follow each other.
-void check(const Handover& handover) {
-  if (handover.launch.agents == Agents::gpu) return;
-  for (const auto& [address, ranks] : ranks_by_address(handover))
+void check(const ExportBundle& bundle) {
+  if (bundle.launch.agents == AgentPer::gpu) return;
+  for (const auto& [address, ranks] : ranks_by_address(bundle))
     if (ranks.back() - ranks.front() + 1 != static_cast<int>(ranks.size()))
-      refuse(self,
+      reject(target_name,
              fmt::format("ranks of host {} are {}, not one block; use --agents gpu, or --to slurm or openmpi",
                          address, fmt::join(ranks, ",")));
 }
 
 /// `  "0 gc 1"`: rank, machine, GPU.
-std::string gpu_agents(const Handover& handover) {
+std::string gpu_agents(const ExportBundle& bundle) {
   std::vector<std::string> lines;
-  for (int rank = 0; rank < handover.world(); ++rank)
+  for (int rank = 0; rank < bundle.world_size(); ++rank)
     lines.push_back(
-        fmt::format("  \"{} {} {}\"", rank, handover.place(rank).address, handover.place(rank).gpu));
+        fmt::format("  \"{} {} {}\"", rank, bundle.location(rank).address, bundle.location(rank).gpu));
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
 /// `  "0 gc 3 1,2,0"`: rank of the agent, machine, its ranks, its GPUs in the order of the ranks.
-std::string host_agents(const Handover& handover) {
+std::string host_agents(const ExportBundle& bundle) {
   std::vector<std::string> lines;
-  const std::vector<RankRow> rows = rank_rows(handover);
+  const std::vector<RankRow> rows = rank_rows(bundle);
   for (std::size_t rank = 0; rank < rows.size();) {
     std::vector<int> gpus;
     const std::size_t first = rank;
@@ -53,34 +53,34 @@ std::string host_agents(const Handover& handover) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-ExportFiles files(const Handover& handover) {
-  const bool by_gpu = handover.launch.agents == Agents::gpu;
-  const int nodes = rank_rows(handover).back().node_rank + 1;
+ExportFiles files(const ExportBundle& bundle) {
+  const bool by_gpu = bundle.launch.agents == AgentPer::gpu;
+  const int nodes = rank_rows(bundle).back().node_rank + 1;
   return {{file_name,
-           filled_in(by_gpu ? export_torchrun_gpu_sh : export_torchrun_host_sh,
-                     {{"world", fmt::format("{}", handover.world())},
+           fill_template(by_gpu ? export_torchrun_gpu_sh : export_torchrun_host_sh,
+                     {{"world", fmt::format("{}", bundle.world_size())},
                       {"nodes", fmt::format("{}", nodes)},
-                      {"master", handover.master()},
-                      {"port", fmt::format("{}", handover.launch.port)},
-                      {"agents", by_gpu ? gpu_agents(handover) : host_agents(handover)}}),
+                      {"master", bundle.master()},
+                      {"port", fmt::format("{}", bundle.launch.port)},
+                      {"agents", by_gpu ? gpu_agents(bundle) : host_agents(bundle)}}),
            true}};
 }
 
 /// Ranks are counted through the agents in the order of their own ranks, as torchrun's agents do.
-ReadBack read_back(const ExportFiles& files, const Handover& handover) {
-  std::vector<RankRow> rows = table_rows(files);
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
+  std::vector<RankRow> rows = read_table_rows(files);
   std::size_t rank = 0;
-  for (const std::string& line : table_lines(text_of(files, file_name), "agents=(")) {
-    const auto words = words_between_blanks(line);
-    const bool by_gpu = handover.launch.agents == Agents::gpu;
+  for (const std::string& line : table_lines(file_text(files, file_name), "agents=(")) {
+    const auto words = split_words(line);
+    const bool by_gpu = bundle.launch.agents == AgentPer::gpu;
     DTFM_ASSERT(words.size() == (by_gpu ? 3u : 4u));
-    const std::vector<int> gpus = numbers_between(words.back(), ',');
-    DTFM_ASSERT(static_cast<int>(gpus.size()) == (by_gpu ? 1 : number_in_word(words[2])));
+    const std::vector<int> gpus = parse_number_list(words.back(), ',');
+    DTFM_ASSERT(static_cast<int>(gpus.size()) == (by_gpu ? 1 : parse_number(words[2])));
     for (std::size_t local = 0; local < gpus.size(); ++local, ++rank) {
       RankRow& row = rows.at(rank);
       row.address = words[1];
       row.gpu = gpus[local];
-      row.node_rank = number_in_word(words[0]);
+      row.node_rank = parse_number(words[0]);
       row.local_rank = static_cast<int>(local);
     }
   }
@@ -88,8 +88,8 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   return {std::move(rows), {}};
 }
 
-std::vector<std::string> notes(const Handover& handover) {
-  if (handover.launch.agents == Agents::host) return {};
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  if (bundle.launch.agents == AgentPer::host) return {};
   return {
       "each process sees one GPU, and LOCAL_WORLD_SIZE is 1: what takes a machine for an island (HSDP, say) "
       "sees "
@@ -100,7 +100,7 @@ std::vector<std::string> notes(const Handover& handover) {
 
 Exporter torchrun_exporter() {
   return {
-      self,      "torchrun (PyTorch 1.13 or later) with static rendezvous",        false, {}, check, files,
+      target_name,      "torchrun (PyTorch 1.13 or later) with static rendezvous",        false, {}, check, files,
       read_back, "On every machine: `./torchrun.sh MACHINE PROGRAM ARGUMENT...`.", notes};
 }
 

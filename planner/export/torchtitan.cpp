@@ -4,9 +4,9 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
-#include "planner/export/template_text.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/script_template.hpp"
 
 namespace dtfm::exporter {
 namespace {
@@ -15,24 +15,24 @@ constexpr const char* toml_file = "torchtitan.toml";
 constexpr const char* python_file = "dtfm_plan.py";
 constexpr std::string_view modules_key = "module_fqns_per_model_part = ";
 
-void check_as(const Handover& handover, std::string_view self) {
-  require_transformer(handover, self);
-  require_alike(handover, self);
-  require_one_degree(handover, self);
-  require_layers_everywhere(handover, self);
-  require_equal_rounds(handover, self, ", or schedule 1f1b");
+void check_for_target(const ExportBundle& bundle, std::string_view target_name) {
+  require_transformer(bundle, target_name);
+  require_uniform_pipelines(bundle, target_name);
+  require_one_tensor_degree(bundle, target_name);
+  require_nonempty_stages(bundle, target_name);
+  require_equal_flushes(bundle, target_name, ", or schedule 1f1b");
 }
 
-std::string schedule_of(const Handover& handover) {
-  const std::string& schedule = handover.job.parallelism.schedule;
+std::string schedule_name(const ExportBundle& bundle) {
+  const std::string& schedule = bundle.job.parallelism.schedule;
   return schedule == "gpipe" ? "GPipe" : schedule == "1f1b" ? "1F1B" : "Interleaved1F1B";
 }
 
 /// The modules of each virtual stage, in the order of the model. torchtitan deletes what no part lists and
 /// does not check it.
-std::vector<std::vector<std::string>> modules_of(const Handover& handover, const char* head) {
+std::vector<std::vector<std::string>> stage_modules(const ExportBundle& bundle, const char* head) {
   std::vector<std::vector<std::string>> parts;
-  for (const auto& [begin, end] : virtual_stages(handover)) {
+  for (const auto& [begin, end] : virtual_stages(bundle)) {
     auto& part = parts.emplace_back();
     if (parts.size() == 1) part.emplace_back("tok_embeddings");
     for (int layer = begin; layer < end; ++layer) part.push_back(fmt::format("layers.{}", layer));
@@ -42,14 +42,14 @@ std::vector<std::vector<std::string>> modules_of(const Handover& handover, const
 }
 
 /// A list of lists, `separator` between parts.
-std::string list_text(const std::vector<std::vector<std::string>>& parts, const std::string& separator) {
+std::string format_list(const std::vector<std::vector<std::string>>& parts, const std::string& separator) {
   std::string text;
   for (const auto& part : parts) text += (text.empty() ? "[" : separator) + nlohmann::json(part).dump();
   return text + "]";
 }
 
-ExportFiles toml(const Handover& handover) {
-  const Training& training = handover.job.training;
+ExportFiles toml_files(const ExportBundle& bundle) {
+  const Training& training = bundle.job.training;
   const std::string margin = ",\n" + std::string(modules_key.size() + 1, ' ');
   std::string text = fmt::format(
       "# torchtitan 0.2.0 to 0.2.2 (what follows has no TOML). The model's flavor must have n_layers = {}.\n"
@@ -57,15 +57,15 @@ ExportFiles toml(const Handover& handover) {
       "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
       "tensor_parallel_degree = {}\ncontext_parallel_degree = 1\n"
       "pipeline_parallel_degree = {}\n",
-      layer_count(handover.job.model), round_of(handover) * training.micro_batch, training.global_batch,
-      sequence_length(handover.job.model), replicas_of(handover), degree_of(handover), stages_of(handover));
+      layer_count(bundle.job.model), micro_batches_per_flush(bundle) * training.micro_batch, training.global_batch,
+      sequence_length(bundle.job.model), replica_count(bundle), tensor_degree(bundle), stage_count(bundle));
   text += fmt::format("pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n{}{}\n",
-                      schedule_of(handover), training.micro_batch, modules_key,
-                      list_text(modules_of(handover, "output"), margin));
+                      schedule_name(bundle), training.micro_batch, modules_key,
+                      format_list(stage_modules(bundle, "output"), margin));
   return {{toml_file, text}};
 }
 
-ExportFiles python(const Handover& handover) {
+ExportFiles python_files(const ExportBundle& bundle) {
   const std::string text = fmt::format(
       "# torchtitan of 2026-08-20 or later, which is configured by Python functions: --module MODULE "
       "--config dtfm_plan.\n"
@@ -82,17 +82,17 @@ ExportFiles python(const Handover& handover) {
       "    p.pipeline_parallel_schedule, p.num_pp_microbatches = \"{7}\", {8}\n"
       "    p.{9}{10}\n"
       "    return c\n",
-      layer_count(handover.job.model), handover.job.training.global_batch,
-      sequence_length(handover.job.model), round_of(handover) * handover.job.training.micro_batch,
-      stages_of(handover), replicas_of(handover), degree_of(handover), schedule_of(handover),
-      round_of(handover), modules_key, list_text(modules_of(handover, "lm_head"), ","));
+      layer_count(bundle.job.model), bundle.job.training.global_batch,
+      sequence_length(bundle.job.model), micro_batches_per_flush(bundle) * bundle.job.training.micro_batch,
+      stage_count(bundle), replica_count(bundle), tensor_degree(bundle), schedule_name(bundle),
+      micro_batches_per_flush(bundle), modules_key, format_list(stage_modules(bundle, "lm_head"), ","));
   return {{python_file, text}};
 }
 
 /// Layers of each part, which must be all, each once, in their order, between the embedding and norm and
 /// head.
-std::vector<int> layers_of(const std::string& text, const char* head) {
-  const std::string list = text_behind(text, modules_key, "");  // and what follows it
+std::vector<int> read_layers(const std::string& text, const char* head) {
+  const std::string list = text_after(text, modules_key, "");  // and what follows it
   const auto parts =
       nlohmann::json::parse(list.substr(0, list.find("]]") + 2)).get<std::vector<std::vector<std::string>>>();
   std::vector<std::string> all;
@@ -110,44 +110,44 @@ std::vector<int> layers_of(const std::string& text, const char* head) {
   return layers;
 }
 
-ReadBack read_toml(const ExportFiles& files, const Handover&) {
-  const std::string& text = text_of(files, toml_file);
-  const auto number = [&](const char* key) { return number_behind(text, fmt::format("\n{} = ", key)); };
+ReadBack read_toml(const ExportFiles& files, const ExportBundle&) {
+  const std::string& text = file_text(files, toml_file);
+  const auto number = [&](const char* key) { return number_after(text, fmt::format("\n{} = ", key)); };
   DTFM_ASSERT(number("data_parallel_shard_degree") == 1 && number("context_parallel_degree") == 1);
-  const TrainerShape shape{RankOrder::stage_major, number("tensor_parallel_degree"),
+  const TrainerGrid shape{RankOrder::stage_major, number("tensor_parallel_degree"),
                            number("data_parallel_replicate_degree"), number("pipeline_parallel_degree"),
-                           layers_of(text, "output")};
+                           read_layers(text, "output")};
   DTFM_ASSERT(number("local_batch_size") % number("pipeline_parallel_microbatch_size") == 0);
   DTFM_ASSERT(number("global_batch_size") % (number("local_batch_size") * shape.data) == 0);
   const int micro_batches =
       number("global_batch_size") / shape.data / number("pipeline_parallel_microbatch_size");
-  return {rows_by_rule(files, shape), std::vector<int>(at(shape.data), micro_batches)};
+  return {map_ranks(files, shape), std::vector<int>(at(shape.data), micro_batches)};
 }
 
-ReadBack read_python(const ExportFiles& files, const Handover&) {
-  const std::string& text = text_of(files, python_file);
+ReadBack read_python(const ExportFiles& files, const ExportBundle&) {
+  const std::string& text = file_text(files, python_file);
   const auto degrees = [&](std::string_view key) {
-    return nlohmann::json::parse(fmt::format("[{}]", text_behind(text, key, "\n"))).get<std::vector<int>>();
+    return nlohmann::json::parse(fmt::format("[{}]", text_after(text, key, "\n"))).get<std::vector<int>>();
   };
   const auto numbers = degrees(
       "p.pipeline_parallel_degree, p.data_parallel_replicate_degree, p.data_parallel_shard_degree = ");
   const auto others = degrees("p.tensor_parallel_degree, p.context_parallel_degree = ");
   DTFM_ASSERT(numbers.size() == 3 && numbers[2] == 1 && others.size() == 2 && others[1] == 1);
-  return {rows_by_rule(
-              files, {RankOrder::stage_major, others[0], numbers[1], numbers[0], layers_of(text, "lm_head")}),
+  return {map_ranks(
+              files, {RankOrder::stage_major, others[0], numbers[1], numbers[0], read_layers(text, "lm_head")}),
           {}};
 }
 
-std::vector<std::string> notes(const Handover& handover) {
+std::vector<std::string> notes(const ExportBundle& bundle) {
   std::vector<std::string> notes;
-  if (!is_like_llama(std::get<Transformer>(handover.job.model)))
+  if (!is_llama_like(std::get<Transformer>(bundle.job.model)))
     notes.emplace_back("the names of the modules are those of its Llama; the job's model is no such one");
-  if (replicas_of(handover) > 1)
+  if (replica_count(bundle) > 1)
     notes.emplace_back(
         "where it says that DDP goes with no other parallelism, make data_parallel_shard_degree what "
         "data_parallel_replicate_degree is, and that 1: ranks stay who they are");
   notes.push_back(fmt::format("nothing there checks that the flavor has the {} layers that the parts list",
-                              layer_count(handover.job.model)));
+                              layer_count(bundle.job.model)));
   return notes;
 }
 
@@ -158,8 +158,8 @@ Exporter torchtitan_exporter() {
           "torchtitan 0.2.0 to 0.2.2: TOML",
           true,
           {RankOrder::stage_major},
-          [](const Handover& handover) { check_as(handover, "torchtitan"); },
-          toml,
+          [](const ExportBundle& bundle) { check_for_target(bundle, "torchtitan"); },
+          toml_files,
           read_toml,
           "Put the keys of torchtitan.toml into the job's file; the program is\n"
           "`-m torchtitan.train --job.config_file FILE`.",
@@ -171,8 +171,8 @@ Exporter torchtitan_python_exporter() {
           "torchtitan since its configurations are Python (2026)",
           true,
           {RankOrder::stage_major},
-          [](const Handover& handover) { check_as(handover, "torchtitan-py"); },
-          python,
+          [](const ExportBundle& bundle) { check_for_target(bundle, "torchtitan-py"); },
+          python_files,
           read_python,
           "Put dtfm_plan.py beside your configuration, and change its import; the program is\n"
           "`-m torchtitan.train --module MODULE --config dtfm_plan`.",

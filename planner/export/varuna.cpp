@@ -6,58 +6,58 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/export/closed_form.hpp"
-#include "planner/export/expressible.hpp"
-#include "planner/export/template_text.hpp"
+#include "planner/export/trainer_rank_mapping.hpp"
+#include "planner/export/export_requirements.hpp"
+#include "planner/export/script_template.hpp"
 
 namespace dtfm::exporter {
 namespace {
 
-constexpr std::string_view self = "varuna";
+constexpr std::string_view target_name = "varuna";
 constexpr const char* file_name = "varuna.sh";
 
-void check(const Handover& handover) {
-  require_no_tensor(handover, self);
-  require_no_chunks(handover, self);
-  require_alike(handover, self);
-  const std::vector<int> layers = layer_counts(handover);
+void check(const ExportBundle& bundle) {
+  require_no_tensor_parallelism(bundle, target_name);
+  require_no_chunks(bundle, target_name);
+  require_uniform_pipelines(bundle, target_name);
+  const std::vector<int> layers = layer_counts(bundle);
   for (const int count : layers)
     if (count != layers.front())
-      refuse(self, fmt::format("stages have {} layers; Varuna cuts a model into equal stages; plan with a "
+      reject(target_name, fmt::format("stages have {} layers; Varuna cuts a model into equal stages; plan with a "
                                "--pipeline that divides the {} layers",
-                               split_text(handover.plan.pipelines.front()), layer_count(handover.job.model)));
+                               format_split(bundle.plan.pipelines.front()), layer_count(bundle.job.model)));
 }
 
 /// `0,3;1,4;2,5;`: the ranks of each stage, by pipeline; the last ; is needed (varuna/utils.py).
-std::string stage_map(const Handover& handover) {
-  std::vector<std::vector<int>> ranks(at(stages_of(handover)));
-  for (int rank = 0; rank < handover.world(); ++rank)
-    ranks[at(handover.seats[at(rank)].stage)].push_back(rank);
+std::string stage_map(const ExportBundle& bundle) {
+  std::vector<std::vector<int>> ranks(at(stage_count(bundle)));
+  for (int rank = 0; rank < bundle.world_size(); ++rank)
+    ranks[at(bundle.assignments[at(rank)].stage)].push_back(rank);
   std::string map;
   for (const auto& stage : ranks) map += fmt::format("{};", fmt::join(stage, ","));
   return map;
 }
 
-ExportFiles files(const Handover& handover) {
-  const Training& training = handover.job.training;
+ExportFiles files(const ExportBundle& bundle) {
+  const Training& training = bundle.job.training;
   return {
       {file_name,
        fmt::format("# shellcheck shell=bash disable=SC2034\n# For Varuna (microsoft/varuna at a2145cc). "
                    "Source this; its ranks are {}.\nVARUNA_ARGS=(\n  --stage_to_rank_map "
                    "\"{}\"\n)\nBATCH_SIZE={} # of all replicas, for Varuna(batch_size=...)\nCHUNK_SIZE={} # "
                    "a micro-batch, for Varuna(chunk_size=...)\nCUT_POINTS={} # one after every {} layers\n",
-                   order_name(handover.order), stage_map(handover), training.global_batch,
-                   training.micro_batch, stages_of(handover) - 1, layer_counts(handover).front())}};
+                   rank_order_name(bundle.order), stage_map(bundle), training.global_batch,
+                   training.micro_batch, stage_count(bundle) - 1, layer_counts(bundle).front())}};
 }
 
 /// The pipeline of a rank is its place in the list of its stage.
-ReadBack read_back(const ExportFiles& files, const Handover& handover) {
-  const std::string& text = text_of(files, file_name);
+ReadBack read_back(const ExportFiles& files, const ExportBundle& bundle) {
+  const std::string& text = file_text(files, file_name);
   const std::string line = table_lines(text, "VARUNA_ARGS=(").at(0);
-  std::string map = words_between_blanks(line).at(1);
+  std::string map = split_words(line).at(1);
   map = map.substr(map.find_first_not_of('"'));
-  const int layers = layer_count(handover.job.model), stages = number_behind(text, "\nCUT_POINTS=") + 1;
-  std::vector<RankRow> rows = table_rows(files);
+  const int layers = layer_count(bundle.job.model), stages = number_after(text, "\nCUT_POINTS=") + 1;
+  std::vector<RankRow> rows = read_table_rows(files);
   std::set<int> seen;
   int stage = 0, replica = 0;
   std::string word;
@@ -66,9 +66,9 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
       word += c;
       continue;
     }
-    const int of_stage = layers / stages, rank = number_in_word(word);
+    const int layers_per_stage = layers / stages, rank = parse_number(word);
     DTFM_ASSERT(seen.insert(rank).second);
-    rows.at(at(rank)).seat = {0, replica, stage, 0, {{stage * of_stage, (stage + 1) * of_stage}}};
+    rows.at(at(rank)).assignment = {0, replica, stage, 0, {{stage * layers_per_stage, (stage + 1) * layers_per_stage}}};
     word.clear();
     ++replica;
     if (c == ';') {
@@ -78,12 +78,12 @@ ReadBack read_back(const ExportFiles& files, const Handover& handover) {
   }
   DTFM_ASSERT(stage == stages && word.empty() && seen.size() == rows.size());
   const int micro_batches =
-      number_behind(text, "\nBATCH_SIZE=") / number_behind(text, "\nCHUNK_SIZE=") / replica;
+      number_after(text, "\nBATCH_SIZE=") / number_after(text, "\nCHUNK_SIZE=") / replica;
   return {std::move(rows), std::vector<int>(at(replica), micro_batches)};
 }
 
-std::vector<std::string> notes(const Handover& handover) {
-  std::vector<std::string> notes = schedule_notes(handover, "1f1b");
+std::vector<std::string> notes(const ExportBundle& bundle) {
+  std::vector<std::string> notes = schedule_notes(bundle, "1f1b");
   notes.emplace_back(
       "do not use its launcher, which makes a map of its own: start it with one that sets RANK and "
       "WORLD_SIZE");
@@ -93,7 +93,7 @@ std::vector<std::string> notes(const Handover& handover) {
 }  // namespace
 
 Exporter varuna_exporter() {
-  return {self,
+  return {target_name,
           "Varuna (at a2145cc): its map of stages to ranks, for plans of equal stages",
           true,
           {RankOrder::pipeline_major, RankOrder::stage_major},

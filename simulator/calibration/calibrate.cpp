@@ -12,7 +12,7 @@
 #include "planner/core/index.hpp"
 #include "simulator/calibration/least_squares.hpp"
 #include "simulator/calibration/prediction.hpp"
-#include "simulator/calibration/student.hpp"
+#include "simulator/calibration/student_t.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -21,14 +21,14 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 using Kind = CalibrationConstant::Kind;
 
-constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationSpread::size);
+constexpr auto constant_count = static_cast<Eigen::Index>(CalibrationUncertainty::size);
 
 // What is assumed beforehand, no more than an order of magnitude (README.md): the standard deviations of the
 // constants about where they are drawn, and the noise of runs, which weighs as much as so many runs.
-constexpr std::array<double, CalibrationSpread::size> assumed_deviation = {0.5, 0.02, 0.5, 2, 0.02, 0.5};
+constexpr std::array<double, CalibrationUncertainty::size> assumed_deviation = {0.5, 0.02, 0.5, 2, 0.02, 0.5};
 constexpr double assumed_noise = 0.05, assumed_noise_weight = 2;
 // Of least_squares. What fine leaves undone moves no constant by a tenth of its standard deviation.
-constexpr double fine = 1e-4, rough = 1e-2;
+constexpr double fine_tolerance = 1e-4, coarse_tolerance = 1e-2;
 constexpr double outlier_chance = 0.01;  // that a table without any outlier is said to have one
 
 const CalibrationConstant& constant(Eigen::Index i) {
@@ -43,14 +43,14 @@ double linear(double value, Kind kind) {
 /// Constants as what is unknown: deviations from what is likely, in units of the assumed one.
 class Unknowns {
  public:
-  explicit Unknowns(const Calibration& towards) : towards_(towards) {
+  explicit Unknowns(const Calibration& prior) : prior_(prior) {
     bounds_ = {VectorXd(constant_count), VectorXd(constant_count)};
     for (Eigen::Index i = 0; i < constant_count; ++i) {
-      constexpr double least_factor = 0.01, most_factor = 100, most_seconds = 1e6;
+      constexpr double min_factor = 0.01, max_factor = 100, max_seconds = 1e6;
       const Kind kind = constant(i).kind;
-      const double low = kind == Kind::seconds ? 0 : kind == Kind::share ? 1 : least_factor;
+      const double low = kind == Kind::seconds ? 0 : kind == Kind::share ? 1 : min_factor;
       bounds_.low[i] = (low - center(i)) / deviation(i);
-      bounds_.high[i] = ((kind == Kind::seconds ? most_seconds : most_factor) - center(i)) / deviation(i);
+      bounds_.high[i] = ((kind == Kind::seconds ? max_seconds : max_factor) - center(i)) / deviation(i);
     }
   }
 
@@ -69,15 +69,15 @@ class Unknowns {
   }
   /// d value ÷ d x.
   double derivative(Eigen::Index i, double x) const {
-    const double of_share = constant(i).kind == Kind::share ? -value(i, x) * value(i, x) : 1;
-    return of_share * deviation(i);
+    const double share_derivative = constant(i).kind == Kind::share ? -value(i, x) * value(i, x) : 1;
+    return share_derivative * deviation(i);
   }
 
  private:
-  double center(Eigen::Index i) const { return linear(towards_.*constant(i).value, constant(i).kind); }
+  double center(Eigen::Index i) const { return linear(prior_.*constant(i).value, constant(i).kind); }
   double deviation(Eigen::Index i) const { return assumed_deviation[static_cast<std::size_t>(i)]; }
 
-  Calibration towards_;
+  Calibration prior_;
   Bounds bounds_;
 };
 
@@ -85,30 +85,30 @@ class Unknowns {
 struct Estimate {
   std::vector<std::size_t> rows;     // of the runs
   VectorXd x, errors;                // errors: log (simulated ÷ measured) of each row
-  MatrixXd slopes;                   // of the errors
+  MatrixXd jacobian;                   // of the errors
   MatrixXd free_inverse;             // of SᵀS + weight · I, of what is on no bound; 0 elsewhere
   VectorXd leverage;                 // of each row
   double weight = 0;                 // of what is assumed: the variance of runs that the fit reckoned with
-  double variance = 0, degrees = 0;  // of the errors, as they are left
+  double variance = 0, degrees_of_freedom = 0;  // of the errors, as they are left
 };
 
 class Calibrator {
  public:
   Calibrator(std::span<const MeasuredRun> runs, const CalibrateSettings& settings)
-      : runs_(runs), settings_(settings), unknowns_(settings.towards) {}
+      : runs_(runs), settings_(settings), unknowns_(settings.prior) {}
 
   CalibrationFit fit();
 
  private:
   VectorXd errors_of(const std::vector<std::size_t>& rows, const VectorXd& x) const;
   Estimate estimate(std::vector<std::size_t> rows, const VectorXd& start, double variance,
-                    double enough_of_squares) const;
-  void judge(Estimate& estimate) const;
+                    double squares_tolerance) const;
+  void update_statistics(Estimate& estimate) const;
   Estimate without_outliers() const;
   std::vector<RunFit> run_fits(const Estimate& estimate) const;
-  CalibrationFit result_of(const Estimate& estimate) const;
+  CalibrationFit make_fit(const Estimate& estimate) const;
   MatrixXd normal(const Estimate& estimate) const;
-  void say(double share, const std::string& what) const {
+  void report_progress(double share, const std::string& what) const {
     if (settings_.progress) settings_.progress(share, what);
   }
 
@@ -118,26 +118,26 @@ class Calibrator {
 };
 
 VectorXd Calibrator::errors_of(const std::vector<std::size_t>& rows, const VectorXd& x) const {
-  constexpr double least_s = 1e-9;  // of a plan that computes and sends nothing
+  constexpr double min_s = 1e-9;  // of a plan that computes and sends nothing
   std::vector<MeasuredRun> runs;
   for (const std::size_t row : rows) runs.push_back(runs_[row]);
-  const std::vector<double> seconds = simulated_seconds(runs, unknowns_.constants(x), settings_.threads);
+  const std::vector<double> seconds = simulate_seconds(runs, unknowns_.constants(x), settings_.threads);
   VectorXd errors(static_cast<Eigen::Index>(rows.size()));
   for (std::size_t i = 0; i < rows.size(); ++i)
-    errors[static_cast<Eigen::Index>(i)] = std::log(std::max(seconds[i], least_s) / runs[i].seconds);
+    errors[static_cast<Eigen::Index>(i)] = std::log(std::max(seconds[i], min_s) / runs[i].seconds);
   return errors;
 }
 
 MatrixXd Calibrator::normal(const Estimate& estimate) const {
-  MatrixXd result = estimate.slopes.transpose() * estimate.slopes;
+  MatrixXd result = estimate.jacobian.transpose() * estimate.jacobian;
   result.diagonal().array() += estimate.weight;
   return result;
 }
 
 /// Sets what follows from x, errors, slopes and weight. Constants on a bound count as known.
-void Calibrator::judge(Estimate& estimate) const {
+void Calibrator::update_statistics(Estimate& estimate) const {
   const Bounds& bounds = unknowns_.bounds();
-  MatrixXd free = estimate.slopes, free_normal = normal(estimate);
+  MatrixXd free = estimate.jacobian, free_normal = normal(estimate);
   for (Eigen::Index i = 0; i < constant_count; ++i) {
     if (estimate.x[i] > bounds.low[i] && estimate.x[i] < bounds.high[i]) continue;
     free.col(i).setZero();
@@ -148,36 +148,36 @@ void Calibrator::judge(Estimate& estimate) const {
   estimate.free_inverse = free_normal.ldlt().solve(MatrixXd::Identity(constant_count, constant_count));
   estimate.leverage = (free * estimate.free_inverse).cwiseProduct(free).rowwise().sum();
   const double rows = static_cast<double>(estimate.rows.size());
-  estimate.degrees = assumed_noise_weight + rows - estimate.leverage.sum();
+  estimate.degrees_of_freedom = assumed_noise_weight + rows - estimate.leverage.sum();
   const double assumed = assumed_noise_weight * assumed_noise * assumed_noise;
-  estimate.variance = (assumed + estimate.errors.squaredNorm()) / estimate.degrees;
+  estimate.variance = (assumed + estimate.errors.squaredNorm()) / estimate.degrees_of_freedom;
 }
 
 /// Again, until the noise that the fit reckoned with is what is left of it; but never with more than what is
 /// assumed, lest a fit that is bad at first trust the runs so little that it stays bad.
 Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& start, double variance,
-                              double enough_of_squares) const {
-  constexpr int most_rounds = 5;
-  constexpr double enough = 0.05;  // relative change of the variance
+                              double squares_tolerance) const {
+  constexpr int max_rounds = 5;
+  constexpr double tolerance = 0.05;  // relative change of the variance
   Estimate result;
   result.rows = std::move(rows);
   result.x = start;
   result.weight = std::min(variance, assumed_noise * assumed_noise);
   const auto count = static_cast<Eigen::Index>(result.rows.size());
-  for (int round = 0; round < most_rounds; ++round) {
+  for (int round = 0; round < max_rounds; ++round) {
     const double noise = std::sqrt(result.weight);
     const Residuals residuals = [&](const VectorXd& x) -> VectorXd {
       VectorXd all(count + constant_count);
       all << errors_of(result.rows, x), noise * x;
       return all;
     };
-    const LeastSquaresFit fit = least_squares(residuals, result.x, unknowns_.bounds(), enough_of_squares);
+    const LeastSquaresFit fit = least_squares(residuals, result.x, unknowns_.bounds(), squares_tolerance);
     result.x = fit.x;
     result.errors = fit.residuals.head(count);
-    result.slopes = fit.slopes.topRows(count);
-    judge(result);
+    result.jacobian = fit.jacobian.topRows(count);
+    update_statistics(result);
     const double weight = std::min(result.variance, assumed_noise * assumed_noise);
-    if (std::abs(weight / result.weight - 1) < enough) break;
+    if (std::abs(weight / result.weight - 1) < tolerance) break;
     result.weight = weight;
   }
   return result;
@@ -185,18 +185,18 @@ Estimate Calibrator::estimate(std::vector<std::size_t> rows, const VectorXd& sta
 
 /// The row that is farthest from what the others say, and how likely one so far is among all of them: by the
 /// residual over its standard deviation without the row (the externally studentised one), Bonferroni.
-std::pair<std::size_t, double> farthest(const Estimate& estimate) {
+std::pair<std::size_t, double> worst_residual(const Estimate& estimate) {
   std::pair<std::size_t, double> result{0, 1};
   double largest = -1;
   for (std::size_t i = 0; i < estimate.rows.size(); ++i) {
     const auto row = static_cast<Eigen::Index>(i);
     const double rest = std::max(1 - estimate.leverage[row], 1e-9);
     const double square = estimate.errors[row] * estimate.errors[row] / rest;
-    const double others = (estimate.degrees * estimate.variance - square) / (estimate.degrees - 1);
+    const double others = (estimate.degrees_of_freedom * estimate.variance - square) / (estimate.degrees_of_freedom - 1);
     const double t = others > 0 ? std::sqrt(square / others) : 1e9;
     if (t <= largest) continue;
     largest = t;
-    result = {i, static_cast<double>(estimate.rows.size()) * student_tails(t, estimate.degrees - 1)};
+    result = {i, static_cast<double>(estimate.rows.size()) * student_two_sided_p(t, estimate.degrees_of_freedom - 1)};
   }
   return result;
 }
@@ -207,50 +207,50 @@ std::pair<std::size_t, double> farthest(const Estimate& estimate) {
 Estimate Calibrator::without_outliers() const {
   std::vector<std::size_t> rows(runs_.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
-  const std::size_t most = std::min(rows.size() / 5, rows.size() - fewest_runs);
-  say(0, "fits all runs");
-  const Estimate all = estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise, fine);
+  const std::size_t most = std::min(rows.size() / 5, rows.size() - min_runs);
+  report_progress(0, "fits all runs");
+  const Estimate all = estimate(rows, VectorXd::Zero(constant_count), assumed_noise * assumed_noise, fine_tolerance);
   Estimate now = all;
   std::optional<Estimate> best;
   for (std::size_t left_out = 1; left_out <= most; ++left_out) {
-    say(static_cast<double>(left_out) / static_cast<double>(most + 1), "looks for outliers");
-    const auto [row, chance] = farthest(now);
+    report_progress(static_cast<double>(left_out) / static_cast<double>(most + 1), "looks for outliers");
+    const auto [row, chance] = worst_residual(now);
     rows = now.rows;
     rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(row));
-    now = estimate(rows, now.x, now.variance, rough);
+    now = estimate(rows, now.x, now.variance, coarse_tolerance);
     if (chance < outlier_chance) best = now;
   }
-  return best ? estimate(best->rows, best->x, best->variance, fine) : all;
+  return best ? estimate(best->rows, best->x, best->variance, fine_tolerance) : all;
 }
 
 /// A run left out moves the constants by one step of Gauss and Newton, whose derivatives are known; then the
 /// run is simulated with these.
 std::vector<RunFit> Calibrator::run_fits(const Estimate& estimate) const {
   const std::vector<double> simulated =
-      simulated_seconds(runs_, unknowns_.constants(estimate.x), settings_.threads);
+      simulate_seconds(runs_, unknowns_.constants(estimate.x), settings_.threads);
   std::vector<RunFit> result;
   for (const double seconds : simulated) result.push_back({seconds, seconds, true});
   for (std::size_t i = 0; i < estimate.rows.size(); ++i) {
     const auto row = static_cast<Eigen::Index>(i);
     const double rest = std::max(1 - estimate.leverage[row], 1e-9);
     const VectorXd step =
-        estimate.free_inverse * estimate.slopes.row(row).transpose() * (estimate.errors[row] / rest);
+        estimate.free_inverse * estimate.jacobian.row(row).transpose() * (estimate.errors[row] / rest);
     const VectorXd x = unknowns_.bounds().nearest(estimate.x + step);
     RunFit& run = result[estimate.rows[i]];
-    run.left_out_s = runs_[estimate.rows[i]].seconds * std::exp(errors_of({estimate.rows[i]}, x)[0]);
+    run.leave_one_out_s = runs_[estimate.rows[i]].seconds * std::exp(errors_of({estimate.rows[i]}, x)[0]);
     run.is_outlier = false;
   }
   return result;
 }
 
-CalibrationFit Calibrator::result_of(const Estimate& estimate) const {
+CalibrationFit Calibrator::make_fit(const Estimate& estimate) const {
   CalibrationFit result;
   result.constants = unknowns_.constants(estimate.x);
   result.spread.residual = std::sqrt(estimate.variance);
-  result.spread.degrees = estimate.degrees;
+  result.spread.degrees_of_freedom = estimate.degrees_of_freedom;
   const MatrixXd covariance =
       estimate.variance * normal(estimate).ldlt().solve(MatrixXd::Identity(constant_count, constant_count));
-  const double bound = student_bound(1 - interval_level, estimate.degrees);
+  const double bound = student_critical_value(1 - confidence_level, estimate.degrees_of_freedom);
   for (Eigen::Index i = 0; i < constant_count; ++i) {
     for (Eigen::Index k = 0; k < constant_count; ++k)
       result.spread.covariance[static_cast<std::size_t>(i)][static_cast<std::size_t>(k)] =
@@ -265,18 +265,18 @@ CalibrationFit Calibrator::result_of(const Estimate& estimate) const {
 }
 
 CalibrationFit Calibrator::fit() {
-  if (runs_.size() < fewest_runs)
+  if (runs_.size() < min_runs)
     throw Error(
-        "", fmt::format("{} runs are too few to fit constants to: {} at least", runs_.size(), fewest_runs));
+        "", fmt::format("{} runs are too few to fit constants to: {} at least", runs_.size(), min_runs));
   const Estimate best = without_outliers();
-  CalibrationFit result = result_of(best);
+  CalibrationFit result = make_fit(best);
   result.runs = run_fits(best);
   return result;
 }
 
 }  // namespace
 
-CalibrationFit calibrated(std::span<const MeasuredRun> runs, const CalibrateSettings& settings) {
+CalibrationFit calibrate(std::span<const MeasuredRun> runs, const CalibrateSettings& settings) {
   return Calibrator(runs, settings).fit();
 }
 

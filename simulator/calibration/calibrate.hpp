@@ -12,10 +12,10 @@
 
 namespace dtfm::sim {
 
-inline constexpr std::size_t fewest_runs = 5;
+inline constexpr std::size_t min_runs = 5;
 
 struct CalibrateSettings {
-  Calibration towards;  // what is taken to be likely before any run is seen
+  Calibration prior;  // what is taken to be likely before any run is seen
   int threads = 1;
   std::function<void(double share, const std::string& what)> progress = {};
 };
@@ -23,26 +23,26 @@ struct CalibrateSettings {
 /// How well a constant is known.
 struct ConstantInterval {
   double low = 0, high = 0;
-  bool is_told = false;  // by the runs: they have halved the assumed standard deviation, or better
+  bool is_identified = false;  // by the runs: they have halved the assumed standard deviation, or better
 };
 
 /// What the model makes of a run.
 struct RunFit {
   double simulated_s = 0;  // with the fitted constants
-  double left_out_s = 0;   // with constants fitted to the other runs; of an outlier the same as the first
+  double leave_one_out_s = 0;   // with constants fitted to the other runs; of an outlier the same as the first
   bool is_outlier = false;
 };
 
 struct CalibrationFit {
   Calibration constants;
-  CalibrationSpread spread;
-  std::array<ConstantInterval, CalibrationSpread::size> intervals;  // in the order of calibration_constants
+  CalibrationUncertainty spread;
+  std::array<ConstantInterval, CalibrationUncertainty::size> intervals;  // in the order of calibration_constants
   std::vector<RunFit> runs;
 };
 
 /// The constants that make the sum of squares of log (simulated ÷ measured) least, together with what is
 /// assumed of them beforehand; without the runs that no constants explain beside the others. Throws Error for
 /// fewer than five runs.
-CalibrationFit calibrated(std::span<const MeasuredRun> runs, const CalibrateSettings& settings);
+CalibrationFit calibrate(std::span<const MeasuredRun> runs, const CalibrateSettings& settings);
 
 }  // namespace dtfm::sim

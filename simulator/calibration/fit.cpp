@@ -32,10 +32,10 @@ Calibration to_constants(const Vector& vector) {
 
 /// What makes sense: a scale above 0, a share in (0, 1], times ≥ 0; of what is known, the one value.
 Bounds bounds_of(const KnownCalibration& known) {
-  constexpr double least = 0.01, most_scale = 100, most_seconds = 1e6;
+  constexpr double least = 0.01, max_scale = 100, max_seconds = 1e6;
   Vector low(6), high(6);
   low << least, 0, least, 0, 0, least;
-  high << most_scale, most_seconds, 1, most_seconds, most_seconds, 1;
+  high << max_scale, max_seconds, 1, max_seconds, max_seconds, 1;
   const std::array values = {known.compute_scale,          known.message_overhead_s,
                              known.network_efficiency,     known.iteration_overhead_s,
                              known.micro_batch_overhead_s, known.sync_efficiency};
@@ -49,9 +49,9 @@ const std::array<Calibration, 3> starts = {{{1, 1e-3, 0.9, 0.5}, {0.5, 1e-2, 0.9
 
 }  // namespace
 
-Calibration fitted_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known,
+Calibration fit_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known,
                                int threads) {
-  constexpr double enough = 1e-6;
+  constexpr double tolerance = 1e-6;
   const Bounds bounds = bounds_of(known);
   if (runs.size() < 4) throw Error("", "four constants cannot be fitted to fewer than four runs");
   const Residuals errors = [&](const Vector& x) -> Vector {
@@ -60,8 +60,8 @@ Calibration fitted_calibration(std::span<const MeasuredRun> runs, const KnownCal
   };
   std::optional<LeastSquaresFit> best;
   for (const Calibration& start : starts) {
-    const LeastSquaresFit fit = least_squares(errors, to_vector(start), bounds, enough);
-    if (!best || fit.squares() < best->squares()) best = fit;
+    const LeastSquaresFit fit = least_squares(errors, to_vector(start), bounds, tolerance);
+    if (!best || fit.sum_of_squares() < best->sum_of_squares()) best = fit;
   }
   return to_constants(best->x);
 }

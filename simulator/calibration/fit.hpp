@@ -19,6 +19,6 @@ struct KnownCalibration {
 /// set, with derivatives by differences, the scale kept above 0, shares in (0, 1], times ≥ 0. The sum has
 /// several minima, so the best of the fits from several fixed starts is taken. Throws Error for fewer than
 /// four runs.
-Calibration fitted_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known, int threads);
+Calibration fit_calibration(std::span<const MeasuredRun> runs, const KnownCalibration& known, int threads);
 
 }  // namespace dtfm::sim

@@ -8,9 +8,9 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-VectorXd damped_step(const MatrixXd& slopes, const VectorXd& residuals, double damping, const VectorXd& x,
+VectorXd damped_step(const MatrixXd& jacobian, const VectorXd& residuals, double damping, const VectorXd& x,
                      const Bounds& bounds) {
-  MatrixXd free = slopes;
+  MatrixXd free = jacobian;
   for (;;) {
     MatrixXd normal = free.transpose() * free;
     normal.diagonal() *= 1 + damping;
@@ -27,7 +27,7 @@ VectorXd damped_step(const MatrixXd& slopes, const VectorXd& residuals, double d
   }
 }
 
-MatrixXd slopes(const Residuals& residuals, const VectorXd& x, const VectorXd& here, const Bounds& bounds) {
+MatrixXd jacobian(const Residuals& residuals, const VectorXd& x, const VectorXd& here, const Bounds& bounds) {
   constexpr double step = 0.02;
   MatrixXd result = MatrixXd::Zero(here.size(), x.size());
   for (Eigen::Index i = 0; i < x.size(); ++i) {
@@ -42,24 +42,24 @@ MatrixXd slopes(const Residuals& residuals, const VectorXd& x, const VectorXd& h
 }  // namespace
 
 LeastSquaresFit least_squares(const Residuals& residuals, const VectorXd& start, const Bounds& bounds,
-                              double enough) {
-  constexpr int most_steps = 50;
-  constexpr double most_damping = 1e6;
+                              double tolerance) {
+  constexpr int max_steps = 50;
+  constexpr double max_damping = 1e6;
   LeastSquaresFit fit;
   fit.x = bounds.nearest(start);
   fit.residuals = residuals(fit.x);
   double damping = 1e-3;
-  for (int step = 0; step < most_steps && damping < most_damping; ++step) {
-    fit.slopes = slopes(residuals, fit.x, fit.residuals, bounds);
+  for (int step = 0; step < max_steps && damping < max_damping; ++step) {
+    fit.jacobian = jacobian(residuals, fit.x, fit.residuals, bounds);
     bool better = false;
-    for (; !better && damping < most_damping; damping *= 10) {
+    for (; !better && damping < max_damping; damping *= 10) {
       LeastSquaresFit next;
-      next.x = bounds.nearest(fit.x + damped_step(fit.slopes, fit.residuals, damping, fit.x, bounds));
+      next.x = bounds.nearest(fit.x + damped_step(fit.jacobian, fit.residuals, damping, fit.x, bounds));
       next.residuals = residuals(next.x);
-      next.slopes = fit.slopes;
-      better = next.squares() < fit.squares();
+      next.jacobian = fit.jacobian;
+      better = next.sum_of_squares() < fit.sum_of_squares();
       if (!better) continue;
-      const bool done = next.squares() > fit.squares() * (1 - enough);
+      const bool done = next.sum_of_squares() > fit.sum_of_squares() * (1 - tolerance);
       fit = next;
       damping /= 100;
       if (done) return fit;

@@ -18,8 +18,8 @@ using Residuals = std::function<Eigen::VectorXd(const Eigen::VectorXd& x)>;
 
 struct LeastSquaresFit {
   Eigen::VectorXd x, residuals;
-  Eigen::MatrixXd slopes;  // [residual, unknown]: derivatives before the last step, which was a small one
-  double squares() const { return residuals.squaredNorm(); }
+  Eigen::MatrixXd jacobian;  // [residual, unknown]: derivatives before the last step, which was a small one
+  double sum_of_squares() const { return residuals.squaredNorm(); }
 };
 
 /// A minimum of the sum of squares, by steps from `start` in an active set: what lies on a bound and would
@@ -27,6 +27,6 @@ struct LeastSquaresFit {
 /// backwards where a step forward would leave the bounds, 0 of what is known. Ends when a step makes the sum
 /// less by no more than the share `enough` of it.
 LeastSquaresFit least_squares(const Residuals& residuals, const Eigen::VectorXd& start, const Bounds& bounds,
-                              double enough);
+                              double tolerance);
 
 }  // namespace dtfm::sim

@@ -30,7 +30,7 @@ struct MeasuredRun {
 };
 
 /// Seconds of an iteration of each run with `constants`, on `threads` threads.
-std::vector<double> simulated_seconds(std::span<const MeasuredRun> runs, const Calibration& constants,
+std::vector<double> simulate_seconds(std::span<const MeasuredRun> runs, const Calibration& constants,
                                       int threads);
 
 /// Simulated ÷ measured − 1, of each run.

@@ -8,7 +8,7 @@ namespace dtfm::sim {
 /// Dates are seconds since the start, kept on a grid of 10 ps: what ends at the same instant by different
 /// sums does so exactly, and 1.05 s is the double nearest to 1.05. After six hours the grid is that of a
 /// double.
-inline double on_grid(double seconds) {
+inline double round_to_tick(double seconds) {
   constexpr double ticks_per_second = 1e11, exact = 0x1p51;
   const double ticks = seconds * ticks_per_second;
   if (!(ticks < exact)) return seconds;

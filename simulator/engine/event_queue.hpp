@@ -13,15 +13,15 @@ namespace dtfm::sim {
 template <class Event>
 class EventQueue {
  public:
-  void push(double date, unsigned rank, const Event& event) {
-    queue_.push({date, std::uint64_t{rank} << 56 | sequence_++, event});
+  void push(double date, unsigned priority, const Event& event) {
+    queue_.push({date, std::uint64_t{priority} << 56 | sequence_++, event});
   }
   bool empty() const { return queue_.empty(); }
   std::size_t size() const { return queue_.size(); }
   double next_date() { return queue_.first().date; }
   /// The event that comes `k` after the next one, or later; null where that is not known without sorting.
-  const Event* sorted(std::size_t k) const {
-    const Entry* entry = queue_.sorted(k);
+  const Event* peek_sorted(std::size_t k) const {
+    const Entry* entry = queue_.peek_sorted(k);
     return entry ? &entry->event : nullptr;
   }
   Event pop() { return queue_.pop().event; }

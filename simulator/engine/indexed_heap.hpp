@@ -10,16 +10,16 @@
 namespace dtfm::sim {
 
 /// Many heaps can share one table of places, if every id is in one of them at most.
-class HeapPlaces {
+class HeapPositions {
  public:
-  static constexpr int nowhere = -1;
+  static constexpr int absent = -1;
   void grow(std::size_t ids) {
-    if (places_.size() < ids) places_.resize(ids, nowhere);
+    if (positions_.size() < ids) positions_.resize(ids, absent);
   }
-  int& operator[](int id) { return places_[at(id)]; }
+  int& operator[](int id) { return positions_[at(id)]; }
 
  private:
-  std::vector<int> places_;
+  std::vector<int> positions_;
 };
 
 class IndexedHeap {
@@ -34,27 +34,27 @@ class IndexedHeap {
   const Entry& first() const { return heap_.front(); }
 
   /// Puts the id in, or gives it another key.
-  void set(int id, double key, HeapPlaces& places) {
-    if (places[id] == HeapPlaces::nowhere) {
+  void set(int id, double key, HeapPositions& positions) {
+    if (positions[id] == HeapPositions::absent) {
       heap_.push_back({});
-      rise({key, id}, heap_.size() - 1, places);
+      sift_up({key, id}, heap_.size() - 1, positions);
     } else {
-      move({key, id}, at(places[id]), places);
+      move({key, id}, at(positions[id]), positions);
     }
   }
-  void erase(int id, HeapPlaces& places) {
-    const int place = places[id];
-    if (place == HeapPlaces::nowhere) return;
-    places[id] = HeapPlaces::nowhere;
+  void erase(int id, HeapPositions& positions) {
+    const int position = positions[id];
+    if (position == HeapPositions::absent) return;
+    positions[id] = HeapPositions::absent;
     const Entry last = heap_.back();
     heap_.pop_back();
-    if (last.id != id) move(last, at(place), places);
+    if (last.id != id) move(last, at(position), positions);
   }
   /// Makes all keys smaller by the same, and calls `visit(entry)` with each.
   template <class Visit>
-  void lower(double by, const Visit& visit) {
+  void subtract_from_keys(double amount, const Visit& visit) {
     for (Entry& entry : heap_) {
-      entry.key -= by;
+      entry.key -= amount;
       visit(entry);
     }
   }
@@ -63,33 +63,33 @@ class IndexedHeap {
   /// Fewer levels than two: the children of an entry lie side by side.
   static constexpr std::size_t arity = 4;
 
-  void move(const Entry& entry, std::size_t hole, HeapPlaces& places) {
+  void move(const Entry& entry, std::size_t hole, HeapPositions& positions) {
     if (hole > 0 && entry.key < heap_[(hole - 1) / arity].key)
-      rise(entry, hole, places);
+      sift_up(entry, hole, positions);
     else
-      sink(entry, hole, places);
+      sift_down(entry, hole, positions);
   }
-  void rise(const Entry& entry, std::size_t hole, HeapPlaces& places) {
-    for (std::size_t above; hole > 0; hole = above) {
-      above = (hole - 1) / arity;
-      if (!(entry.key < heap_[above].key)) break;
-      put(heap_[above], hole, places);
+  void sift_up(const Entry& entry, std::size_t hole, HeapPositions& positions) {
+    for (std::size_t parent; hole > 0; hole = parent) {
+      parent = (hole - 1) / arity;
+      if (!(entry.key < heap_[parent].key)) break;
+      put(heap_[parent], hole, positions);
     }
-    put(entry, hole, places);
+    put(entry, hole, positions);
   }
-  void sink(const Entry& entry, std::size_t hole, HeapPlaces& places) {
+  void sift_down(const Entry& entry, std::size_t hole, HeapPositions& positions) {
     for (std::size_t child; (child = hole * arity + 1) < heap_.size(); hole = child) {
       const std::size_t end = std::min(child + arity, heap_.size());
       for (std::size_t other = child + 1; other < end; ++other)
         if (heap_[other].key < heap_[child].key) child = other;
       if (!(heap_[child].key < entry.key)) break;
-      put(heap_[child], hole, places);
+      put(heap_[child], hole, positions);
     }
-    put(entry, hole, places);
+    put(entry, hole, positions);
   }
-  void put(const Entry& entry, std::size_t hole, HeapPlaces& places) {
+  void put(const Entry& entry, std::size_t hole, HeapPositions& positions) {
     heap_[hole] = entry;
-    places[entry.id] = static_cast<int>(hole);
+    positions[entry.id] = static_cast<int>(hole);
   }
 
   std::vector<Entry> heap_;

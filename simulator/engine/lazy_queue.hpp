@@ -15,62 +15,62 @@ template <class Entry, class IsBefore>
 class LazyQueue {
  public:
   bool empty() const { return size() == 0; }
-  std::size_t size() const { return run_.size() - taken_ + heap_.size() + later_.size(); }
+  std::size_t size() const { return sorted_run_.size() - consumed_ + heap_.size() + unsorted_.size(); }
 
   void push(const Entry& entry) {
-    if (!is_used_up() && is_before_(entry, run_.back()))
-      rise(entry);
+    if (!is_exhausted() && is_before_(entry, sorted_run_.back()))
+      sift_up(entry);
     else
-      later_.push_back(entry);
+      unsorted_.push_back(entry);
   }
   /// Of a queue that is not empty.
   const Entry& first() {
-    if (is_used_up()) sort_later();
-    return run_is_first() ? run_[taken_] : heap_.front();
+    if (is_exhausted()) sort_unsorted();
+    return sorted_is_next() ? sorted_run_[consumed_] : heap_.front();
   }
   Entry pop() {
     const Entry entry = first();
-    if (run_is_first()) {
-      ++taken_;
+    if (sorted_is_next()) {
+      ++consumed_;
     } else {
       const Entry last = heap_.back();
       heap_.pop_back();
-      if (!heap_.empty()) sink(last);
+      if (!heap_.empty()) sift_down(last);
     }
     return entry;
   }
 
   /// Entry `k` of what is left of the sorted run, in which some may still come before it; null behind its
   /// end.
-  const Entry* sorted(std::size_t k) const { return k < run_.size() - taken_ ? &run_[taken_ + k] : nullptr; }
+  const Entry* peek_sorted(std::size_t k) const { return k < sorted_run_.size() - consumed_ ? &sorted_run_[consumed_ + k] : nullptr; }
 
  private:
   /// Fewer levels than two: the children of an entry lie side by side.
   static constexpr std::size_t arity = 4;
 
-  bool is_used_up() const { return taken_ == run_.size() && heap_.empty(); }
-  bool run_is_first() const {
-    return heap_.empty() || (taken_ < run_.size() && is_before_(run_[taken_], heap_.front()));
+  bool is_exhausted() const { return consumed_ == sorted_run_.size() && heap_.empty(); }
+  bool sorted_is_next() const {
+    return heap_.empty() || (consumed_ < sorted_run_.size() && is_before_(sorted_run_[consumed_], heap_.front()));
   }
-  void sort_later() {
-    run_.swap(later_);
-    later_.clear();
-    taken_ = 0;
-    if (!std::is_sorted(run_.begin(), run_.end(), is_before_))
-      std::sort(run_.begin(), run_.end(), is_before_);
+  void sort_unsorted() {
+    sorted_run_.swap(unsorted_);
+    unsorted_.clear();
+    consumed_ = 0;
+    if (!std::is_sorted(sorted_run_.begin(), sorted_run_.end(), is_before_))
+      std::sort(sorted_run_.begin(), sorted_run_.end(), is_before_);
   }
-  void rise(const Entry& entry) {
+  void sift_up(const Entry& entry) {
     std::size_t hole = heap_.size();
     heap_.push_back(entry);
-    for (std::size_t above; hole > 0; hole = above) {
-      above = (hole - 1) / arity;
-      if (!is_before_(entry, heap_[above])) break;
-      heap_[hole] = heap_[above];
+    for (std::size_t parent; hole > 0; hole = parent) {
+      parent = (hole - 1) / arity;
+      if (!is_before_(entry, heap_[parent])) break;
+      heap_[hole] = heap_[parent];
     }
     heap_[hole] = entry;
   }
   /// Puts `entry` in the place of the first and down to where it belongs.
-  void sink(const Entry& entry) {
+  void sift_down(const Entry& entry) {
     const std::size_t size = heap_.size();
     std::size_t hole = 0;
     for (std::size_t child; (child = hole * arity + 1) < size; hole = child) {
@@ -84,9 +84,9 @@ class LazyQueue {
   }
 
   [[no_unique_address]] IsBefore is_before_;
-  std::vector<Entry> run_;  // sorted; the first `taken_` are gone, and the last tells what is later
-  std::size_t taken_ = 0;
-  std::vector<Entry> heap_, later_;
+  std::vector<Entry> sorted_run_;  // sorted; the first `taken_` are gone, and the last tells what is later
+  std::size_t consumed_ = 0;
+  std::vector<Entry> heap_, unsorted_;
 };
 
 }  // namespace dtfm::sim

@@ -9,7 +9,7 @@ namespace {
 /// Of a flow's rate, what its acknowledgements take on the way back (Velho et al., as in SimGrid).
 constexpr double acknowledgement_share = 0.05;
 /// Seconds: a route without latency counts as 200 m of fibre do, so that it has more than any longer one.
-constexpr double least_penalty = 1e-6;
+constexpr double min_penalty = 1e-6;
 
 std::vector<int> links_of_hosts(const TaskGraph& graph) {
   std::vector<bool> moves(graph.hosts.size());
@@ -77,7 +77,7 @@ std::span<const LinkUse> GraphNetwork::uses_of(const Task& task) const {
   return std::span(uses_).subspan(at(first_use_[i]), at(first_use_[i + 1] - first_use_[i]));
 }
 
-FlowTerms GraphNetwork::terms(const Task& flow) const {
+FlowParameters GraphNetwork::parameters(const Task& flow) const {
   const NetworkModel& model = graph_.model;
   double latency = 0, penalty = 0;
   for (const int link : graph_.routes[at(flow.route)].links) {
@@ -87,15 +87,15 @@ FlowTerms GraphNetwork::terms(const Task& flow) const {
         bandwidth_[at(link)] > 0 ? bandwidth_[at(link)] : graph_.links[at(link)].bandwidth;
     if (bandwidth > 0) penalty += model.weight_s / bandwidth;
   }
-  FlowTerms terms{latency * model.latency_factor, 1, flow.rate};
+  FlowParameters parameters{latency * model.latency_factor, 1, flow.rate};
   penalty += latency + graph_.routes[at(flow.route)].return_latency;
-  if (model.weigh_by_latency) terms.weight = 1 / std::max(penalty, least_penalty);
-  if (model.window > 0 && latency > 0) terms.ceiling = std::min(terms.ceiling, model.window / (2 * latency));
-  return terms;
+  if (model.weigh_by_latency) parameters.weight = 1 / std::max(penalty, min_penalty);
+  if (model.window > 0 && latency > 0) parameters.rate_cap = std::min(parameters.rate_cap, model.window / (2 * latency));
+  return parameters;
 }
 
-int GraphNetwork::add(const Task& task, double weight, double ceiling) {
-  return fluid_.add(uses_of(task), task.amount, weight, ceiling);
+int GraphNetwork::add(const Task& task, double weight, double rate_cap) {
+  return fluid_.add(uses_of(task), task.amount, weight, rate_cap);
 }
 
 int GraphNetwork::capacity_of(Profile::Quantity quantity, int number) const {
@@ -117,12 +117,12 @@ void GraphNetwork::set(Profile::Quantity quantity, int number, double value) {
 
 void GraphNetwork::set_down(const Failure& failure, bool down) {
   const int change = down ? 1 : -1;
-  down_in_all_ += change;
+  total_down_ += change;
   if (failure.host != no_index) {
     hosts_down_[at(failure.host)] += change;
   } else {
     links_down_[at(failure.link)] += change;
-    links_down_in_all_ += change;
+    total_links_down_ += change;
   }
 }
 
@@ -131,7 +131,7 @@ bool GraphNetwork::is_down(const Task& task) const {
   if (hosts_down_[at(task.host)] > 0) return true;
   if (task.kind == TaskKind::compute) return false;
   if (hosts_down_[at(task.destination)] > 0) return true;
-  if (task.route == no_index || links_down_in_all_ == 0) return false;
+  if (task.route == no_index || total_links_down_ == 0) return false;
   const std::vector<int>& links = graph_.routes[at(task.route)].links;
   return std::any_of(links.begin(), links.end(), [&](int link) { return links_down_[at(link)] > 0; });
 }

@@ -11,10 +11,10 @@
 namespace dtfm::sim {
 
 /// What is fixed for a flow at its start.
-struct FlowTerms {
+struct FlowParameters {
   double latency = 0;  // seconds before its first byte moves
   double weight = 1;
-  double ceiling = 0;  // bytes per second
+  double rate_cap = 0;  // bytes per second
 };
 
 /// The shared capacities: links, and behind them the hosts whose computations share the processor or change
@@ -23,15 +23,15 @@ class GraphNetwork {
  public:
   explicit GraphNetwork(const TaskGraph& graph);
 
-  FlowTerms terms(const Task& flow) const;
+  FlowParameters parameters(const Task& flow) const;
   /// Begins to move the bytes of a flow, or to do the work of a computation on a host that is shared; the
   /// number of the flow in `fluid()`.
-  int add(const Task& task, double weight, double ceiling);
+  int add(const Task& task, double weight, double rate_cap);
   FluidNetwork& fluid() { return fluid_; }
   const FluidNetwork& fluid() const { return fluid_; }
   /// Whether computations of this host are moved by `fluid()`; else they take a time that is known when they
   /// start.
-  bool moves_work_of(int host) const { return host_links_[at(host)] != no_index; }
+  bool uses_fluid_model(int host) const { return host_links_[at(host)] != no_index; }
 
   /// What a task shares with others.
   std::span<const LinkUse> uses_of(const Task& task) const;
@@ -41,7 +41,7 @@ class GraphNetwork {
   void set(Profile::Quantity quantity, int index, double value);
 
   void set_down(const Failure& failure, bool down);
-  bool has_failures() const { return down_in_all_ > 0; }
+  bool has_failures() const { return total_down_ > 0; }
   /// Whether something that the task uses is down.
   bool is_down(const Task& task) const;
 
@@ -54,7 +54,7 @@ class GraphNetwork {
   std::vector<int> first_use_;   // of each route, then of each host
   std::vector<LinkUse> uses_;
   std::vector<int> links_down_, hosts_down_;  // how many failures there are at once
-  int links_down_in_all_ = 0, down_in_all_ = 0;
+  int total_links_down_ = 0, total_down_ = 0;
   FluidNetwork fluid_;
 };
 

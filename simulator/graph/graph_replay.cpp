@@ -7,7 +7,7 @@
 #include "planner/core/index.hpp"
 #include "simulator/engine/clock.hpp"
 #include "simulator/engine/event_queue.hpp"
-#include "simulator/engine/waiting_lines.hpp"
+#include "simulator/engine/service_queues.hpp"
 #include "simulator/graph/graph_network.hpp"
 #include "simulator/graph/profile_steps.hpp"
 #include "simulator/graph/replay_event.hpp"
@@ -25,14 +25,14 @@ class GraphReplay {
 
  private:
   void push_failures();
-  void fetch(int task) const;
-  void fetch_ahead() const;
+  void prefetch(int task) const;
+  void prefetch_ahead() const;
   void link_profiles();
   bool is_over(double next) const;
   bool is_stopped();
   void close(double next);
-  void keep_rest();
-  void set_end(TaskRest& rest, double left) const;
+  void record_unfinished();
+  void set_end(UnfinishedTask& unfinished, double left) const;
   const std::vector<int>& running_tasks();
   void handle(const Event& event);
   double next_date();
@@ -40,7 +40,7 @@ class GraphReplay {
   void end_flow(int flow);
   void set_down(int failure, bool down);
   void change(int profile);
-  bool is_felt(const Profile& profile) const;
+  bool affects_flows(const Profile& profile) const;
   void wake_profiles(int task);
   void wake(int profile);
   void apply(const Profile& profile, std::size_t step);
@@ -48,21 +48,21 @@ class GraphReplay {
 
   void make_ready(int task);
   void start_ready();
-  void go_to_host(int task);
-  void join(WaitingLines& lines, int line, int task);
+  void enter_host(int task);
+  void enqueue(ServiceQueues& lines, int line, int task);
   void start(int task);
   void start_computation(int task);
   void start_transfer(int task);
   void start_flow(int task);
   void arrive(int task, double latency);
   void push_end(int task, double duration);
-  void share(int task, const FlowTerms& terms, double tail);
+  void share(int task, const FlowParameters& parameters, double trailing_latency);
   void leave_network(int task);
   void end(int task, TaskState state);
 
   const TaskGraph& graph_;
   const double until_;
-  const bool keeps_rest_;
+  const bool keep_unfinished_;
   const std::function<bool()>& stop_;
   long long dates_ = 0;
   bool stopped_ = false;
@@ -73,15 +73,15 @@ class GraphReplay {
   std::size_t ended_ = 0, running_ = 0;  // tasks
 
   TaskProgress progress_;
-  TermsPool terms_;  // of flows in latency
+  FlowParameterPool flow_parameters_;  // of flows in latency
   std::vector<int> ready_, starting_;
   std::vector<int> started_;  // all that run, and some that have ended
-  WaitingLines queues_, hosts_;
-  std::vector<Moving> moving_;              // of each flow of the network
+  ServiceQueues queues_, hosts_;
+  std::vector<ActiveFlow> active_flows_;              // of each flow of the network
   std::vector<std::size_t> steps_;          // that each profile has taken
   std::vector<std::vector<int>> profiles_;  // of each shared capacity
   std::vector<bool> asleep_;                // each profile
-  std::size_t asleep_in_all_ = 0;
+  std::size_t asleep_count_ = 0;
   int futile_changes_ = 0;
   std::size_t change_events_ = 0;  // in the queue
 };
@@ -89,30 +89,30 @@ class GraphReplay {
 GraphReplay::GraphReplay(const TaskGraph& graph, const ReplayOptions& options)
     : graph_(graph),
       until_(options.until),
-      keeps_rest_(options.keeps_rest && options.until < infinity),
+      keep_unfinished_(options.keep_unfinished && options.until < infinity),
       stop_(options.stop),
-      now_(on_grid(options.start)),
+      now_(round_to_tick(options.start)),
       network_(graph),
       progress_(graph),
       queues_(graph.queues),
       hosts_(static_cast<int>(graph.hosts.size())),
       steps_(graph.profiles.size()),
       asleep_(graph.profiles.size(), true),
-      asleep_in_all_(graph.profiles.size()) {
+      asleep_count_(graph.profiles.size()) {
   replay_.tasks.resize(graph.tasks.size());
   replay_.makespan = now_;
   link_profiles();
 }
 
 /// The result is the same without.
-void GraphReplay::fetch(int task) const {
-  progress_.fetch(task);
+void GraphReplay::prefetch(int task) const {
+  progress_.prefetch(task);
   __builtin_prefetch(&replay_.tasks[at(task)], 1);
 }
 
-void GraphReplay::fetch_ahead() const {
-  const Event* event = queue_.sorted(events_ahead);
-  if (event && event->kind == Event::Kind::task_end) fetch(event->id);
+void GraphReplay::prefetch_ahead() const {
+  const Event* event = queue_.peek_sorted(prefetch_distance);
+  if (event && event->kind == Event::Kind::task_end) prefetch(event->id);
 }
 
 void GraphReplay::link_profiles() {
@@ -126,8 +126,8 @@ void GraphReplay::link_profiles() {
 
 void GraphReplay::push_failures() {
   for (std::size_t i = 0; i < graph_.failures.size(); ++i)
-    if (const Failure& failure = graph_.failures[i]; on_grid(failure.up) > now_)
-      queue_.push(std::max(now_, on_grid(failure.down)), failures, {Event::Kind::down, static_cast<int>(i)});
+    if (const Failure& failure = graph_.failures[i]; round_to_tick(failure.up) > now_)
+      queue_.push(std::max(now_, round_to_tick(failure.down)), failures, {Event::Kind::down, static_cast<int>(i)});
 }
 
 Replay GraphReplay::run() {
@@ -141,7 +141,7 @@ Replay GraphReplay::run() {
     now_ = next;
     end_flows();
     while (!queue_.empty() && queue_.next_date() == now_) {
-      fetch_ahead();
+      prefetch_ahead();
       handle(queue_.pop());
     }
     start_ready();
@@ -153,60 +153,60 @@ Replay GraphReplay::run() {
 /// Of the queue or of the ends of flows, which change only when no more happens at this date.
 double GraphReplay::next_date() {
   if (!queue_.empty() && queue_.next_date() == now_) return now_;
-  network_.fluid().settle(now_);
-  const double end = std::max(now_, on_grid(network_.fluid().ends().next().date));
+  network_.fluid().update_rates(now_);
+  const double end = std::max(now_, round_to_tick(network_.fluid().ends().next().date));
   return queue_.empty() ? end : std::min(end, queue_.next_date());
 }
 
 bool GraphReplay::is_over(double next) const {
   if (next == infinity || next > until_ || (running_ == 0 && ready_.empty())) return true;
-  return futile_changes_ >= futile_changes && queue_.size() == change_events_ &&
+  return futile_changes_ >= max_futile_changes && queue_.size() == change_events_ &&
          network_.fluid().ends().next().flow == FlowEnds::none;
 }
 
 bool GraphReplay::is_stopped() {
-  if (!stop_ || ++dates_ % dates_between_asking != 0) return false;
+  if (!stop_ || ++dates_ % dates_per_stop_check != 0) return false;
   return stopped_ = stop_();
 }
 
 /// What still runs: is it cut off, or would it never go on?
 void GraphReplay::close(double next) {
-  replay_.reached = now_;
+  replay_.last_event_date = now_;
   if (ended_ == graph_.tasks.size()) return;
-  const bool cut = running_ > 0 && next < infinity && next > until_;
-  replay_.ended = stopped_ ? ReplayEnd::stopped : cut ? ReplayEnd::cut : ReplayEnd::stuck;
-  if (keeps_rest_) keep_rest();
-  if (replay_.ended == ReplayEnd::stuck) return;
-  for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::cut;
+  const bool aborted = running_ > 0 && next < infinity && next > until_;
+  replay_.ended = stopped_ ? ReplayEnd::stopped : aborted ? ReplayEnd::aborted : ReplayEnd::deadlocked;
+  if (keep_unfinished_) record_unfinished();
+  if (replay_.ended == ReplayEnd::deadlocked) return;
+  for (const int task : running_tasks()) replay_.tasks[at(task)].state = TaskState::aborted;
 }
 
 /// At `until_`. What has yet to move is the network's to say; of the rest, when it would have ended.
-void GraphReplay::keep_rest() {
+void GraphReplay::record_unfinished() {
   for (const int task : running_tasks()) {
-    TaskRest& rest = replay_.rest.emplace_back(TaskRest{task, false, 0, progress_[task].amount});
+    UnfinishedTask& unfinished = replay_.unfinished.emplace_back(UnfinishedTask{task, false, 0, progress_[task].amount});
     if (progress_[task].phase == Phase::sharing)
-      rest.amount = network_.fluid().ends().remaining(progress_[task].place, until_);
+      unfinished.amount = network_.fluid().ends().remaining(progress_[task].slot, until_);
   }
-  std::sort(replay_.rest.begin(), replay_.rest.end(),
-            [](const TaskRest& a, const TaskRest& b) { return a.task < b.task; });
+  std::sort(replay_.unfinished.begin(), replay_.unfinished.end(),
+            [](const UnfinishedTask& a, const UnfinishedTask& b) { return a.task < b.task; });
   while (!queue_.empty()) {
     const double left = queue_.next_date() - until_;
     const Event event = queue_.pop();
     if (event.kind != Event::Kind::task_end && event.kind != Event::Kind::overhead_end) continue;
-    const auto rest = std::lower_bound(replay_.rest.begin(), replay_.rest.end(), event.id,
-                                       [](const TaskRest& a, int task) { return a.task < task; });
-    if (rest != replay_.rest.end() && rest->task == event.id) set_end(*rest, left);
+    const auto unfinished = std::lower_bound(replay_.unfinished.begin(), replay_.unfinished.end(), event.id,
+                                       [](const UnfinishedTask& a, int task) { return a.task < task; });
+    if (unfinished != replay_.unfinished.end() && unfinished->task == event.id) set_end(*unfinished, left);
   }
 }
 
 /// `left`: seconds until what has a date ends.
-void GraphReplay::set_end(TaskRest& rest, double left) const {
-  const Progress& it = progress_[rest.task];
+void GraphReplay::set_end(UnfinishedTask& unfinished, double left) const {
+  const Progress& it = progress_[unfinished.task];
   if (it.phase == Phase::in_overhead) {
-    rest.overhead = left;
+    unfinished.overhead = left;
   } else if (it.phase == Phase::timed || it.phase == Phase::arriving) {
-    rest.is_delay = it.kind != TaskKind::compute;
-    rest.amount = it.kind == TaskKind::compute ? left * graph_.hosts[at(it.host)].speed : left;
+    unfinished.is_delay = it.kind != TaskKind::compute;
+    unfinished.amount = it.kind == TaskKind::compute ? left * graph_.hosts[at(it.host)].speed : left;
   }
 }
 
@@ -224,7 +224,7 @@ void GraphReplay::handle(const Event& event) {
       break;
     case Event::Kind::latency_end:
       if (progress_[event.id].phase == Phase::in_latency)
-        share(event.id, terms_.take(progress_[event.id].place), 0);
+        share(event.id, flow_parameters_.take(progress_[event.id].slot), 0);
       break;
     case Event::Kind::down:
     case Event::Kind::up:
@@ -237,16 +237,16 @@ void GraphReplay::handle(const Event& event) {
 
 void GraphReplay::end_flows() {
   const FlowEnds& ends = network_.fluid().ends();
-  for (FlowEnds::End next = ends.next(); on_grid(next.date) <= now_; next = ends.next()) end_flow(next.flow);
+  for (FlowEnds::End next = ends.next(); round_to_tick(next.date) <= now_; next = ends.next()) end_flow(next.flow);
 }
 
 void GraphReplay::end_flow(int flow) {
   ++replay_.events;
   futile_changes_ = 0;
-  const Moving moving = moving_[at(flow)];
-  if (moving.tail == 0) return end(moving.task, TaskState::done);
-  leave_network(moving.task);
-  arrive(moving.task, moving.tail);
+  const ActiveFlow active_flow = active_flows_[at(flow)];
+  if (active_flow.trailing_latency == 0) return end(active_flow.task, TaskState::done);
+  leave_network(active_flow.task);
+  arrive(active_flow.task, active_flow.trailing_latency);
 }
 
 const std::vector<int>& GraphReplay::running_tasks() {
@@ -258,7 +258,7 @@ void GraphReplay::set_down(int number, bool down) {
   const Failure& failure = graph_.failures[at(number)];
   network_.set_down(failure, down);
   if (!down) return;
-  if (failure.up < infinity) queue_.push(on_grid(failure.up), failures, {Event::Kind::up, number});
+  if (failure.up < infinity) queue_.push(round_to_tick(failure.up), failures, {Event::Kind::up, number});
   std::vector<int> failed;
   for (const int task : running_tasks())
     if (network_.is_down(graph_.tasks[at(task)])) failed.push_back(task);
@@ -269,9 +269,9 @@ void GraphReplay::set_down(int number, bool down) {
 void GraphReplay::change(int number) {
   --change_events_;
   const Profile& profile = graph_.profiles[at(number)];
-  if (!is_felt(profile)) {
+  if (!affects_flows(profile)) {
     asleep_[at(number)] = true;
-    ++asleep_in_all_;
+    ++asleep_count_;
     return;
   }
   if (profile.period > 0) ++futile_changes_;
@@ -292,7 +292,7 @@ void GraphReplay::push_change(int number) {
   ++change_events_;
 }
 
-bool GraphReplay::is_felt(const Profile& profile) const {
+bool GraphReplay::affects_flows(const Profile& profile) const {
   return std::any_of(profile.targets.begin(), profile.targets.end(), [&](const Profile::Target& target) {
     return network_.fluid().is_used(network_.capacity_of(profile.quantity, target.index));
   });
@@ -300,7 +300,7 @@ bool GraphReplay::is_felt(const Profile& profile) const {
 
 /// Profiles sleep while nothing moves where they change something.
 void GraphReplay::wake_profiles(int task) {
-  if (asleep_in_all_ == 0) return;
+  if (asleep_count_ == 0) return;
   for (const LinkUse& use : network_.uses_of(graph_.tasks[at(task)]))
     if (at(use.link) < profiles_.size())
       for (const int profile : profiles_[at(use.link)])
@@ -310,7 +310,7 @@ void GraphReplay::wake_profiles(int task) {
 /// Brings a profile to its value of now.
 void GraphReplay::wake(int number) {
   asleep_[at(number)] = false;
-  --asleep_in_all_;
+  --asleep_count_;
   const Profile& profile = graph_.profiles[at(number)];
   if (profile.steps.empty()) return;
   steps_[at(number)] = steps_until(profile, now_);
@@ -324,30 +324,30 @@ void GraphReplay::make_ready(int task) {
 }
 
 void GraphReplay::start_ready() {
-  while (!ready_.empty() || queues_.has_news() || hosts_.has_news()) {
+  while (!ready_.empty() || queues_.has_pending() || hosts_.has_pending()) {
     starting_.swap(ready_);
     for (const int task : starting_)
       if (const int queue = progress_[task].queue; queue == no_index)
-        go_to_host(task);
+        enter_host(task);
       else
-        join(queues_, queue, task);
+        enqueue(queues_, queue, task);
     starting_.clear();
-    const auto fetch_next = [this](int task) { fetch(task); };
-    queues_.serve([this](int task) { go_to_host(task); }, fetch_next);
-    hosts_.serve([this](int task) { start(task); }, fetch_next);
+    const auto prefetch_next = [this](int task) { prefetch(task); };
+    queues_.serve([this](int task) { enter_host(task); }, prefetch_next);
+    hosts_.serve([this](int task) { start(task); }, prefetch_next);
   }
 }
 
-void GraphReplay::go_to_host(int task) {
-  if (const Progress& it = progress_[task]; it.takes_turns)
-    join(hosts_, it.host, task);
+void GraphReplay::enter_host(int task) {
+  if (const Progress& it = progress_[task]; it.is_fifo)
+    enqueue(hosts_, it.host, task);
   else
     start(task);
 }
 
-void GraphReplay::join(WaitingLines& lines, int line, int task) {
-  lines.join(line, task, [this](int waiting) {
-    return Waiting{graph_.tasks[at(waiting)].priority, replay_.tasks[at(waiting)].ready, waiting};
+void GraphReplay::enqueue(ServiceQueues& lines, int line, int task) {
+  lines.enqueue(line, task, [this](int waiting) {
+    return WaitingTask{graph_.tasks[at(waiting)].priority, replay_.tasks[at(waiting)].ready, waiting};
   });
 }
 
@@ -371,7 +371,7 @@ void GraphReplay::start(int task) {
 
 void GraphReplay::start_computation(int task) {
   const Progress& it = progress_[task];
-  if (it.amount > 0 && network_.moves_work_of(it.host)) return share(task, {0, 1, infinity}, 0);
+  if (it.amount > 0 && network_.uses_fluid_model(it.host)) return share(task, {0, 1, infinity}, 0);
   push_end(task, it.amount / graph_.hosts[at(it.host)].speed);
 }
 
@@ -380,51 +380,51 @@ void GraphReplay::start_transfer(int task) {
   if (it.route == no_index) return push_end(task, 0);  // to oneself
   if (it.overhead == 0) return start_flow(task);
   progress_[task].phase = Phase::in_overhead;
-  queue_.push(on_grid(now_ + it.overhead), ends, {Event::Kind::overhead_end, task});
+  queue_.push(round_to_tick(now_ + it.overhead), ends, {Event::Kind::overhead_end, task});
 }
 
 void GraphReplay::start_flow(int task) {
   const Task& it = graph_.tasks[at(task)];
   wake_profiles(task);
-  const FlowTerms terms = network_.terms(it);
-  if (it.amount == 0) return it.streamed ? arrive(task, terms.latency) : push_end(task, terms.latency);
-  if (terms.latency == 0 || it.streamed) return share(task, terms, terms.latency);
+  const FlowParameters parameters = network_.parameters(it);
+  if (it.amount == 0) return it.streamed ? arrive(task, parameters.latency) : push_end(task, parameters.latency);
+  if (parameters.latency == 0 || it.streamed) return share(task, parameters, parameters.latency);
   progress_[task].phase = Phase::in_latency;
-  progress_[task].place = terms_.keep(terms);
-  queue_.push(on_grid(now_ + terms.latency), ends, {Event::Kind::latency_end, task});
+  progress_[task].slot = flow_parameters_.store(parameters);
+  queue_.push(round_to_tick(now_ + parameters.latency), ends, {Event::Kind::latency_end, task});
 }
 
 void GraphReplay::push_end(int task, double duration) {
   progress_[task].phase = Phase::timed;
-  queue_.push(on_grid(now_ + duration), ends, {Event::Kind::task_end, task});
-  if (const auto successors = progress_.successors(task); !successors.empty()) fetch(successors.front());
+  queue_.push(round_to_tick(now_ + duration), ends, {Event::Kind::task_end, task});
+  if (const auto successors = progress_.successors(task); !successors.empty()) prefetch(successors.front());
 }
 
 /// The last byte of a streamed message is on its way, and the next may follow.
 void GraphReplay::arrive(int task, double latency) {
-  if (const int queue = progress_[task].queue; queue != no_index) queues_.leave(queue);
+  if (const int queue = progress_[task].queue; queue != no_index) queues_.release(queue);
   push_end(task, latency);
   progress_[task].phase = Phase::arriving;
 }
 
-void GraphReplay::share(int task, const FlowTerms& terms, double tail) {
+void GraphReplay::share(int task, const FlowParameters& parameters, double trailing_latency) {
   Progress& progress = progress_[task];
   wake_profiles(task);
   progress.phase = Phase::sharing;
-  progress.place = network_.add(graph_.tasks[at(task)], terms.weight, terms.ceiling);
-  if (moving_.size() <= at(progress.place)) moving_.resize(at(progress.place) + 1);
-  moving_[at(progress.place)] = {task, tail};
+  progress.slot = network_.add(graph_.tasks[at(task)], parameters.weight, parameters.rate_cap);
+  if (active_flows_.size() <= at(progress.slot)) active_flows_.resize(at(progress.slot) + 1);
+  active_flows_[at(progress.slot)] = {task, trailing_latency};
 }
 
 void GraphReplay::leave_network(int task) {
-  network_.fluid().remove(progress_[task].place);
+  network_.fluid().remove(progress_[task].slot);
 }
 
 void GraphReplay::end(int task, TaskState state) {
   Progress& progress = progress_[task];
   if (progress.phase == Phase::sharing) leave_network(task);
-  if (progress.phase == Phase::in_latency) terms_.take(progress.place);
-  if (progress.queue != no_index && progress.phase != Phase::arriving) queues_.leave(progress.queue);
+  if (progress.phase == Phase::in_latency) flow_parameters_.take(progress.slot);
+  if (progress.queue != no_index && progress.phase != Phase::arriving) queues_.release(progress.queue);
   progress.phase = Phase::ended;
   ++ended_;
   --running_;
@@ -432,10 +432,10 @@ void GraphReplay::end(int task, TaskState state) {
   record.state = state;
   record.finish = now_;
   replay_.makespan = std::max(replay_.makespan, now_);
-  if (progress.takes_turns) hosts_.leave(progress.host);
+  if (progress.is_fifo) hosts_.release(progress.host);
   if (state != TaskState::done) return;
   for (const int next : progress_.successors(task))
-    if (--progress_[next].awaited == 0) make_ready(next);
+    if (--progress_[next].pending_dependencies == 0) make_ready(next);
 }
 
 }  // namespace

@@ -11,14 +11,14 @@ namespace dtfm::sim {
 namespace {
 
 /// Above it a double no longer tells one round from the next.
-constexpr double most_steps = 0x1p52;
+constexpr double max_steps = 0x1p52;
 
 void check_step_count(const Profile& profile, double seconds) {
-  if (seconds / profile.period * static_cast<double>(profile.steps.size()) < most_steps) return;
+  if (seconds / profile.period * static_cast<double>(profile.steps.size()) < max_steps) return;
   throw Error("",
               fmt::format("a profile with a period of {:g} s has more than {:g} steps in {:g} s; expected a "
                           "longer period or shorter tasks",
-                          profile.period, most_steps, seconds));
+                          profile.period, max_steps, seconds));
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ void check_step_count(const Profile& profile, double seconds) {
 double date_of(const Profile& profile, std::size_t number) {
   const std::size_t round = number / profile.steps.size();
   if (round > 0 && profile.period == 0) return std::numeric_limits<double>::infinity();
-  return on_grid(profile.steps[number % profile.steps.size()].date +
+  return round_to_tick(profile.steps[number % profile.steps.size()].date +
                  static_cast<double>(round) * profile.period);
 }
 

@@ -10,7 +10,7 @@
 namespace dtfm::sim {
 
 /// In the order in which they come at one instant; starts come after all of them.
-enum Rank : unsigned { ends, failures, changes };
+enum EventRank : unsigned { ends, failures, changes };
 
 struct Event {
   enum class Kind : std::uint8_t { task_end, overhead_end, latency_end, down, up, change };
@@ -20,34 +20,34 @@ struct Event {
 
 /// So far ahead tasks are fetched from memory: some events take as long as that (any number from 4 to 16
 /// does).
-inline constexpr std::size_t events_ahead = 8;
+inline constexpr std::size_t prefetch_distance = 8;
 
 /// A flow or shared computation that the network moves; its end comes `tail` seconds after its last byte.
-struct Moving {
+struct ActiveFlow {
   int task = 0;
-  double tail = 0;
+  double trailing_latency = 0;
 };
 
 /// Terms of flows, by numbers that are used again.
-class TermsPool {
+class FlowParameterPool {
  public:
-  int keep(const FlowTerms& terms) {
+  int store(const FlowParameters& parameters) {
     if (unused_.empty()) {
-      terms_.push_back(terms);
-      return static_cast<int>(terms_.size()) - 1;
+      flow_parameters_.push_back(parameters);
+      return static_cast<int>(flow_parameters_.size()) - 1;
     }
-    const int place = unused_.back();
+    const int slot = unused_.back();
     unused_.pop_back();
-    terms_[at(place)] = terms;
-    return place;
+    flow_parameters_[at(slot)] = parameters;
+    return slot;
   }
-  FlowTerms take(int place) {
-    unused_.push_back(place);
-    return terms_[at(place)];
+  FlowParameters take(int slot) {
+    unused_.push_back(slot);
+    return flow_parameters_[at(slot)];
   }
 
  private:
-  std::vector<FlowTerms> terms_;
+  std::vector<FlowParameters> flow_parameters_;
   std::vector<int> unused_;
 };
 

@@ -10,9 +10,9 @@ TaskProgress::TaskProgress(const TaskGraph& graph) : tasks_(graph.tasks.size() +
     progress.queue = task.queue;
     progress.host = task.host;
     progress.kind = task.kind;
-    progress.takes_turns =
+    progress.is_fifo =
         task.kind == TaskKind::compute && graph.hosts[at(task.host)].sharing == HostSharing::fifo;
-    progress.awaited = task.after_count;
+    progress.pending_dependencies = task.after_count;
   }
   link_successors(graph);
 }

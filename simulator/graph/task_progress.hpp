@@ -26,11 +26,11 @@ struct alignas(32) Progress {
   double amount = 0;  // as in Task, like `queue`, `host` and `kind`
   int queue = no_index, host = no_index;
   int first_successor = 0;
-  int awaited = 0;       // how many tasks it still waits for
-  int place = no_index;  // of its terms while in latency; of its flow in the network while sharing
+  int pending_dependencies = 0;       // how many tasks it still waits for
+  int slot = no_index;  // of its terms while in latency; of its flow in the network while sharing
   Phase phase = Phase::waiting;
   TaskKind kind = TaskKind::delay;
-  bool takes_turns = false;  // a computation on a fifo host
+  bool is_fifo = false;  // a computation on a fifo host
 };
 
 class TaskProgress {
@@ -45,7 +45,7 @@ class TaskProgress {
     return std::span(successors_).subspan(at(first), at(tasks_[at(task) + 1].first_successor - first));
   }
   /// Begins to bring a task from memory that will be asked for soon.
-  void fetch(int task) const { __builtin_prefetch(&tasks_[at(task)], 1); }
+  void prefetch(int task) const { __builtin_prefetch(&tasks_[at(task)], 1); }
 
  private:
   void link_successors(const TaskGraph& graph);

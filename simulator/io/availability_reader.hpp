@@ -10,7 +10,7 @@
 namespace dtfm::io {
 
 struct AvailabilityFormat {
-  bool counts = false;       // time, alive; else time, add | remove, node
+  bool has_counts = false;       // time, alive; else time, add | remove, node
   Unit time;                 // of the first column
   std::vector<int> devices;  // that the recording is about, in order
 };

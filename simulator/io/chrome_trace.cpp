@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "simulator/observation/stretch_times.hpp"
+#include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -33,20 +33,20 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump();
 }
 
-std::string title(const sim::Stretch& stretch) {
-  switch (stretch.kind) {
-    case sim::Stretch::Kind::iteration:
+std::string title(const sim::RunInterval& run_interval) {
+  switch (run_interval.kind) {
+    case sim::RunInterval::Kind::iteration:
       break;
-    case sim::Stretch::Kind::lost_iteration:
-      return fmt::format("iteration {} (lost)", stretch.iteration);
-    case sim::Stretch::Kind::recovery:
+    case sim::RunInterval::Kind::lost_iteration:
+      return fmt::format("iteration {} (lost)", run_interval.iteration);
+    case sim::RunInterval::Kind::recovery:
       return "recovery";
-    case sim::Stretch::Kind::checkpoint:
+    case sim::RunInterval::Kind::checkpoint:
       return "checkpoint";
-    case sim::Stretch::Kind::part:
-      return fmt::format("iteration {} (up to a departure)", stretch.iteration);
+    case sim::RunInterval::Kind::part:
+      return fmt::format("iteration {} (up to a departure)", run_interval.iteration);
   }
-  return fmt::format("iteration {}", stretch.iteration);
+  return fmt::format("iteration {}", run_interval.iteration);
 }
 
 }  // namespace
@@ -101,30 +101,30 @@ int ChromeTrace::free_row(int device, Row row, std::int64_t begin, std::int64_t 
   event(fmt::format(R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": "{}{}"}})",
                     process_of(device), thread, names[static_cast<std::size_t>(row)], number));
   // Kinds below each other, not lane by lane.
-  constexpr int most_lanes = 1'000'000;
+  constexpr int max_lanes = 1'000'000;
   event(fmt::format(
       R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
-      process_of(device), thread, static_cast<int>(row) * most_lanes + lane));
+      process_of(device), thread, static_cast<int>(row) * max_lanes + lane));
   return thread;
 }
 
-void ChromeTrace::task_slices(const sim::Stretch& stretch, int number) {
-  const sim::Task& task = stretch.graph.graph.tasks[at(number)];
-  const auto time = sim::busy(stretch.replay.tasks[at(number)], stretch);
+void ChromeTrace::task_slices(const sim::RunInterval& run_interval, int number) {
+  const sim::Task& task = run_interval.graph.graph.tasks[at(number)];
+  const auto time = sim::busy(run_interval.replay.tasks[at(number)], run_interval);
   const std::int64_t begin = nanoseconds(time.begin), end = nanoseconds(time.end);
-  const std::string name = sim::label_text(stretch.graph.labels[at(number)]);
-  const auto on = [&](int device, Row row) {
+  const std::string name = sim::format_label(run_interval.graph.labels[at(number)]);
+  const auto add_slice = [&](int device, Row row) {
     slice(process_of(device), free_row(device, row, begin, end), name, begin, end);
   };
-  if (task.kind == sim::TaskKind::compute) return on(task.host, Row::compute);
-  on(task.host, Row::send);
-  on(task.destination, Row::receive);
+  if (task.kind == sim::TaskKind::compute) return add_slice(task.host, Row::compute);
+  add_slice(task.host, Row::send);
+  add_slice(task.destination, Row::receive);
 }
 
-void ChromeTrace::count(const sim::Stretch& stretch, int number, bool is_start) {
-  const sim::Task& task = stretch.graph.graph.tasks[at(number)];
-  const sim::TaskRecord& record = stretch.replay.tasks[at(number)];
-  const auto [begin, end] = sim::busy(record, stretch);
+void ChromeTrace::count(const sim::RunInterval& run_interval, int number, bool is_start) {
+  const sim::Task& task = run_interval.graph.graph.tasks[at(number)];
+  const sim::TaskRecord& record = run_interval.replay.tasks[at(number)];
+  const auto [begin, end] = sim::busy(record, run_interval);
   if (!sim::is_message(task) || end <= begin) return;
   // How much of a message that was cut off has moved is not known.
   const double rate = std::isnan(record.finish) ? 0 : task.amount / (end - begin);
@@ -157,38 +157,38 @@ void ChromeTrace::write_memory(const sim::MemoryStep& step) {
 }
 
 /// At one date ends come before starts.
-std::vector<ChromeTrace::Moment> ChromeTrace::moments_of(const sim::Stretch& stretch) {
-  std::vector<Moment> moments;
-  for (std::size_t i = 0; i < stretch.replay.tasks.size(); ++i) {
-    const sim::TaskRecord& record = stretch.replay.tasks[i];
-    const sim::Task& task = stretch.graph.graph.tasks[i];
+std::vector<ChromeTrace::Transition> ChromeTrace::transitions_of(const sim::RunInterval& run_interval) {
+  std::vector<Transition> transitions;
+  for (std::size_t i = 0; i < run_interval.replay.tasks.size(); ++i) {
+    const sim::TaskRecord& record = run_interval.replay.tasks[i];
+    const sim::Task& task = run_interval.graph.graph.tasks[i];
     if (!sim::has_started(record) || (task.kind != sim::TaskKind::compute && !sim::is_message(task))) continue;
-    const auto [begin, end] = sim::busy(record, stretch);
-    moments.push_back({nanoseconds(begin), true, static_cast<int>(i)});
-    moments.push_back({nanoseconds(end), false, static_cast<int>(i)});
+    const auto [begin, end] = sim::busy(record, run_interval);
+    transitions.push_back({nanoseconds(begin), true, static_cast<int>(i)});
+    transitions.push_back({nanoseconds(end), false, static_cast<int>(i)});
   }
-  std::sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) {
+  std::sort(transitions.begin(), transitions.end(), [](const Transition& a, const Transition& b) {
     return std::tie(a.date, a.is_start, a.task) < std::tie(b.date, b.is_start, b.task);
   });
-  return moments;
+  return transitions;
 }
 
-void ChromeTrace::see(const sim::Stretch& stretch) {
-  slice(0, 0, title(stretch), nanoseconds(stretch.start), nanoseconds(stretch.end));
-  const std::vector<sim::MemoryStep> memory = sim::memory_steps(stretch, memory_of_);
-  const std::vector<Moment> moments = moments_of(stretch);
+void ChromeTrace::on_interval(const sim::RunInterval& run_interval) {
+  slice(0, 0, title(run_interval), nanoseconds(run_interval.start), nanoseconds(run_interval.end));
+  const std::vector<sim::MemoryStep> memory = sim::memory_steps(run_interval, memory_of_);
+  const std::vector<Transition> transitions = transitions_of(run_interval);
   auto step = memory.begin();
-  for (auto moment = moments.begin(); moment != moments.end() || step != memory.end();) {
+  for (auto transition = transitions.begin(); transition != transitions.end() || step != memory.end();) {
     const bool is_memory =
-        moment == moments.end() || (step != memory.end() && nanoseconds(step->date) <= moment->date);
+        transition == transitions.end() || (step != memory.end() && nanoseconds(step->date) <= transition->date);
     if (is_memory) {
       write_memory(*step++);
       continue;
     }
-    if (moment->is_start) task_slices(stretch, moment->task);
-    count(stretch, moment->task, moment->is_start);
-    const std::int64_t date = moment->date;
-    if (++moment == moments.end() || moment->date != date) write_loads(date);
+    if (transition->is_start) task_slices(run_interval, transition->task);
+    count(run_interval, transition->task, transition->is_start);
+    const std::int64_t date = transition->date;
+    if (++transition == transitions.end() || transition->date != date) write_loads(date);
   }
 }
 

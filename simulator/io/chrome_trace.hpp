@@ -23,7 +23,7 @@ class ChromeTrace : public sim::RunObserver {
  public:
   /// `topology` must outlive this.
   ChromeTrace(const Topology& topology, sim::StageMemoryOf memory_of, TextSink sink);
-  void see(const sim::Stretch& stretch) override;
+  void on_interval(const sim::RunInterval& run_interval) override;
   /// The end of the file; the last call.
   void finish();
 
@@ -34,7 +34,7 @@ class ChromeTrace : public sim::RunObserver {
     int messages = 0;
     double rate = 0, written = 0;  // bytes per second
   };
-  struct Moment {
+  struct Transition {
     std::int64_t date;  // ns
     bool is_start;
     int task;
@@ -44,11 +44,11 @@ class ChromeTrace : public sim::RunObserver {
   void name_process(int process, const std::string& name);
   void slice(int process, int row, const std::string& name, std::int64_t begin, std::int64_t end);
   int free_row(int device, Row row, std::int64_t begin, std::int64_t end);
-  void task_slices(const sim::Stretch& stretch, int task);
-  void count(const sim::Stretch& stretch, int task, bool is_start);
+  void task_slices(const sim::RunInterval& run_interval, int task);
+  void count(const sim::RunInterval& run_interval, int task, bool is_start);
   void write_loads(std::int64_t date);
   void write_memory(const sim::MemoryStep& step);
-  static std::vector<Moment> moments_of(const sim::Stretch& stretch);
+  static std::vector<Transition> transitions_of(const sim::RunInterval& run_interval);
 
   const Topology& topology_;
   sim::StageMemoryOf memory_of_;

@@ -39,7 +39,7 @@ DeviceNames::DeviceNames(const Topology& topology) : topology_(topology) {
 int DeviceNames::device(const YamlValue& value) const {
   const std::string name = value.text();
   if (const auto known = ids_.find(name); known != ids_.end()) return known->second;
-  throw value.error(fmt::format("unknown device {}; {}", in_quotes(name), suggestion(name, names_of(ids_))));
+  throw value.error(fmt::format("unknown device {}; {}", quote(name), suggestion(name, names_of(ids_))));
 }
 
 std::vector<int> DeviceNames::site(const YamlValue& value) const {
@@ -47,7 +47,7 @@ std::vector<int> DeviceNames::site(const YamlValue& value) const {
   std::vector<std::string_view> sites;
   for (const Site& site : topology_.sites) sites.push_back(site.name);
   if (std::find(sites.begin(), sites.end(), name) == sites.end())
-    throw value.error(fmt::format("unknown site {}; {}", in_quotes(name), suggestion(name, sites)));
+    throw value.error(fmt::format("unknown site {}; {}", quote(name), suggestion(name, sites)));
   return members_.at(name);
 }
 
@@ -59,7 +59,7 @@ std::vector<int> DeviceNames::devices(const YamlValue& value) const {
     return all;
   }
   if (const auto known = members_.find(name); known != members_.end()) return known->second;
-  throw value.error(fmt::format("unknown site, host or device {}; {}", in_quotes(name),
+  throw value.error(fmt::format("unknown site, host or device {}; {}", quote(name),
                                 suggestion(name, names_of(members_))));
 }
 

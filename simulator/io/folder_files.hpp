@@ -18,14 +18,14 @@ class FolderFiles {
 
   /// Throws Error at `value` for a file that is not below the folder or that is too much.
   NamedFile read(const YamlValue& value) {
-    NamedFile file = read_named_file(value, folder_, left_);
-    left_ -= file.text.size();
+    NamedFile file = read_named_file(value, folder_, remaining_bytes_);
+    remaining_bytes_ -= file.text.size();
     return file;
   }
 
  private:
   std::filesystem::path folder_;
-  std::size_t left_ = limit;
+  std::size_t remaining_bytes_ = limit;
 };
 
 }  // namespace dtfm::io

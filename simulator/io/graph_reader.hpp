@@ -9,7 +9,7 @@
 namespace dtfm::io {
 
 /// The largest file that is read, in bytes.
-inline constexpr std::size_t largest_graph_file = std::size_t{1} << 30;
+inline constexpr std::size_t max_graph_file_bytes = std::size_t{1} << 30;
 
 /// Throws Error with file:line:column, what was expected and what was found.
 sim::TaskGraph parse_task_graph(std::string text, const std::string& file);

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -18,11 +18,11 @@ ordered_json distribution_json(const sim::Distribution& values, std::size_t coun
 }
 
 /// Numbers that are 0 where they are not known.
-ordered_json known(double value) {
+ordered_json positive_or_null(double value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }
 
-ordered_json words(const std::string& text) {
+ordered_json text_or_null(const std::string& text) {
   return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
@@ -47,7 +47,7 @@ ordered_json device_json(const Topology& topology, const sim::DeviceReport& it) 
           {"receiving_s", it.receiving_s},
           {"down_s", it.down_s},
           {"peak_memory_bytes", it.peak_memory_bytes},
-          {"memory_bytes", known(it.memory_bytes)}};
+          {"memory_bytes", positive_or_null(it.memory_bytes)}};
 }
 
 ordered_json peer_json(const Topology& topology, const sim::DeviceReport& it) {
@@ -97,27 +97,27 @@ ordered_json samples_json(const sim::SampleSummary& samples) {
 }  // namespace
 
 std::string report_json(const Topology& topology, const sim::SimReport& report, const SimRecord& record) {
-  return json_text(sim_document(topology, report, record));
+  return format_json(sim_document(topology, report, record));
 }
 
 ordered_json sim_document(const Topology& topology, const sim::SimReport& report, const SimRecord& record) {
-  const auto of_topology = [&](auto convert) {
+  const auto with_topology = [&](auto convert) {
     return [&topology, convert](const auto& element) { return convert(topology, element); };
   };
   ordered_json json = {
       {"schema", "dtfm-sim/1"},
       {"topology", {{"name", topology.name}, {"fingerprint", topology.fingerprint()}}},
       {"job", record.job},
-      {"scenario", words(record.scenario)},
+      {"scenario", text_or_null(record.scenario)},
       {"seed", record.seed},
       {"length_s", report.length_s},
       {"iterations", list_json(report.iterations, iteration_json)},
       {"iteration_time_s", distribution_json(report.iteration_time_s, report.iterations.size())},
-      {"tokens_per_s", known(report.tokens_per_s)},
-      {"model_flops_per_s", known(report.model_flops_per_s)},
-      {"peak_flops_per_s", known(report.peak_flops_per_s)},
+      {"tokens_per_s", positive_or_null(report.tokens_per_s)},
+      {"model_flops_per_s", positive_or_null(report.model_flops_per_s)},
+      {"peak_flops_per_s", positive_or_null(report.peak_flops_per_s)},
       {"bubble", report.bubble},
-      {"stopped", words(report.stopped)},
+      {"stopped", text_or_null(report.stopped)},
       {"notes", record.notes}};
   if (record.interval)
     json["iteration_time_interval_s"] = {{"low", record.interval->low_s},
@@ -126,15 +126,15 @@ ordered_json sim_document(const Topology& topology, const sim::SimReport& report
   if (record.samples) json["samples"] = samples_json(*record.samples);
   json["fairness"] = {{"used", topology.fairness == Fairness::equal ? "equal" : "rtt"},
                       {"undisturbed_iteration_s", fairness_json(record.fairness)}};
-  json["devices"] = list_json(report.devices, of_topology(record.swarm ? peer_json : device_json));
-  json["links"] = list_json(report.links, of_topology(link_json));
+  json["devices"] = list_json(report.devices, with_topology(record.swarm ? peer_json : device_json));
+  json["links"] = list_json(report.links, with_topology(link_json));
   json["events"] = list_json(report.events, event_json);
   json["lost_work_s"] = report.lost_work_s;
   if (report.useful) json["useful_work"] = useful_json(report);
   if (record.swarm) json["swarm"] = swarm_json(*record.swarm);
   if (report.verification) json["verification"] = verification_json(topology, *report.verification);
   json["critical_path"] = list_json(report.critical_path, step_json);
-  json["overfull"] = list_json(report.overfull, [&](int device) { return topology.devices[at(device)].id; });
+  json["overfull"] = list_json(report.out_of_memory, [&](int device) { return topology.devices[at(device)].id; });
   json["simulator"] = {{"tasks", report.tasks}, {"events", report.events_handled}, {"flows", report.flows}};
   json["version"] = record.version;
   return json;

@@ -24,7 +24,7 @@ struct SimRecord {
   std::optional<sim::FairnessComparison> fairness;  // nothing: not known
   std::vector<std::string> notes;              // what a reader should know
   std::string version;
-  std::optional<TimeInterval> interval = {};  // of the iteration time; nothing: not known
+  std::optional<PredictionInterval> interval = {};  // of the iteration time; nothing: not known
   std::optional<SwarmRecord> swarm = {};      // of whose devices memory, sending and receiving are not known
 };
 

@@ -24,13 +24,13 @@ namespace {
 
 constexpr std::size_t runs_size_limit = std::size_t{1} << 20;
 constexpr std::size_t named_size_limit = std::size_t{64} << 20;  // of all plans of a table
-constexpr int most_count = 1'000'000;
+constexpr int max_count = 1'000'000;
 
-constexpr double most_computations = 2e6;  // of a run: some hundred times as many are simulated
+constexpr double max_computations = 2e6;  // of a run: some hundred times as many are simulated
 
 /// The plan with few micro-batches, which leave the same remainder in rounds of the stages: what cannot be
 /// run with many cannot be run with these.
-Plan shortened_plan(Plan plan) {
+Plan shorten_plan(Plan plan) {
   for (Pipeline& pipeline : plan.pipelines) {
     const int round = std::max(1, static_cast<int>(pipeline.stages.size()));
     if (pipeline.micro_batches > round) pipeline.micro_batches = round + pipeline.micro_batches % round;
@@ -49,14 +49,14 @@ std::string_view name_of(Column column) {
 class RunsReader {
  public:
   RunsReader(const std::string& text, const std::string& file, const std::filesystem::path& folder,
-             const RunsSetting& setting)
-      : setting_(setting), folder_(folder), table_(text, file) {}
+             const RunsContext& context)
+      : context_(context), folder_(folder), table_(text, file) {}
 
   std::vector<sim::MeasuredRun> read() {
     read_header();
     std::vector<sim::MeasuredRun> runs;
     for (; table_.has_row(); table_.next()) {
-      if (runs.size() == most_runs) throw table_.error(0, fmt::format("more than {} runs", most_runs));
+      if (runs.size() == max_runs) throw table_.error(0, fmt::format("more than {} runs", max_runs));
       table_.expect_cells(columns_.size());
       runs.push_back(run());
     }
@@ -68,7 +68,7 @@ class RunsReader {
   std::optional<std::size_t> cell(Column column) const {
     const auto place = std::find(columns_.begin(), columns_.end(), column);
     const auto index = static_cast<std::size_t>(place - columns_.begin());
-    if (place == columns_.end() || is_unmeasured(table_.cells()[index].text)) return std::nullopt;
+    if (place == columns_.end() || is_missing_value(table_.cells()[index].text)) return std::nullopt;
     return index;
   }
   std::size_t required(Column column) const {
@@ -82,15 +82,15 @@ class RunsReader {
     const std::string_view digits = table_.cells()[index].text;
     int value = 0;
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (status != std::errc() || end != digits.data() + digits.size() || value < 1 || value > most_count)
+    if (status != std::errc() || end != digits.data() + digits.size() || value < 1 || value > max_count)
       throw table_.error(index, fmt::format("`{}`: expected a whole number from 1 to {}; found {}",
-                                            name_of(columns_[index]), most_count, in_quotes(digits)));
+                                            name_of(columns_[index]), max_count, quote(digits)));
     return value;
   }
 
   /// Told at the cell, what was said of a file or of nothing in particular.
   template <class Action>
-  decltype(auto) at_cell(std::size_t index, const Action& action) const {
+  decltype(auto) with_cell_position(std::size_t index, const Action& action) const {
     try {
       return action();
     } catch (const Error& error) {
@@ -106,7 +106,7 @@ class RunsReader {
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto known = std::find(column_names.begin(), column_names.end(), names[i]);
       if (known == column_names.end())
-        throw header.error(i, fmt::format("unknown column {}; {}", in_quotes(names[i]),
+        throw header.error(i, fmt::format("unknown column {}; {}", quote(names[i]),
                                           suggestion(names[i], {column_names.begin(), column_names.end()})));
       const auto column = static_cast<Column>(known - column_names.begin());
       if (std::find(columns_.begin(), columns_.end(), column) != columns_.end())
@@ -129,7 +129,7 @@ class RunsReader {
     constexpr double least = 1e-9, most = 1e9;  // s, as everywhere
     if (run.seconds < least || run.seconds > most)
       throw table_.error(time, fmt::format("the time must be from {} to {} s; found {}", least, most,
-                                           in_quotes(table_.cells()[time].text)));
+                                           quote(table_.cells()[time].text)));
     if (cell(Column::plan))
       read_plan(run);
     else
@@ -145,11 +145,11 @@ class RunsReader {
     const std::size_t index = *cell(Column::plan);
     run.name = text(index);
     const NamedFile& file = plan_file(index);
-    std::optional<Job> own = given_job();
+    std::optional<Job> own = job_of_row();
     if (!own) own = parse_plan_job(file.text, file.path);
     if (!own) throw table_.error(index, fmt::format("{} says no job: name one in a column `job`", file.path));
-    auto& known = works_[{job_json(*own).dump(), file.path, 0, 0}];
-    if (!known) known = checked(*own, parse_plan(file.text, file.path, *setting_.topology, *own), index);
+    auto& known = workloads_[{job_json(*own).dump(), file.path, 0, 0}];
+    if (!known) known = make_workload(*own, parse_plan(file.text, file.path, *context_.topology, *own), index);
     run.work = known;
   }
 
@@ -158,27 +158,27 @@ class RunsReader {
     const std::size_t index = required(Column::pipeline);
     const int stages = count(index), pipelines = count(required(Column::data));
     const long long devices = static_cast<long long>(stages) * pipelines;
-    if (devices > setting_.topology->size())
+    if (devices > context_.topology->size())
       throw table_.error(index, fmt::format("{} stages × {} pipelines are {} devices; the topology has {}",
-                                            stages, pipelines, devices, setting_.topology->size()));
+                                            stages, pipelines, devices, context_.topology->size()));
     const Job job = job_with_batches(pipelines);
     if (job.parallelism.tensor != 1)
       throw table_.error(index, fmt::format("job {} has tensor {}, which only plans can tell the devices of",
                                             job.name, job.parallelism.tensor));
     run.name = fmt::format("{} × {}, batch {} by {}", stages, pipelines, job.training.global_batch,
                            job.training.micro_batch);
-    auto& known = works_[{job_json(job).dump(), "", stages, pipelines}];
+    auto& known = workloads_[{job_json(job).dump(), "", stages, pipelines}];
     if (!known) {
       Placement placement(stages, pipelines);
       for (int device = 0; device < stages * pipelines; ++device)
         placement.at(device % stages, device / stages) = device;
-      known = checked(job, deployed_plan(placement, job), index);
+      known = make_workload(job, plan_from_placement(placement, job), index);
     }
     run.work = known;
   }
 
   Job job_with_batches(int pipelines) {
-    const std::optional<Job> given = given_job();
+    const std::optional<Job> given = job_of_row();
     Job job = given ? *given : default_job();
     Training& training = job.training;
     std::size_t place = required(Column::pipeline);
@@ -199,10 +199,10 @@ class RunsReader {
   }
 
   /// The job that the row names, or that holds for all; nothing where neither does.
-  std::optional<Job> given_job() {
+  std::optional<Job> job_of_row() {
     const auto index = cell(Column::job);
-    if (!index) return setting_.job;
-    return at_cell(*index, [&]() -> std::optional<Job> {
+    if (!index) return context_.job;
+    return with_cell_position(*index, [&]() -> std::optional<Job> {
       const std::string path = path_below(folder_, text(*index)).string();
       const auto known = jobs_.find(path);
       return known != jobs_.end()
@@ -212,34 +212,34 @@ class RunsReader {
   }
 
   const NamedFile& plan_file(std::size_t index) {
-    return at_cell(index, [&]() -> const NamedFile& {
+    return with_cell_position(index, [&]() -> const NamedFile& {
       const std::string path = path_below(folder_, text(index)).string();
       const auto known = files_.find(path);
       if (known != files_.end()) return known->second;
       std::string content =
-          checked_text(read_file(path, named_bytes_left_, table_.error(index, "").where()), path);
+          validate_text(read_file(path, named_bytes_left_, table_.error(index, "").where()), path);
       named_bytes_left_ -= content.size();
       return files_.emplace(path, NamedFile{path, std::move(content)}).first->second;
     });
   }
 
   /// One that can be simulated, again and again.
-  std::shared_ptr<const sim::Workload> checked(Job job, Plan plan, std::size_t index) const {
+  std::shared_ptr<const sim::Workload> make_workload(Job job, Plan plan, std::size_t index) const {
     double computations = 0;
     for (const Pipeline& pipeline : plan.pipelines)
       for (const Stage& stage : pipeline.stages)
         computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
-    if (computations > most_computations)
+    if (computations > max_computations)
       throw table_.error(index,
                          fmt::format("the run has {:.3g} computations an iteration; {:.3g} are the most",
-                                     computations, most_computations));
+                                     computations, max_computations));
     auto work = std::make_shared<sim::Workload>(
-        sim::Workload{setting_.topology, std::move(job), std::move(plan), setting_.roofline});
-    at_cell(index, [&] { sim::iteration_graph(work->problem_with({}), shortened_plan(work->plan)); });
+        sim::Workload{context_.topology, std::move(job), std::move(plan), context_.roofline});
+    with_cell_position(index, [&] { sim::iteration_graph(work->problem_with({}), shorten_plan(work->plan)); });
     return work;
   }
 
-  const RunsSetting& setting_;
+  const RunsContext& context_;
   const std::filesystem::path& folder_;
   CsvTable table_;
   std::vector<Column> columns_;
@@ -247,19 +247,19 @@ class RunsReader {
   std::map<std::string, NamedFile> files_;
   std::map<std::string, Job> jobs_;
   // By job, and file of the plan or stages and pipelines.
-  std::map<std::tuple<std::string, std::string, int, int>, std::shared_ptr<const sim::Workload>> works_;
+  std::map<std::tuple<std::string, std::string, int, int>, std::shared_ptr<const sim::Workload>> workloads_;
 };
 
 }  // namespace
 
 std::vector<sim::MeasuredRun> parse_runs(const std::string& text, const std::string& file,
-                                    const std::filesystem::path& folder, const RunsSetting& setting) {
-  return RunsReader(text, file, folder, setting).read();
+                                    const std::filesystem::path& folder, const RunsContext& context) {
+  return RunsReader(text, file, folder, context).read();
 }
 
-std::vector<sim::MeasuredRun> read_runs(const std::filesystem::path& file, const RunsSetting& setting) {
-  const std::string text = checked_text(read_file(file, runs_size_limit), file.string());
-  return parse_runs(text, file.string(), file.parent_path(), setting);
+std::vector<sim::MeasuredRun> read_runs(const std::filesystem::path& file, const RunsContext& context) {
+  const std::string text = validate_text(read_file(file, runs_size_limit), file.string());
+  return parse_runs(text, file.string(), file.parent_path(), context);
 }
 
 }  // namespace dtfm::io

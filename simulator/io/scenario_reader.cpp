@@ -12,18 +12,18 @@
 #include "simulator/io/device_names.hpp"
 #include "simulator/io/folder_files.hpp"
 #include "simulator/io/trace_reader.hpp"
-#include "simulator/run/departure_policy.hpp"
+#include "simulator/run/failure_policy.hpp"
 
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t most_events = 2'000'000;  // some 100 bytes each
-constexpr double largest_cv = 10;               // of jitter: beyond it a mean says nothing any more
+constexpr std::size_t max_events = 2'000'000;  // some 100 bytes each
+constexpr double max_cv = 10;               // of jitter: beyond it a mean says nothing any more
 
 class ScenarioReader {
  public:
   ScenarioReader(const std::filesystem::path& folder, const Topology& topology)
-      : topology_(topology), names_(topology), files_(folder), recorded_(at(topology.size())) {}
+      : topology_(topology), names_(topology), files_(folder), has_recording_(at(topology.size())) {}
 
   sim::Scenario read(const YamlMap& map) {
     if (const auto name = map.optional("name")) scenario_.name = name->text();
@@ -72,34 +72,34 @@ class ScenarioReader {
   void read_availability(const YamlValue& item) {
     const YamlMap map = item.map({"file", "format", "time_unit", "devices"});
     AvailabilityFormat format;
-    format.counts = map.required("format").choice({"events", "count"}) == 1;
+    format.has_counts = map.required("format").choice({"events", "count"}) == 1;
     const auto unit = map.optional("time_unit");
-    format.time = unit ? unit_of(*unit, time_unit) : time_unit(format.counts ? "s" : "ms");
+    format.time = unit ? read_unit(*unit, time_unit) : time_unit(format.has_counts ? "s" : "ms");
     const auto devices = map.optional("devices");
     if (devices)
       format.devices = devices->is_list() ? names_.devices_of_list(*devices) : names_.devices(*devices);
     else
       for (int i = 0; i < topology_.size(); ++i) format.devices.push_back(i);
     for (const int device : format.devices) {
-      if (recorded_[at(device)])
+      if (has_recording_[at(device)])
         throw item.error(
             fmt::format("{} is in two recordings of availability; say by `devices` which ones "
                         "each is about",
-                        in_quotes(topology_.devices[at(device)].id)));
-      recorded_[at(device)] = true;
+                        quote(topology_.devices[at(device)].id)));
+      has_recording_[at(device)] = true;
     }
     NamedFile file = files_.read(map.required("file"));
     const std::vector<sim::DeviceEvent> events = parse_availability(std::move(file.text), file.path, format);
     scenario_.events.insert(scenario_.events.end(), events.begin(), events.end());
   }
 
-  struct WrittenEvent {
+  struct LocatedEvent {
     YamlValue entry;
     sim::DeviceEvent event;
   };
 
   /// What happens, to no device yet.
-  static sim::DeviceEvent change_of(const YamlMap& map) {
+  static sim::DeviceEvent parse_change(const YamlMap& map) {
     sim::DeviceEvent event;
     event.date = map.required("at").seconds().value();
     const auto leave = map.optional("leave"), join = map.optional("join"), speed = map.optional("speed");
@@ -116,39 +116,39 @@ class ScenarioReader {
     return event;
   }
 
-  void read_event(const YamlValue& item, std::vector<WrittenEvent>& events) const {
+  void read_event(const YamlValue& item, std::vector<LocatedEvent>& events) const {
     const YamlMap map = item.map({"at", "device", "site", "leave", "join", "speed"});
-    sim::DeviceEvent event = change_of(map);
+    sim::DeviceEvent event = parse_change(map);
     const auto device = map.optional("device"), site = map.optional("site");
     if (device.has_value() == site.has_value()) throw map.error("expected one of `device` and `site`");
     const std::vector<int> all = device ? std::vector{names_.device(*device)} : names_.site(*site);
-    if (events.size() + all.size() > most_events)
-      throw item.error(fmt::format("more than {} events of devices in all", most_events));
+    if (events.size() + all.size() > max_events)
+      throw item.error(fmt::format("more than {} events of devices in all", max_events));
     for (const int each : all) {
-      if (recorded_[at(each)] && event.kind != sim::DeviceEvent::Kind::speed)
+      if (has_recording_[at(each)] && event.kind != sim::DeviceEvent::Kind::speed)
         throw(device ? *device : *site)
             .error(fmt::format("{} comes and goes as `availability` says",
-                               in_quotes(topology_.devices[at(each)].id)));
+                               quote(topology_.devices[at(each)].id)));
       event.device = each;
       events.push_back({item, event});
     }
   }
 
   void read_events(const YamlValue& value) {
-    std::vector<WrittenEvent> events;
+    std::vector<LocatedEvent> events;
     for (const YamlValue& item : value.list()) read_event(item, events);
-    std::stable_sort(events.begin(), events.end(), [](const WrittenEvent& a, const WrittenEvent& b) {
+    std::stable_sort(events.begin(), events.end(), [](const LocatedEvent& a, const LocatedEvent& b) {
       return a.event.date < b.event.date;
     });
-    std::vector<bool> there(at(topology_.size()), true);
+    std::vector<bool> available(at(topology_.size()), true);
     for (const auto& [entry, event] : events) {
       if (event.kind != sim::DeviceEvent::Kind::speed) {
         const bool joins = event.kind == sim::DeviceEvent::Kind::join;
-        if (there[at(event.device)] == joins)
+        if (available[at(event.device)] == joins)
           throw entry.error(
-              fmt::format("{} {} at {} s, but it is {}", in_quotes(topology_.devices[at(event.device)].id),
+              fmt::format("{} {} at {} s, but it is {}", quote(topology_.devices[at(event.device)].id),
                           joins ? "joins" : "leaves", event.date, joins ? "there already" : "gone already"));
-        there[at(event.device)] = joins;
+        available[at(event.device)] = joins;
       }
       scenario_.events.push_back(event);
     }
@@ -157,12 +157,12 @@ class ScenarioReader {
   void read_jitter(const YamlValue& value) {
     const YamlMap map = value.map({"kind", "cv"});
     map.required("kind").choice({"lognormal"});
-    scenario_.compute_jitter.cv = map.required("cv").number(0, largest_cv);
+    scenario_.compute_jitter.cv = map.required("cv").number(0, max_cv);
   }
 
   void read_recovery(const YamlValue& value) {
     const YamlMap map = value.map({"policy", "detection", "spare", "exclude_slower_than", "checkpoint"});
-    if (const auto policy = map.optional("policy")) scenario_.on_departure = policy_name(*policy);
+    if (const auto policy = map.optional("policy")) scenario_.on_failure = policy_name(*policy);
     if (const auto detection = map.optional("detection"))
       scenario_.detection_s = detection->seconds().value();
     if (const auto spare = map.optional("spare")) scenario_.spares = names_.devices_of_list(*spare);
@@ -185,16 +185,16 @@ class ScenarioReader {
   static std::string policy_name(const YamlValue& value) {
     const std::string name = value.text();
     std::vector<std::string_view> known;
-    for (const sim::DeparturePolicy& policy : sim::departure_policies()) known.push_back(policy.name);
+    for (const sim::FailurePolicy& policy : sim::failure_policies()) known.push_back(policy.name);
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw value.value_error(fmt::format("unknown {}; {}", in_quotes(name), suggestion(name, known)));
+      throw value.value_error(fmt::format("unknown {}; {}", quote(name), suggestion(name, known)));
     return name;
   }
 
   const Topology& topology_;
   DeviceNames names_;
   FolderFiles files_;
-  std::vector<bool> recorded_;  // of each device: whether a recording says when it is there
+  std::vector<bool> has_recording_;  // of each device: whether a recording says when it is there
   sim::Scenario scenario_;
 };
 

@@ -38,7 +38,7 @@ ordered_json swarm_json(const SwarmRecord& record) {
           {"timeouts", report.timeouts},
           {"bans", report.bans},
           {"restarts", report.restarts},
-          {"departures", report.departures},
+          {"departures", report.failures},
           {"joins", report.joins},
           {"moves", report.moves},
           {"shared_messages", report.shared_messages}};

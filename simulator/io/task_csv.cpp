@@ -7,44 +7,44 @@
 namespace dtfm::io {
 namespace {
 
-std::string date_text(double seconds) {
+std::string format_date(double seconds) {
   return std::isnan(seconds) ? "" : fmt::format("{:.17g}", seconds);
 }
 
 }  // namespace
 
-std::string task_row(std::string_view id, const sim::TaskRecord& record) {
-  return fmt::format("{},{},{},{},{}\n", id, name_of(record.state), date_text(record.ready),
-                     date_text(record.start), date_text(record.finish));
+std::string format_task_row(std::string_view id, const sim::TaskRecord& record) {
+  return fmt::format("{},{},{},{},{}\n", id, name_of(record.state), format_date(record.ready),
+                     format_date(record.start), format_date(record.finish));
 }
 
 TaskCsv::TaskCsv(TextSink sink) : sink_(std::move(sink)) {
   sink_("id,state,ready,start,finish\n");
 }
 
-void TaskCsv::see(const sim::Stretch& stretch) {
-  const std::string before = prefix(stretch);
-  for (std::size_t i = 0; i < stretch.graph.labels.size(); ++i)
-    sink_(task_row(before + sim::label_text(stretch.graph.labels[i]), stretch.replay.tasks[i]));
+void TaskCsv::on_interval(const sim::RunInterval& run_interval) {
+  const std::string before = prefix(run_interval);
+  for (std::size_t i = 0; i < run_interval.graph.labels.size(); ++i)
+    sink_(format_task_row(before + sim::format_label(run_interval.graph.labels[i]), run_interval.replay.tasks[i]));
 }
 
-std::string TaskCsv::prefix(const sim::Stretch& stretch) {
-  switch (stretch.kind) {
-    case sim::Stretch::Kind::iteration:
+std::string TaskCsv::prefix(const sim::RunInterval& run_interval) {
+  switch (run_interval.kind) {
+    case sim::RunInterval::Kind::iteration:
       break;
-    case sim::Stretch::Kind::lost_iteration:
-      return fmt::format("i{}.lost{} ", stretch.iteration, ++lost_);
-    case sim::Stretch::Kind::recovery:
-      return fmt::format("i{}.recovery{} ", stretch.iteration, ++recoveries_);
-    case sim::Stretch::Kind::checkpoint:
-      return fmt::format("i{}.checkpoint{} ", stretch.iteration, ++checkpoints_);
-    case sim::Stretch::Kind::part:
-      return fmt::format("i{}.part{} ", stretch.iteration, ++parts_);
+    case sim::RunInterval::Kind::lost_iteration:
+      return fmt::format("i{}.lost{} ", run_interval.iteration, ++lost_count_);
+    case sim::RunInterval::Kind::recovery:
+      return fmt::format("i{}.recovery{} ", run_interval.iteration, ++recoveries_);
+    case sim::RunInterval::Kind::checkpoint:
+      return fmt::format("i{}.checkpoint{} ", run_interval.iteration, ++checkpoints_);
+    case sim::RunInterval::Kind::part:
+      return fmt::format("i{}.part{} ", run_interval.iteration, ++part_count_);
   }
   // One that was lost because a checkpoint was older is done again.
-  if (stretch.iteration < iterations_) return fmt::format("i{}.again{} ", stretch.iteration, ++repeats_);
-  iterations_ = stretch.iteration + 1;
-  return fmt::format("i{} ", stretch.iteration);
+  if (run_interval.iteration < iterations_) return fmt::format("i{}.again{} ", run_interval.iteration, ++repeat_count_);
+  iterations_ = run_interval.iteration + 1;
+  return fmt::format("i{} ", run_interval.iteration);
 }
 
 }  // namespace dtfm::io

@@ -20,17 +20,17 @@ using TextSink = std::function<void(std::string_view)>;
 class TaskCsv : public sim::RunObserver {
  public:
   explicit TaskCsv(TextSink sink);
-  void see(const sim::Stretch& stretch) override;
+  void on_interval(const sim::RunInterval& run_interval) override;
 
  private:
-  std::string prefix(const sim::Stretch& stretch);
+  std::string prefix(const sim::RunInterval& run_interval);
 
   TextSink sink_;
-  int lost_ = 0, recoveries_ = 0, checkpoints_ = 0, parts_ = 0;
-  int iterations_ = 0, repeats_ = 0;  // completed so far; of these, again
+  int lost_count_ = 0, recoveries_ = 0, checkpoints_ = 0, part_count_ = 0;
+  int iterations_ = 0, repeat_count_ = 0;  // completed so far; of these, again
 };
 
 /// One row of the table; `id` as it is.
-std::string task_row(std::string_view id, const sim::TaskRecord& record);
+std::string format_task_row(std::string_view id, const sim::TaskRecord& record);
 
 }  // namespace dtfm::io

@@ -13,9 +13,9 @@ namespace dtfm::io {
 namespace {
 
 /// Of a relative trace, besides zero; others have the limits of their unit.
-constexpr double least_factor = 1e-9, largest_factor = 1e9;
+constexpr double min_factor = 1e-9, max_factor = 1e9;
 
-TraceFormat format_of(const YamlMap& map, sim::LinkTrace::Quantity quantity) {
+TraceFormat parse_format(const YamlMap& map, sim::LinkTrace::Quantity quantity) {
   const bool is_rate = quantity == sim::LinkTrace::Quantity::bandwidth;
   TraceFormat format;
   format.relative = map.required("kind").choice({"relative", "absolute"}) == 0;
@@ -24,10 +24,10 @@ TraceFormat format_of(const YamlMap& map, sim::LinkTrace::Quantity quantity) {
   if (format.relative && unit.has_value() != reference.has_value())
     throw map.error(
         "a relative trace has factors; values with a `unit` need a `reference` to be relative to");
-  if (!format.relative || unit) format.value = unit_of(map.required("unit"), is_rate ? rate_unit : time_unit);
+  if (!format.relative || unit) format.value = read_unit(map.required("unit"), is_rate ? rate_unit : time_unit);
   if (reference) format.reference = is_rate ? reference->rate().value() : reference->seconds().value();
   if (format.reference <= 0) throw reference->value_error("must be above zero");
-  if (const auto time = map.optional("time_unit")) format.time = unit_of(*time, time_unit);
+  if (const auto time = map.optional("time_unit")) format.time = read_unit(*time, time_unit);
   if (const auto column = map.optional("column")) format.column = column->text();
   if (const auto repeat = map.optional("repeat")) {
     const bool is_word = repeat->is_word("true") || repeat->is_word("false");
@@ -56,17 +56,17 @@ std::size_t value_cell(const CsvTable& table, const std::vector<std::string>& he
   if (is_number && number >= 2 && number <= count) return number - 1;
   const std::vector<std::string_view> names(header.begin(), header.end());
   throw Error(position(file, 1, 1),
-              fmt::format("there is no column {}; {}", in_quotes(column),
+              fmt::format("there is no column {}; {}", quote(column),
                           is_number        ? fmt::format("there are {}, and the first is the time", count)
                           : header.empty() ? "the file has no header that names any"
                                            : suggestion(column, names)));
 }
 
-double factor(const CsvTable& table, std::size_t cell, double value) {
-  if (value != 0 && (value < least_factor || value > largest_factor))
+double check_factor(const CsvTable& table, std::size_t cell, double value) {
+  if (value != 0 && (value < min_factor || value > max_factor))
     throw table.error(
         cell, fmt::format("the value is out of range: a factor is 0, or from {:g} to {:g}; found {:g}",
-                          least_factor, largest_factor, value));
+                          min_factor, max_factor, value));
   return value;
 }
 
@@ -93,13 +93,13 @@ double period_of(const sim::Trace& trace, const TraceFormat& format, const CsvTa
 
 sim::Trace read_trace(const YamlValue& value, sim::LinkTrace::Quantity quantity, FolderFiles& files) {
   const YamlMap map = value.map({"file", "kind", "unit", "column", "time_unit", "repeat", "reference"});
-  const TraceFormat format = format_of(map, quantity);
+  const TraceFormat format = parse_format(map, quantity);
   NamedFile file = files.read(map.required("file"));
   return parse_trace(std::move(file.text), file.path, format);
 }
 
 sim::Trace parse_trace(std::string text, const std::string& file, const TraceFormat& format) {
-  const std::string checked = checked_text(std::move(text), file);
+  const std::string checked = validate_text(std::move(text), file);
   CsvTable table(checked, file);
   const std::vector<std::string> header = table.take_header();
   if (!table.has_row()) throw table.error(0, "an empty trace: expected lines with a time and a value");
@@ -111,7 +111,7 @@ sim::Trace parse_trace(std::string text, const std::string& file, const TraceFor
     table.expect_cells(cells);
     const double date = table.number(0, format.time, "the time");
     const double value = table.number(cell, format.value, "the value");
-    add_step(table, {date, format.relative ? factor(table, cell, value / format.reference) : value},
+    add_step(table, {date, format.relative ? check_factor(table, cell, value / format.reference) : value},
              trace.steps);
   }
   trace.steps.shrink_to_fit();

@@ -23,7 +23,7 @@ struct LayerGroup {
   int part = 0, parts = 1;
   std::vector<int> holders;    // in each pipeline that has the layers
   std::vector<int> pipelines;  // which those are
-  bool with_first = false;     // they hold the first layer too
+  bool shares_first_layer = false;     // they hold the first layer too
   int label = no_index;        // the part, where a device holds several
 };
 
@@ -38,15 +38,15 @@ class IterationGraph {
         overhead_(problem.constants.iteration_overhead_s) {}
 
   LabelledGraph build() {
-    builder_.reserve(estimated_tasks());
+    builder_.reserve(estimate_task_count());
     if (paths_) ends_ = add_paths(builder_, model_, plan_, *paths_);
     for (int number = 0; number < static_cast<int>(plan_.pipelines.size()); ++number) {
       if (!paths_) ends_.push_back(add_pipeline(builder_, model_, job_, plan_, number));
-      add_ends_of(number);
+      add_pipeline_ends(number);
     }
-    if (plan_.pipelines.size() > 1 && plan_.gradient_sync != no_exchange)
+    if (plan_.pipelines.size() > 1 && plan_.gradient_sync != no_sync)
       for (const LayerGroup& group : groups())
-        if (group.holders.size() > 1) add_exchange_of(group);
+        if (group.holders.size() > 1) add_group_sync(group);
     add_updates();
     TaskLabel step;
     step.activity = Activity::step;
@@ -55,29 +55,29 @@ class IterationGraph {
   }
 
  private:
-  std::size_t estimated_tasks() const {
+  std::size_t estimate_task_count() const {
     std::size_t sum = 0;
     for (const Pipeline& pipeline : plan_.pipelines)
       for (const Stage& stage : pipeline.stages) {
         const std::size_t tensor = stage.devices.size();
-        const std::size_t of_micro_batch = tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
-        sum += of_micro_batch * at(pipeline.micro_batches);
+        const std::size_t tasks_per_micro_batch = tensor == 1 ? 4 : 6 * (tensor + 1);  // with all-reduces and joins
+        sum += tasks_per_micro_batch * at(pipeline.micro_batches);
       }
     return sum + 1000;
   }
 
-  void add_end(int device, int task) {
+  void add_end_task(int device, int task) {
     last_.push_back(task);
-    last_of_[device].push_back(task);
+    last_by_device_[device].push_back(task);
   }
 
   /// A pipeline's computations.
-  void add_ends_of(int number) {
+  void add_pipeline_ends(int number) {
     const std::vector<Stage>& stages = plan_.pipelines[at(number)].stages;
     const std::vector<std::vector<int>>& last = ends_[at(number)].last;
     for (std::size_t stage = 0; stage < last.size(); ++stage)
       for (std::size_t rank = 0; rank < last[stage].size(); ++rank)
-        add_end(stages[stage].devices[rank], last[stage][rank]);
+        add_end_task(stages[stage].devices[rank], last[stage][rank]);
   }
 
   /// Where they take time: of all layers of a device together, when it has computed and exchanged all.
@@ -89,7 +89,7 @@ class IterationGraph {
     TaskLabel label;
     label.activity = Activity::update;
     for (const auto& [device, update_s] : seconds)
-      if (update_s > 0) last_.push_back(builder_.compute(device, update_s, last_of_[device], label));
+      if (update_s > 0) last_.push_back(builder_.compute(device, update_s, last_by_device_[device], label));
   }
 
   /// By pipeline, and which they are of.
@@ -134,7 +134,7 @@ class IterationGraph {
     std::vector<std::vector<LayerGroup>> by_part;
     for (int layer = 0; layer < model_.layers(); ++layer)
       for (LayerGroup& it : parts_of(layer)) {
-        it.with_first = it.parts == first.front().parts && it.holders == first[at(it.part)].holders;
+        it.shares_first_layer = it.parts == first.front().parts && it.holders == first[at(it.part)].holders;
         if (at(it.part) == by_part.size()) by_part.emplace_back();
         std::vector<LayerGroup>& before = by_part[at(it.part)];
         if (!before.empty() && !job_.parallelism.overlap && before.back().layers.second == layer &&
@@ -151,12 +151,12 @@ class IterationGraph {
   double bytes_of(const LayerGroup& group, bool compressed) const {
     double bytes = 0;
     for (int layer = group.layers.first; layer < group.layers.second; ++layer)
-      bytes += model_.gradient_bytes(layer, group.with_first, compressed);
+      bytes += model_.gradient_bytes(layer, group.shares_first_layer, compressed);
     return bytes / group.parts;
   }
 
   /// Of the gradients on one device, before (phase 0) or after (phase 1) they travel, if that takes time.
-  int recode(const LayerGroup& group, std::size_t holder, double seconds, int phase, int after) {
+  int add_compression(const LayerGroup& group, std::size_t holder, double seconds, int phase, int after) {
     if (seconds == 0) return after;
     TaskLabel label;
     label.activity = Activity::compress;
@@ -166,10 +166,10 @@ class IterationGraph {
     return builder_.compute(group.holders[holder], seconds, std::array{after}, label);
   }
 
-  void add_exchange_of(const LayerGroup& group) {
+  void add_group_sync(const LayerGroup& group) {
     const bool compressed = model_.is_compressed(group.holders);
     const double bytes = bytes_of(group, compressed);
-    const double recode_s = compressed ? model_.gradient_recode_s(bytes) : 0;
+    const double compression_s = compressed ? model_.gradient_compression_s(bytes) : 0;
     TaskLabel start;
     start.layer = group.layers.first;
     if (group.parts > 1) start.rank = group.part;
@@ -178,13 +178,13 @@ class IterationGraph {
       // The gradients of the first layer of a group are the last to come.
       const std::vector<int>& by_rank = ends_[at(group.pipelines[i])].gradients[at(group.layers.first)];
       const int rank = rank_of_part(group.part, group.parts, static_cast<int>(by_rank.size()));
-      ready.push_back(recode(group, i, recode_s, 0, by_rank[at(rank)]));
+      ready.push_back(add_compression(group, i, compression_s, 0, by_rank[at(rank)]));
     }
-    const Exchange exchange{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
+    const GradientSync gradient_sync{group.holders, bytes, builder_.wait(0, ready, start), group.layers.first,
                             group.label};
-    const std::vector<int> ends = add_exchange(builder_, plan_.gradient_sync, exchange);
+    const std::vector<int> ends = add_gradient_sync(builder_, plan_.gradient_sync, gradient_sync);
     for (std::size_t i = 0; i < ends.size(); ++i)
-      add_end(group.holders[i], recode(group, i, recode_s, 1, ends[i]));
+      add_end_task(group.holders[i], add_compression(group, i, compression_s, 1, ends[i]));
   }
 
   const Job& job_;
@@ -193,14 +193,14 @@ class IterationGraph {
   const LoadModel model_;
   GraphBuilder builder_;
   const double overhead_;
-  std::vector<PipelineEnds> ends_;
+  std::vector<PipelineEndTasks> ends_;
   std::vector<int> last_;  // what the step waits for
   std::map<int, std::vector<int>>
-      last_of_;  // of that, computations and exchanges: what a device's update waits for
+      last_by_device_;  // of that, computations and exchanges: what a device's update waits for
 };
 
 /// A pipeline's stages dealt out: part `chunk` of every device in turn.
-std::vector<Stage> dealt(const std::vector<Stage>& stages, int chunks) {
+std::vector<Stage> split_into_chunks(const std::vector<Stage>& stages, int chunks) {
   std::vector<Stage> result;
   int next = stages.front().layers.first;
   for (int chunk = 0; chunk < chunks; ++chunk)
@@ -219,23 +219,23 @@ std::vector<Stage> dealt(const std::vector<Stage>& stages, int chunks) {
 
 /// Before memory for them is asked for: forwards and backwards of all micro-batches, some 200 bytes each.
 void check_size(const Plan& plan) {
-  constexpr double most_computations = 2e7;
+  constexpr double max_computations = 2e7;
   double computations = 0;
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
       computations += 2.0 * pipeline.micro_batches * static_cast<double>(stage.devices.size());
-  if (computations > most_computations)
+  if (computations > max_computations)
     throw Error("", fmt::format("the plan has {:.3g} computations an iteration; {:.3g} are the most",
-                                computations, most_computations));
+                                computations, max_computations));
 }
 
 }  // namespace
 
-Plan computed_stages(const Job& job, const Plan& plan) {
+Plan expand_virtual_stages(const Job& job, const Plan& plan) {
   if (plan.schedule != "interleaved") return plan;
   Plan result = plan;
   for (Pipeline& pipeline : result.pipelines)
-    pipeline.stages = dealt(pipeline.stages, job.parallelism.chunks.value_or(1));
+    pipeline.stages = split_into_chunks(pipeline.stages, job.parallelism.chunks.value_or(1));
   return result;
 }
 
@@ -244,7 +244,7 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
   check_size(plan);
   check_tensor_degrees(plan);
   if (zero_stage(plan.gradient_sync)) return zero_graph(problem, plan);
-  const Plan computed = computed_stages(problem.job, plan);
+  const Plan computed = expand_virtual_stages(problem.job, plan);
   return IterationGraph(problem, computed, paths).build();
 }
 

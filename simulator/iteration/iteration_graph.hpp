@@ -41,6 +41,6 @@ LabelledGraph iteration_graph(const Problem& problem, const Plan& plan, const Pa
 /// The stages that are computed, which labels refer to: those of the plan, or for schedule `interleaved` the
 /// stages that it deals out. A plan gives every device its number of layers; they are cut into `chunks`
 /// parts, and part c of device d of p is stage c · p + d.
-Plan computed_stages(const Job& job, const Plan& plan);
+Plan expand_virtual_stages(const Job& job, const Plan& plan);
 
 }  // namespace dtfm::sim

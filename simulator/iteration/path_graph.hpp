@@ -14,7 +14,7 @@ namespace dtfm::sim {
 /// Adds what `paths` says about `plan`, whose stages have one device each. As in pipelines, a message is sent
 /// as soon as it is there, and gradients of a place can be exchanged when it has sent on what its last
 /// backward says. Returns the ends of each pipeline.
-std::vector<PipelineEnds> add_paths(GraphBuilder& builder, const LoadModel& model, const Plan& plan,
+std::vector<PipelineEndTasks> add_paths(GraphBuilder& builder, const LoadModel& model, const Plan& plan,
                                     const PathSchedule& paths);
 
 }  // namespace dtfm::sim

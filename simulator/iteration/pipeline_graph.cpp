@@ -32,20 +32,20 @@ struct Part {
 class PipelineGraph {
  public:
   PipelineGraph(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan, int number);
-  PipelineEnds build();
+  PipelineEndTasks build();
 
  private:
   int stages() const { return static_cast<int>(pipeline_.stages.size()); }
   int stage_of(const Operation& operation, int device) const { return operation.chunk * devices_ + device; }
   int receiver_of(int stage, Kind kind) const { return kind == Kind::forward ? stage + 1 : stage - 1; }
-  bool exists(int stage) const { return stage >= 0 && stage < stages(); }
+  bool has_stage(int stage) const { return stage >= 0 && stage < stages(); }
   int device_of(int stage, int rank) const { return pipeline_.stages[at(stage)].devices[at(rank)]; }
   int degree(int stage) const { return static_cast<int>(pipeline_.stages[at(stage)].devices.size()); }
   /// Of what passes between `stage` and the one behind it, one of so many equal shares, uncompressed.
   double boundary_bytes(int stage, int shares) const {
     return loads_[at(stage)].output_bytes * (static_cast<double>(degree(stage)) / shares);
   }
-  int parts_from(int stage, Kind kind) const {
+  int part_count(int stage, Kind kind) const {
     return parts_between(pipeline_.stages[at(stage)].devices,
                          pipeline_.stages[at(receiver_of(stage, kind))].devices);
   }
@@ -64,8 +64,8 @@ class PipelineGraph {
     return kind == Kind::backward && backwards_left_[at(stage)] == 0;
   }
   void set_gradients(std::pair<int, int> layers, const std::vector<int>& tasks);
-  double compressed_parts(int stage, int other, int rank, bool sends) const;
-  int recode(int stage, int rank, const Operation& operation, double bytes, int which,
+  double compressed_bytes(int stage, int other, int rank, bool sends) const;
+  int add_compression(int stage, int rank, const Operation& operation, double bytes, int phase,
              std::span<const int> after);
   TaskLabel label(Activity activity, int stage, const Operation& operation, int rank) const;
 
@@ -75,20 +75,20 @@ class PipelineGraph {
   const Plan& plan_;
   const Pipeline& pipeline_;
   const int number_;
-  const bool recodes_;  // takes compressing messages time?
-  const bool blocks_;   // while it sends?
+  const bool adds_compression_;  // takes compressing messages time?
+  const bool is_blocking_;   // while it sends?
   int devices_ = 1;     // of each rank; the stages go around them
   std::vector<StageLoad> loads_;
   std::optional<StageAllReduces> all_reduces_;  // where stages have several devices
   Direction forward_, backward_;
   std::vector<int> backwards_left_;     // of each stage
   std::vector<std::vector<int>> last_;  // [device][rank]: its computations follow each other
-  PipelineEnds ends_;
+  PipelineEndTasks ends_;
 };
 
 /// Stages before a device comes again. Only interleaved schedules order the stages of a device among each
 /// other; else one that has several computes what is ready first.
-int devices_in_turn(const Pipeline& pipeline, const std::string& schedule) {
+int count_devices(const Pipeline& pipeline, const std::string& schedule) {
   if (schedule != "interleaved") return static_cast<int>(pipeline.stages.size());
   std::set<int> seen;
   for (const Stage& stage : pipeline.stages)
@@ -109,9 +109,9 @@ PipelineGraph::PipelineGraph(GraphBuilder& builder, const LoadModel& model, cons
       plan_(plan),
       pipeline_(plan.pipelines[at(number)]),
       number_(number),
-      recodes_(model.activation_recode_s(1) > 0),
-      blocks_(plan.schedule == blocking_schedule),
-      devices_(devices_in_turn(pipeline_, plan.schedule)) {
+      adds_compression_(model.activation_compression_s(1) > 0),
+      is_blocking_(plan.schedule == blocking_schedule),
+      devices_(count_devices(pipeline_, plan.schedule)) {
   for (const Stage& stage : pipeline_.stages) {
     loads_.push_back(model.of(stage));
     if (stage.devices.size() > 1 && !all_reduces_) all_reduces_.emplace(builder, job, pipeline_);
@@ -131,8 +131,8 @@ Direction PipelineGraph::make_direction(Kind kind) {
   result.arrived.resize(pipeline_.stages.size());
   for (int stage = 0; stage < stages(); ++stage) {
     const int receiver = receiver_of(stage, kind);
-    if (!exists(receiver)) continue;
-    const int parts = parts_from(stage, kind);
+    if (!has_stage(receiver)) continue;
+    const int parts = part_count(stage, kind);
     for (int part = 0; part < parts; ++part)
       result.channels[at(stage)].push_back(builder_.channel(
           device_of_part(pipeline_.stages[at(stage)].devices, part, parts),
@@ -150,7 +150,7 @@ std::span<int> PipelineGraph::arrived(int stage, const Operation& operation) {
 
 /// Every device goes as far as it can with the messages that are there, again and again, so that tasks come
 /// after what they wait for.
-PipelineEnds PipelineGraph::build() {
+PipelineEndTasks PipelineGraph::build() {
   std::vector<std::vector<Operation>> orders;
   for (int device = 0; device < devices_; ++device)
     orders.push_back(operation_order(plan_.schedule,
@@ -158,7 +158,7 @@ PipelineEnds PipelineGraph::build() {
                                      job_.parallelism.flush.value_or(0)));
   std::vector<std::size_t> next(orders.size());
   for (bool all = false; !all;) {
-    bool moved = false;
+    bool progressed = false;
     all = true;
     for (int device = 0; device < devices_; ++device) {
       const auto& order = orders[at(device)];
@@ -166,11 +166,11 @@ PipelineEnds PipelineGraph::build() {
         const int stage = stage_of(order[i], device);
         if (!can_run(stage, order[i])) break;
         run(stage, order[i]);
-        moved = true;
+        progressed = true;
       }
       all = all && next[at(device)] == order.size();
     }
-    DTFM_ASSERT(moved || all);  // else the schedule waits for itself
+    DTFM_ASSERT(progressed || all);  // else the schedule waits for itself
   }
   ends_.last = std::move(last_);
   return std::move(ends_);
@@ -178,7 +178,7 @@ PipelineEnds PipelineGraph::build() {
 
 bool PipelineGraph::can_run(int stage, const Operation& operation) {
   const int sender = operation.kind == Kind::forward ? stage - 1 : stage + 1;
-  return !exists(sender) || arrived(stage, operation).front() != no_index;
+  return !has_stage(sender) || arrived(stage, operation).front() != no_index;
 }
 
 void PipelineGraph::run(int stage, const Operation& operation) {
@@ -199,7 +199,7 @@ TaskLabel PipelineGraph::label(Activity activity, int stage, const Operation& op
 
 /// Of what a device of `stage` sends stage `other`, or gets from there: the uncompressed bytes of the parts
 /// that go compressed.
-double PipelineGraph::compressed_parts(int stage, int other, int rank, bool sends) const {
+double PipelineGraph::compressed_bytes(int stage, int other, int rank, bool sends) const {
   const std::vector<int>&here = pipeline_.stages[at(stage)].devices,
         &there = pipeline_.stages[at(other)].devices;
   const int parts = parts_between(here, there), of_rank = parts / degree(stage);
@@ -213,30 +213,30 @@ double PipelineGraph::compressed_parts(int stage, int other, int rank, bool send
 
 /// Compresses or expands the activations (or their gradients) of a message. `which`: 0 and 1 expand, 2 and 3
 /// compress, forward and backward.
-int PipelineGraph::recode(int stage, int rank, const Operation& operation, double bytes, int which,
+int PipelineGraph::add_compression(int stage, int rank, const Operation& operation, double bytes, int phase,
                           std::span<const int> after) {
   TaskLabel of = label(Activity::compress, stage, operation, rank);
-  of.phase = which;
-  return builder_.compute(device_of(stage, rank), model_.activation_recode_s(bytes), after, of);
+  of.phase = phase;
+  return builder_.compute(device_of(stage, rank), model_.activation_compression_s(bytes), after, of);
 }
 
 /// What the computations wait for beside those before them: every device needs all parts.
 int PipelineGraph::receive(int stage, const Operation& operation) {
   const bool forward = operation.kind == Kind::forward;
   const int sender = forward ? stage - 1 : stage + 1;
-  if (!exists(sender)) return no_index;
+  if (!has_stage(sender)) return no_index;
   TaskLabel all = label(Activity::wait, stage, operation, no_index);
   all.phase = forward ? 4 : 5;
   const int received = builder_.join(arrived(stage, operation), all);
-  if (!recodes_) return received;
+  if (!adds_compression_) return received;
   std::vector<int>& last = last_[at(stage % devices_)];
   bool is_waited_for = true;
   for (int rank = 0; rank < degree(stage); ++rank) {
-    const double bytes = compressed_parts(stage, sender, rank, false);
+    const double bytes = compressed_bytes(stage, sender, rank, false);
     is_waited_for = is_waited_for && bytes > 0;
     if (bytes > 0)
       last[at(rank)] =
-          recode(stage, rank, operation, bytes, forward ? 0 : 1, std::array{last[at(rank)], received});
+          add_compression(stage, rank, operation, bytes, forward ? 0 : 1, std::array{last[at(rank)], received});
   }
   return is_waited_for ? no_index : received;
 }
@@ -265,17 +265,17 @@ void PipelineGraph::compute(int stage, const Operation& operation, int received)
 void PipelineGraph::send(int stage, const Operation& operation) {
   const bool forward = operation.kind == Kind::forward;
   const int receiver = receiver_of(stage, operation.kind);
-  if (!exists(receiver)) return;
+  if (!has_stage(receiver)) return;
   std::vector<int>& last = last_[at(stage % devices_)];
   const int boundary = forward ? stage : receiver, ranks = degree(stage);
-  const int parts = parts_from(stage, operation.kind), parts_of_rank = parts / ranks;
+  const int parts = part_count(stage, operation.kind), parts_of_rank = parts / ranks;
   const double whole = boundary_bytes(boundary, parts);
   Direction& to = direction(operation.kind);
   const std::span<int> messages = arrived(receiver, operation);
   for (int rank = 0; rank < ranks; ++rank) {
     int& own = last[at(rank)];
-    if (const double bytes = recodes_ ? compressed_parts(stage, receiver, rank, true) : 0; bytes > 0)
-      own = recode(stage, rank, operation, bytes, forward ? 2 : 3, std::array{own});
+    if (const double bytes = adds_compression_ ? compressed_bytes(stage, receiver, rank, true) : 0; bytes > 0)
+      own = add_compression(stage, rank, operation, bytes, forward ? 2 : 3, std::array{own});
     const std::vector<int>& others = pipeline_.stages[at(receiver)].devices;
     for (int part = rank * parts_of_rank; part < (rank + 1) * parts_of_rank; ++part) {
       TaskLabel of = label(to.activity, stage, operation, no_index);
@@ -288,10 +288,10 @@ void PipelineGraph::send(int stage, const Operation& operation) {
     }
   }
   const bool is_last = is_last_backward(stage, operation.kind) && !job_.parallelism.overlap;
-  if (!is_last && !blocks_) return;
+  if (!is_last && !is_blocking_) return;
   const std::vector<int> sent = sent_by_rank(stage, operation, messages);
   if (is_last) set_gradients(pipeline_.stages[at(stage)].layers, sent);
-  if (blocks_) last = sent;
+  if (is_blocking_) last = sent;
 }
 
 /// When each device has sent its parts.
@@ -327,7 +327,7 @@ std::vector<Part> PipelineGraph::parts(int stage, Kind kind) const {
 
 }  // namespace
 
-PipelineEnds add_pipeline(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
+PipelineEndTasks add_pipeline(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
                           int number) {
   return PipelineGraph(builder, model, job, plan, number).build();
 }

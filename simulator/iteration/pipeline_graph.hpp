@@ -11,7 +11,7 @@
 namespace dtfm::sim {
 
 /// The ends of a pipeline's work in an iteration; no_index where there is none.
-struct PipelineEnds {
+struct PipelineEndTasks {
   std::vector<std::vector<int>>
       gradients;                       // [layer][rank]: the task after which its gradients can be exchanged
   std::vector<std::vector<int>> last;  // of each device: [stage of the plan][rank]
@@ -19,7 +19,7 @@ struct PipelineEnds {
 
 /// Adds the tasks of pipeline `number` of `plan`, whose stages are the computed ones. Throws Error for a
 /// schedule that cannot be run.
-PipelineEnds add_pipeline(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
+PipelineEndTasks add_pipeline(GraphBuilder& builder, const LoadModel& model, const Job& job, const Plan& plan,
                           int number);
 
 }  // namespace dtfm::sim

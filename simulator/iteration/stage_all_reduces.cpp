@@ -42,7 +42,7 @@ int StageAllReduces::add(int stage, std::pair<int, int> layers, bool backward, s
   label.activity = Activity::all_reduce;
   std::vector<int> arrived;
   for (label.rank = 0; label.rank < tensor; ++label.rank)
-    arrived.push_back(builder_.send_in_turn(ring[at(label.rank)], bytes, messages, ready, label));
+    arrived.push_back(builder_.send_sequentially(ring[at(label.rank)], bytes, messages, ready, label));
   label.rank = no_index;
   label.activity = Activity::wait;
   label.phase += 2;

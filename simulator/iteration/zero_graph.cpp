@@ -22,21 +22,21 @@ struct Hop {
 
 /// By device: one ring around all; or, with g devices on each of several hosts, g rings, which enter hosts at
 /// one device each and leave them at the one before it. All but one of them go on inside.
-std::vector<std::vector<Hop>> hops_around(const Topology& topology, const std::vector<int>& devices) {
+std::vector<std::vector<Hop>> ring_hops(const Topology& topology, const std::vector<int>& devices) {
   const std::size_t count = devices.size();
   const auto host = [&](std::size_t i) { return topology.devices[at(devices[i])].host; };
   std::size_t on_host = 1;
   while (on_host < count && host(on_host) == host(0)) ++on_host;
-  bool are_even = count % on_host == 0;
+  bool is_uniform = count % on_host == 0;
   std::set<int> hosts;
-  for (std::size_t i = 0; are_even && i < count; ++i)
-    are_even = host(i) == host(i - i % on_host) && (i % on_host > 0 || hosts.insert(host(i)).second);
+  for (std::size_t i = 0; is_uniform && i < count; ++i)
+    is_uniform = host(i) == host(i - i % on_host) && (i % on_host > 0 || hosts.insert(host(i)).second);
   std::vector<std::vector<Hop>> hops(count);
-  const bool several = are_even && on_host > 1 && on_host < count;
+  const bool has_multiple_rings = is_uniform && on_host > 1 && on_host < count;
   const double across = 1 / static_cast<double>(on_host);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t first = i - i % on_host, next = (i + 1) % on_host;
-    if (several)
+    if (has_multiple_rings)
       hops[i] = {{first + next, 1 - across}, {(first + on_host) % count + next, across}};
     else
       hops[i] = {{(i + 1) % count, 1}};
@@ -57,9 +57,9 @@ class ZeroGraph {
       devices_.push_back(pipeline.stages.front().devices.front());
       rounds_ = std::max(rounds_, pipeline.micro_batches);
     }
-    hops_ = hops_around(problem.topology, devices_);
+    hops_ = ring_hops(problem.topology, devices_);
     are_compressed_ = model_.is_compressed(devices_);
-    last_ = before_last_ = scattered_ = std::vector<int>(devices_.size(), no_index);
+    last_ = before_last_ = reduce_scattered_ = std::vector<int>(devices_.size(), no_index);
   }
 
   LabelledGraph build() {
@@ -68,29 +68,29 @@ class ZeroGraph {
       for (int layer = 0; layer < model_.layers(); ++layer) compute(layer, Activity::forward);
       for (int layer = model_.layers() - 1; layer >= 0; --layer) {
         compute(layer, Activity::backward);
-        scatter(layer);
+        reduce_scatter(layer);
       }
     }
     micro_batch_ = no_index;
     TaskLabel step;
     step.activity = Activity::step;
-    builder_.wait(overhead_s_, updated(), step);
+    builder_.wait(overhead_s_, add_updates(), step);
     return builder_.take();
   }
 
  private:
-  bool computes(std::size_t device) const { return micro_batch_ < plan_.pipelines[device].micro_batches; }
+  bool has_micro_batch(std::size_t device) const { return micro_batch_ < plan_.pipelines[device].micro_batches; }
 
   /// Before memory for them is asked for, some 200 bytes each.
   void check_size() const {
-    constexpr double most_messages = 2e7;
+    constexpr double max_messages = 2e7;
     const double devices = static_cast<double>(devices_.size());
     const double collectives = rounds_ * (zero_ == ZeroStage::parameters ? 3.0 : 1.0) * model_.layers();
     if (const double messages = devices * (devices - 1) * collectives * static_cast<double>(hops_[0].size());
-        messages > most_messages)
+        messages > max_messages)
       throw Error("", fmt::format("{} devices exchange parts of {} layers in {:.3g} messages an iteration; "
                                   "{:.3g} are the most",
-                                  devices_.size(), model_.layers(), messages, most_messages));
+                                  devices_.size(), model_.layers(), messages, max_messages));
   }
 
   TaskLabel label(Activity activity, int layer) const {
@@ -103,10 +103,10 @@ class ZeroGraph {
 
   void compute(int layer, Activity activity) {
     std::vector<int> needed(devices_.size(), no_index);
-    if (zero_ == ZeroStage::parameters) needed = gathered(layer, activity);
+    if (zero_ == ZeroStage::parameters) needed = gather_parameters(layer, activity);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       before_last_[i] = last_[i];
-      if (!computes(i)) {
+      if (!has_micro_batch(i)) {
         last_[i] = needed[i] == no_index ? last_[i] : needed[i];
         continue;
       }
@@ -123,29 +123,29 @@ class ZeroGraph {
   }
 
   /// Of each device, when it has the parameters of the layer: from when on it computes the layer before.
-  std::vector<int> gathered(int layer, Activity activity) {
-    TaskLabel of = label(Activity::gather, layer);
+  std::vector<int> gather_parameters(int layer, Activity activity) {
+    TaskLabel of = label(Activity::all_gather, layer);
     of.phase = activity == Activity::forward ? 0 : static_cast<int>(devices_.size()) - 1;
-    return around(before_last_, model_.parameter_bytes_of(layer), of);
+    return ring_collective(before_last_, model_.parameter_bytes_of(layer), of);
   }
 
   /// What compressing takes, and expanding a device's own part, comes before.
-  void scatter(int layer) {
+  void reduce_scatter(int layer) {
     const double bytes = model_.gradient_bytes(layer, true, are_compressed_),
-                 compress_s = devices_.size() > 1 && are_compressed_ ? model_.gradient_recode_s(bytes) : 0;
+                 compress_s = devices_.size() > 1 && are_compressed_ ? model_.gradient_compression_s(bytes) : 0;
     for (std::size_t i = 0; compress_s > 0 && i < devices_.size(); ++i) {
       TaskLabel of = label(Activity::compress, layer);
       of.pipeline = static_cast<int>(i);
       const double expand_s = compress_s / static_cast<double>(devices_.size());
       last_[i] = builder_.compute(devices_[i], compress_s + expand_s, std::array{last_[i]}, of);
     }
-    scattered_ = around(last_, bytes, label(Activity::exchange, layer));
+    reduce_scattered_ = ring_collective(last_, bytes, label(Activity::gradient_sync, layer));
   }
 
   /// G − 1 steps in each of which every device sends one of G parts of `bytes` around the rings, as soon as
   /// it has it; `ready`: when each has come to the collective. Phases of labels count from that of `of`.
   /// Returns when each has got its last part.
-  std::vector<int> around(const std::vector<int>& ready, double bytes, TaskLabel of) {
+  std::vector<int> ring_collective(const std::vector<int>& ready, double bytes, TaskLabel of) {
     const std::size_t count = devices_.size();
     std::vector<std::array<int, 2>> received(count, {no_index, no_index});
     of.phase = std::max(of.phase, 0);
@@ -167,7 +167,7 @@ class ZeroGraph {
   std::vector<int> ends_of(const std::vector<std::array<int, 2>>& received, const std::vector<int>& ready,
                            TaskLabel of) {
     std::vector<int> ends = ready;
-    of.rank = of.activity == Activity::gather ? 0 : 1;
+    of.rank = of.activity == Activity::all_gather ? 0 : 1;
     of.activity = Activity::wait;
     for (std::size_t i = 0; i < devices_.size() && devices_.size() > 1; ++i) {
       of.pipeline = static_cast<int>(i);
@@ -177,12 +177,12 @@ class ZeroGraph {
   }
 
   /// Scatters of a device follow each other on their channels: the last one is the end of all.
-  std::vector<int> updated() {
+  std::vector<int> add_updates() {
     const double share = 1 / static_cast<double>(devices_.size());
     std::vector<int> ends;
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       const double seconds = model_.of(plan_.pipelines[i].stages.front()).update_s * share;
-      const std::array done{last_[i], scattered_[i]};
+      const std::array done{last_[i], reduce_scattered_[i]};
       TaskLabel of = label(seconds > 0 ? Activity::update : Activity::wait, no_index);
       of.device = devices_[i];
       ends.push_back(seconds > 0 ? builder_.compute(devices_[i], seconds, done, of)
@@ -191,7 +191,7 @@ class ZeroGraph {
     if (zero_ == ZeroStage::parameters) return ends;
     double bytes = 0;
     for (int layer = 0; layer < model_.layers(); ++layer) bytes += model_.parameter_bytes_of(layer);
-    std::vector<int> received = around(ends, bytes, label(Activity::gather, no_index));
+    std::vector<int> received = ring_collective(ends, bytes, label(Activity::all_gather, no_index));
     received.insert(received.end(), ends.begin(), ends.end());
     return received;
   }
@@ -206,7 +206,7 @@ class ZeroGraph {
   bool are_compressed_ = false;  // the gradients
   int rounds_ = 0, micro_batch_ = 0;
   // Of each device: its last two computations, and the last part of gradients that it got.
-  std::vector<int> last_, before_last_, scattered_;
+  std::vector<int> last_, before_last_, reduce_scattered_;
 };
 
 }  // namespace

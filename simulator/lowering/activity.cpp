@@ -21,9 +21,9 @@ std::string_view letter_of(Activity activity) {
       return "SG";
     case Activity::all_reduce:
       return "AR";
-    case Activity::exchange:
+    case Activity::gradient_sync:
       return "X";
-    case Activity::gather:
+    case Activity::all_gather:
       return "G";
     case Activity::compress:
       return "C";
@@ -35,7 +35,7 @@ std::string_view letter_of(Activity activity) {
       return "step";
     case Activity::fetch:
       return "fetch";
-    case Activity::save:
+    case Activity::save_checkpoint:
       return "save";
   }
   return "";
@@ -48,7 +48,7 @@ bool is_of_pipeline(const TaskLabel& label) {
 
 }  // namespace
 
-std::string label_text(const TaskLabel& label) {
+std::string format_label(const TaskLabel& label) {
   std::string text(letter_of(label.activity));
   const std::pair<char, int> parts[] = {{'p', label.pipeline}, {'s', label.stage}, {'m', label.micro_batch},
                                         {'l', label.layer},    {'r', label.rank},  {'k', label.phase}};

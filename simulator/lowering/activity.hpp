@@ -14,14 +14,14 @@ enum class Activity : std::uint8_t {
   send_activations,
   send_gradients,  // of activations, to the stage before
   all_reduce,      // of activations or their gradients, between the devices of a stage
-  exchange,        // of the gradients of parameters, between the replicas of a stage
-  gather,          // of parameters that replicas hold parts of
+  gradient_sync,        // of the gradients of parameters, between the replicas of a stage
+  all_gather,          // of parameters that replicas hold parts of
   compress,        // or expand
   update,          // of the weights of a device: the optimizer's step
   wait,            // joins and delays that no device is busy with
   step,            // the fixed cost of an iteration
   fetch,           // of weights, in a recovery
-  save,            // of weights, into a checkpoint
+  save_checkpoint,            // of weights, into a checkpoint
 };
 
 struct TaskLabel {
@@ -35,6 +35,6 @@ struct TaskLabel {
 };
 
 /// A name that is unique in its iteration: `F p0 s3 m17`, `X l6 k2 d1>d5` (an exchange from device 1 to 5).
-std::string label_text(const TaskLabel& label);
+std::string format_label(const TaskLabel& label);
 
 }  // namespace dtfm::sim

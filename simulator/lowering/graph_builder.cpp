@@ -55,7 +55,7 @@ int GraphBuilder::send(const Channel& channel, double bytes, std::span<const int
   return add(task, after, label);
 }
 
-int GraphBuilder::send_in_turn(const Channel& channel, double bytes, double messages,
+int GraphBuilder::send_sequentially(const Channel& channel, double bytes, double messages,
                                std::span<const int> after, TaskLabel label) {
   const int task = send(channel, bytes, after, label);
   const double latency = topology_.link(channel.from, channel.to).latency.value();
@@ -75,7 +75,7 @@ int GraphBuilder::join(std::span<const int> tasks, TaskLabel label) {
 }
 
 LabelledGraph GraphBuilder::take() {
-  result_.links = network_.meanings();
+  result_.links = network_.roles();
   return std::move(result_);
 }
 

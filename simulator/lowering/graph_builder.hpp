@@ -15,7 +15,7 @@ namespace dtfm::sim {
 struct LabelledGraph {
   TaskGraph graph;                 // without names; host i is device i
   std::vector<TaskLabel> labels;   // of each task
-  std::vector<LinkMeaning> links;  // of each link
+  std::vector<LinkRole> links;  // of each link
 };
 
 /// The messages of one kind from one device to another, which are sent one after the other.
@@ -43,7 +43,7 @@ class GraphBuilder {
   int send(const Channel& channel, double bytes, std::span<const int> after, TaskLabel label);
   /// So many messages, `bytes` in all, each sent when the one before it has arrived: one transfer, which pays
   /// latency and overhead for every one. Traces change the latency of the last alone.
-  int send_in_turn(const Channel& channel, double bytes, double messages, std::span<const int> after,
+  int send_sequentially(const Channel& channel, double bytes, double messages, std::span<const int> after,
                    TaskLabel label);
   int wait(double seconds, std::span<const int> after, TaskLabel label);
   /// One for several; the only one of `tasks`, which is not empty, stays itself.

@@ -8,11 +8,11 @@
 namespace dtfm::sim {
 namespace {
 
-using Kind = LinkMeaning::Kind;
+using Kind = LinkRole::Kind;
 
 /// The least capacity that an entry gives to messages from one site to another, from host to host or inside
 /// hosts.
-std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_of(const Topology& topology) {
+std::map<std::tuple<int, int, bool>, BitsPerSecond> pair_capacities(const Topology& topology) {
   std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities;
   const auto* rules = std::get_if<RuleLinks>(&topology.links);
   if (rules == nullptr || std::none_of(rules->links.begin(), rules->links.end(),
@@ -21,17 +21,17 @@ std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_of(const Topology
   // Of each port; none where all its devices have left.
   std::vector<int> site(static_cast<std::size_t>(rules->table.rows()), no_index);
   for (int device = 0; device < topology.size(); ++device)
-    site[at(rules->port[at(device)])] = topology.devices[at(device)].site;
+    site[at(rules->link_class[at(device)])] = topology.devices[at(device)].site;
   for (const bool same_host : {false, true}) {
     const auto& table = same_host ? rules->same_host : rules->table;
     for (int to = 0; to < table.cols(); ++to)
       for (int from = 0; from < table.rows(); ++from) {
-        const int entry = table(from, to);
-        if (entry < 0 || site[at(from)] == no_index || site[at(to)] == no_index) continue;
-        if (!(rules->links[at(entry)].capacity < unlimited)) continue;
+        const int link_index = table(from, to);
+        if (link_index < 0 || site[at(from)] == no_index || site[at(to)] == no_index) continue;
+        if (!(rules->links[at(link_index)].capacity < unlimited)) continue;
         BitsPerSecond& least =
             capacities.emplace(std::tuple(site[at(from)], site[at(to)], same_host), unlimited).first->second;
-        least = std::min(least, rules->links[at(entry)].capacity);
+        least = std::min(least, rules->links[at(link_index)].capacity);
       }
   }
   return capacities;
@@ -40,7 +40,7 @@ std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_of(const Topology
 }  // namespace
 
 LoweredNetwork::LoweredNetwork(const Topology& topology, const Calibration& constants, TaskGraph& graph)
-    : topology_(topology), graph_(graph), capacities_(capacities_of(topology)) {
+    : topology_(topology), graph_(graph), capacities_(pair_capacities(topology)) {
   DTFM_ASSERT(graph.hosts.empty() && graph.links.empty());
   graph.hosts.resize(topology.devices.size());
   graph.model.weigh_by_latency = topology.fairness == Fairness::rtt;
@@ -49,35 +49,35 @@ LoweredNetwork::LoweredNetwork(const Topology& topology, const Calibration& cons
 
 int LoweredNetwork::route(int from, int to) {
   DTFM_ASSERT(from != to);
-  const auto [place, is_new] = routes_.emplace(std::pair(from, to), static_cast<int>(graph_.routes.size()));
+  const auto [found, is_new] = routes_.emplace(std::pair(from, to), static_cast<int>(graph_.routes.size()));
   if (is_new)
     graph_.routes.push_back({links_between(from, to), {}, topology_.link(to, from).latency.value()});
-  return place->second;
+  return found->second;
 }
 
-int LoweredNetwork::link(const LinkKey& key, const LinkMeaning& meaning, BitsPerSecond bandwidth,
+int LoweredNetwork::link(const LinkKey& key, const LinkRole& role, BitsPerSecond bandwidth,
                          Seconds latency) {
-  const auto [place, is_new] = links_.emplace(key, static_cast<int>(graph_.links.size()));
+  const auto [found, is_new] = links_.emplace(key, static_cast<int>(graph_.links.size()));
   if (is_new) {
-    const Sharing sharing = meaning.kind == Kind::flow ? Sharing::fatpipe : Sharing::shared;
+    const Sharing sharing = role.kind == Kind::flow ? Sharing::fatpipe : Sharing::shared;
     graph_.links.push_back({"", bandwidth.value() / bits_per_byte, latency.value(), sharing});
-    meanings_.push_back(meaning);
+    roles_.push_back(role);
   }
-  return place->second;
+  return found->second;
 }
 
 std::vector<int> LoweredNetwork::links_between(int from, int to) {
   const Device &sender = topology_.devices[at(from)], &receiver = topology_.devices[at(to)];
   const Link pair = topology_.link(from, to);
-  const int entry = topology_.entry(from, to);
+  const int link_index = topology_.link_index(from, to);
   std::vector<int> links = {
-      link({Kind::flow, from, to, 0}, {Kind::flow, from, to, entry}, pair.bandwidth, pair.latency)};
+      link({Kind::flow, from, to, 0}, {Kind::flow, from, to, link_index}, pair.bandwidth, pair.latency)};
   const auto add = [&](Kind kind, int a, int b, int part, BitsPerSecond bandwidth,
-                       const LinkMeaning& meaning) {
-    if (bandwidth < unlimited) links.push_back(link({kind, a, b, part}, meaning, bandwidth, Seconds()));
+                       const LinkRole& role) {
+    if (bandwidth < unlimited) links.push_back(link({kind, a, b, part}, role, bandwidth, Seconds()));
   };
   if (pair.shared_by_sender)
-    add(Kind::sender, from, no_index, entry, pair.bandwidth, {Kind::sender, from, to, entry});
+    add(Kind::sender, from, no_index, link_index, pair.bandwidth, {Kind::sender, from, to, link_index});
   const bool same_host = sender.host == receiver.host;
   const auto capacity = capacities_.find({sender.site, receiver.site, same_host});
   if (capacity != capacities_.end())

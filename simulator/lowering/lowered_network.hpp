@@ -14,7 +14,7 @@
 namespace dtfm::sim {
 
 /// What a link of the graph stands for.
-struct LinkMeaning {
+struct LinkRole {
   enum class Kind {
     flow,
     sender,
@@ -31,7 +31,7 @@ struct LinkMeaning {
   /// sender's link is the first peer that it was made for (it is shared by all peers of its entry); of
   /// uplinks and downlinks there is none.
   int from = no_index, to = no_index;
-  int entry = 0;  // of the topology's links (Topology::entry), for flow and sender
+  int link_index = 0;  // of the topology's links (Topology::entry), for flow and sender
 };
 
 /// Routes are made when they are first asked for, so that a graph has no more of them than it uses.
@@ -50,17 +50,17 @@ class LoweredNetwork {
   /// Index into TaskGraph::routes of messages from device `from` to device `to` ≠ `from`.
   int route(int from, int to);
   /// Of each link of the graph.
-  const std::vector<LinkMeaning>& meanings() const { return meanings_; }
+  const std::vector<LinkRole>& roles() const { return roles_; }
 
  private:
-  using LinkKey = std::tuple<LinkMeaning::Kind, int, int, int>;  // two ends, and which of several
-  int link(const LinkKey& key, const LinkMeaning& meaning, BitsPerSecond bandwidth, Seconds latency);
+  using LinkKey = std::tuple<LinkRole::Kind, int, int, int>;  // two ends, and which of several
+  int link(const LinkKey& key, const LinkRole& role, BitsPerSecond bandwidth, Seconds latency);
   std::vector<int> links_between(int from, int to);
 
   const Topology& topology_;
   TaskGraph& graph_;
   std::map<std::tuple<int, int, bool>, BitsPerSecond> capacities_;  // by sites, and whether inside hosts
-  std::vector<LinkMeaning> meanings_;
+  std::vector<LinkRole> roles_;
   std::map<std::pair<int, int>, int> routes_;
   std::map<LinkKey, int> links_;
 };

@@ -15,8 +15,8 @@ LoadModel::LoadModel(const Problem& problem, const Plan& plan)
       replicas_(static_cast<double>(plan.pipelines.size())),
       scale_(problem.constants.compute_scale),
       overhead_(problem.constants.micro_batch_overhead_s),
-      activation_recode_s_per_byte_(activation_recode_s_per_byte(problem.topology, problem.job)),
-      gradient_recode_s_per_byte_(gradient_recode_s_per_byte(problem.topology, problem.job)),
+      activation_compression_s_per_byte_(activation_compression_s_per_byte(problem.topology, problem.job)),
+      gradient_compression_s_per_byte_(gradient_compression_s_per_byte(problem.topology, problem.job)),
       times_(problem.job, problem.topology, problem.roofline, tensor_degrees(plan)),
       chain_(layer_chain(problem.job)) {}
 
@@ -43,28 +43,28 @@ double LoadModel::backward_s(const Stage& stage, int layer) const {
 
 double LoadModel::uncompressed_gradient_bytes(int layer, bool tied) const {
   const double parameters = chain_[at(layer)].parameters - (tied ? chain_[at(layer)].tied_parameters : 0);
-  return parameters * parameter_bytes(job_.training).exchanged;
+  return parameters * parameter_bytes(job_.training).synced;
 }
 
 double LoadModel::gradient_bytes(int layer, bool tied, bool compressed) const {
   return uncompressed_gradient_bytes(layer, tied) * (compressed ? job_.compression.gradients : 1);
 }
 
-double LoadModel::gradient_recode_s(double bytes) const {
-  if (gradient_recode_s_per_byte_ == 0) return 0;  // nothing may be left of them
-  return bytes / job_.compression.gradients * gradient_recode_s_per_byte_;
+double LoadModel::gradient_compression_s(double bytes) const {
+  if (gradient_compression_s_per_byte_ == 0) return 0;  // nothing may be left of them
+  return bytes / job_.compression.gradients * gradient_compression_s_per_byte_;
 }
 
 double LoadModel::parameter_bytes_of(int layer) const {
-  return (chain_[at(layer)].parameters - chain_[at(layer)].tied_parameters) * bytes_per_number(job_.training);
+  return (chain_[at(layer)].parameters - chain_[at(layer)].tied_parameters) * bytes_per_element(job_.training);
 }
 
 /// Bytes of a parameter, all the time.
-double LoadModel::held_bytes() const {
-  const double held = parameter_bytes(job_.training).held, kept = feedback_bytes(job_);
-  if (!zero_) return held + kept;
-  const double whole = *zero_ == ZeroStage::gradients ? bytes_per_number(job_.training) : 0;
-  return whole + (held - whole) / replicas_ + kept;  // of gradients before they are scattered
+double LoadModel::state_bytes_per_parameter() const {
+  const double resident = parameter_bytes(job_.training).resident, kept = error_feedback_bytes(job_);
+  if (!zero_) return resident + kept;
+  const double whole = *zero_ == ZeroStage::gradients ? bytes_per_element(job_.training) : 0;
+  return whole + (resident - whole) / replicas_ + kept;  // of gradients before they are scattered
 }
 
 /// What is there of layers while they are computed, though a device holds a part alone.
@@ -86,7 +86,7 @@ double LoadModel::input_bytes(int layer) const {
 }
 
 /// Of one sequence, from its forward to its backward.
-double LoadModel::kept_bytes(const Stage& stage) const {
+double LoadModel::saved_activation_bytes(const Stage& stage) const {
   const auto [begin, end] = stage.layers;
   const std::string& recompute = job_.training.recompute;
   double sum = 0;
@@ -127,9 +127,9 @@ StageLoad LoadModel::of(const Stage& stage) const {
   const ParameterBytes bytes = parameter_bytes(job_.training);
   const double parameters = parameters_of(chain_, stage.layers) / tensor;
   load.output_bytes = input_bytes(end) * share;
-  load.weight_bytes = parameters * bytes.saved;
-  load.state_bytes = parameters * held_bytes();
-  load.activation_bytes = kept_bytes(stage) * share;
+  load.weight_bytes = parameters * bytes.checkpointed;
+  load.state_bytes = parameters * state_bytes_per_parameter();
+  load.activation_bytes = saved_activation_bytes(stage) * share;
   if (recompute == "full" || recompute == "selective") load.working_bytes = working * share;
   load.working_bytes += gathered_bytes(stage);
   return load;

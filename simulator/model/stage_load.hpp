@@ -74,18 +74,18 @@ class LoadModel {
   /// layer.
   double parameter_bytes_of(int layer) const;
   /// What compressing takes, and expanding, of so many bytes uncompressed; 0: nothing.
-  double activation_recode_s(double bytes) const { return bytes * activation_recode_s_per_byte_; }
+  double activation_compression_s(double bytes) const { return bytes * activation_compression_s_per_byte_; }
   /// The same of so many bytes as they are sent.
-  double gradient_recode_s(double bytes) const;
+  double gradient_compression_s(double bytes) const;
   int layers() const { return static_cast<int>(chain_.size()); }
 
  private:
   LayerTime time_of(const Stage& stage, int layer) const;
   double uncompressed_gradient_bytes(int layer, bool tied) const;
   double input_bytes(int layer) const;
-  double kept_bytes(const Stage& stage) const;
+  double saved_activation_bytes(const Stage& stage) const;
 
-  double held_bytes() const;
+  double state_bytes_per_parameter() const;
   double gathered_bytes(const Stage& stage) const;
 
   const Job& job_;
@@ -93,7 +93,7 @@ class LoadModel {
   std::optional<ZeroStage> zero_;
   double replicas_;
   double scale_, overhead_;  // s
-  double activation_recode_s_per_byte_, gradient_recode_s_per_byte_;
+  double activation_compression_s_per_byte_, gradient_compression_s_per_byte_;
   LayerTimes times_;
   std::vector<Layer> chain_;
 };

@@ -14,25 +14,25 @@ double clock_at(double clock, double level, double updated, double now) {
 }  // namespace
 
 FlowEnds::FlowEnds(std::size_t links) : links_(links) {
-  date_places_.grow(2 * links);
+  date_positions_.grow(2 * links);
 }
 
 void FlowEnds::add_link() {
   links_.emplace_back();
-  date_places_.grow(2 * links_.size());
+  date_positions_.grow(2 * links_.size());
 }
 
 void FlowEnds::start(int flow, double amount, double weight) {
   if (flows_.size() <= at(flow)) {
     flows_.resize(at(flow) + 1);
-    flow_places_.grow(flows_.size());
-    date_places_.grow(2 * flows_.size());
+    flow_positions_.grow(flows_.size());
+    date_positions_.grow(2 * flows_.size());
   }
   flows_[at(flow)] = {weight, 0, amount / weight, 0, none};
 }
 
 void FlowEnds::remove(int flow) {
-  let_go(flow);
+  detach_flow(flow);
   flows_[at(flow)].level = 0;
 }
 
@@ -53,46 +53,46 @@ double FlowEnds::end(int flow) const {
   return link.level > 0 ? link.updated + (it.left - link.clock) / link.level : infinity;
 }
 
-void FlowEnds::let_go(int number) {
+void FlowEnds::detach_flow(int number) {
   Flow& flow = flows_[at(number)];
-  if (flow.link == none) return dates_.erase(id_of_flow(number), date_places_);
+  if (flow.link == none) return dates_.erase(id_of_flow(number), date_positions_);
   Link& link = links_[at(flow.link)];
   const bool was_next = link.flows.first().id == number;
-  link.flows.erase(number, flow_places_);
-  if (was_next) plan_link(flow.link);
+  link.flows.erase(number, flow_positions_);
+  if (was_next) reschedule_link(flow.link);
   flow.link = none;
 }
 
 void FlowEnds::hold(int number, int link_number, double now) {
   Flow& flow = flows_[at(number)];
   const double left_now = left(flow, now);
-  let_go(number);
+  detach_flow(number);
   Link& link = links_[at(link_number)];
   set_level(link_number, link.level, now);
-  if (++link.held_since > link.flows.size()) set_back(link);
+  if (++link.holds_since_reset > link.flows.size()) reset_clock(link);
   flow.link = link_number;
   flow.left = link.clock + left_now;
-  link.flows.set(number, flow.left, flow_places_);
-  if (link.flows.first().id == number) plan_link(link_number);
+  link.flows.set(number, flow.left, flow_positions_);
+  if (link.flows.first().id == number) reschedule_link(link_number);
 }
 
 /// As often as others have come, so that the clock does not show so much that small differences are lost.
-void FlowEnds::set_back(Link& link) {
-  link.flows.lower(link.clock,
+void FlowEnds::reset_clock(Link& link) {
+  link.flows.subtract_from_keys(link.clock,
                    [&](const IndexedHeap::Entry& entry) { flows_[at(entry.id)].left = entry.key; });
   link.clock = 0;
-  link.held_since = 0;
+  link.holds_since_reset = 0;
 }
 
-void FlowEnds::set_alone(int number, double level, double now) {
+void FlowEnds::set_own_level(int number, double level, double now) {
   Flow& flow = flows_[at(number)];
   if (flow.link == none && flow.level == level) return;
   flow.left = left(flow, now);
-  let_go(number);
+  detach_flow(number);
   flow.updated = now;
   flow.level = level;
   const double date = end(number);
-  if (date < infinity) dates_.set(id_of_flow(number), date, date_places_);
+  if (date < infinity) dates_.set(id_of_flow(number), date, date_positions_);
 }
 
 void FlowEnds::set_level(int number, double level, double now) {
@@ -101,13 +101,13 @@ void FlowEnds::set_level(int number, double level, double now) {
   link.updated = std::max(link.updated, now);
   if (link.level == level) return;
   link.level = level;
-  plan_link(number);
+  reschedule_link(number);
 }
 
-void FlowEnds::plan_link(int number) {
+void FlowEnds::reschedule_link(int number) {
   const Link& link = links_[at(number)];
-  if (link.flows.empty() || !(link.level > 0)) return dates_.erase(id_of_link(number), date_places_);
-  dates_.set(id_of_link(number), end(link.flows.first().id), date_places_);
+  if (link.flows.empty() || !(link.level > 0)) return dates_.erase(id_of_link(number), date_positions_);
+  dates_.set(id_of_link(number), end(link.flows.first().id), date_positions_);
 }
 
 FlowEnds::End FlowEnds::next() const {

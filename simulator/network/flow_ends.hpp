@@ -31,7 +31,7 @@ class FlowEnds {
   void remove(int flow);
   /// From `now` on the flow moves at the level of the link, or at one of its own.
   void hold(int flow, int link, double now);
-  void set_alone(int flow, double level, double now);
+  void set_own_level(int flow, double level, double now);
   void set_level(int link, double level, double now);
 
   int holder(int flow) const { return flows_[at(flow)].link; }
@@ -57,7 +57,7 @@ class FlowEnds {
   };
   struct Link {
     double level = 0, clock = 0, updated = 0;  // the clock shows this at that date
-    std::size_t held_since = 0;                // how many were since the clock was set back
+    std::size_t holds_since_reset = 0;                // how many were since the clock was set back
     IndexedHeap flows;
   };
 
@@ -66,13 +66,13 @@ class FlowEnds {
   static int id_of_flow(int flow) { return 2 * flow + 1; }
 
   double left(const Flow& flow, double now) const;
-  void let_go(int flow);
-  void set_back(Link& link);
-  void plan_link(int link);
+  void detach_flow(int flow);
+  void reset_clock(Link& link);
+  void reschedule_link(int link);
 
   std::vector<Flow> flows_;
   std::vector<Link> links_;
-  HeapPlaces flow_places_, date_places_;
+  HeapPositions flow_positions_, date_positions_;
   IndexedHeap dates_;  // of links, and of flows that no link holds
 };
 

@@ -9,11 +9,11 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int none = -1;
 /// Levels that differ by less are one level: far above rounding, far below what anybody can see.
-constexpr double same = 1e-12, same_for_standing = 1e-9;
+constexpr double relative_tolerance = 1e-12, frozen_tolerance = 1e-9;
 /// So often only the links that stood wrongly are opened; then all that are touched, so that it ends.
 constexpr int careful_rounds = 6;
 
-bool is_same(double a, double b, double tolerance) {
+bool nearly_equal(double a, double b, double tolerance) {
   return a == b || std::abs(a - b) <= tolerance * b;
 }
 
@@ -35,35 +35,35 @@ int FluidNetwork::add_link(const LinkCapacity& link) {
 }
 
 int FluidNetwork::new_flow(std::size_t use_count) {
-  if (const int flow = uses_.take_number(use_count); flow != none) return flow;
+  if (const int flow = uses_.take_free_id(use_count); flow != none) return flow;
   Flow made{};
-  made.place = uses_.add(use_count);
+  made.pool_entry = uses_.add(use_count);
   flows_.push_back(made);
-  marks_.push_back(Mark::standing);
+  fill_states_.push_back(FillState::frozen);
   return static_cast<int>(flows_.size()) - 1;
 }
 
-int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double ceiling) {
+int FluidNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double rate_cap) {
   const int number = new_flow(link_uses.size());
   Flow& flow = flows_[index(number)];
   flow.weight = weight;
-  flow.ceiling = ceiling;
-  flow.claim = 0;
+  flow.rate_cap = rate_cap;
+  flow.demand = 0;
   flow.loose = false;
   ends_.start(number, amount, weight);
   flow.bottleneck = none;
-  flow.settled = false;
+  flow.up_to_date = false;
   for (std::size_t i = 0; i < link_uses.size(); ++i) attach(number, link_uses[i], uses(flow)[i]);
-  set_ceiling_level(flow);
+  set_level_cap(flow);
   restarted_.push_back(number);
   return number;
 }
 
-void FluidNetwork::attach(int flow, const LinkUse& use, Use& place) {
+void FluidNetwork::attach(int flow, const LinkUse& use, Use& pool_entry) {
   std::vector<Slot>& slots = slots_[index(use.link)];
   const double load = use.share * flows_[index(flow)].weight;
-  place = {use.link, static_cast<int>(slots.size()), load};
-  slots.push_back({flow, static_cast<int>(&place - &uses_[0]), load});
+  pool_entry = {use.link, static_cast<int>(slots.size()), load};
+  slots.push_back({flow, static_cast<int>(&pool_entry - &uses_[0]), load});
   links_[index(use.link)].load += load;
 }
 
@@ -74,42 +74,42 @@ void FluidNetwork::detach(const Flow& flow, const Use& use) {
   slots.pop_back();
   Link& link = links_[index(use.link)];
   link.load -= use.load;
-  link.claimed -= use.load * flow.claim;
+  link.total_demand -= use.load * flow.demand;
   if (flow.loose && use.link != flow.bottleneck) --link.loose;
   // So that rounding does not pile up.
-  if (++link.left_since > static_cast<int>(slots.size())) add_up(use.link);
+  if (++link.removed_since_sum > static_cast<int>(slots.size())) recompute_sums(use.link);
 }
 
 void FluidNetwork::remove(int number) {
   Flow& flow = flows_[index(number)];
-  if (flow.settled)
-    felt_from(level(flow));
+  if (flow.up_to_date)
+    affected_from(level(flow));
   else
     restarted_.erase(std::find(restarted_.begin(), restarted_.end(), number));
   for (const Use& use : uses(flow)) {
     detach(flow, use);
-    if (flow.settled) push_if_full(use.link);
+    if (flow.up_to_date) push_if_full(use.link);
   }
   if (flow.bottleneck != none) --links_[index(flow.bottleneck)].held;
   ends_.remove(number);
-  uses_.give_back(number, flow.place);
+  uses_.release(number, flow.pool_entry);
 }
 
-void FluidNetwork::set_ceiling_level(Flow& flow) {
-  flow.ceiling_level = flow.ceiling / flow.weight;
+void FluidNetwork::set_level_cap(Flow& flow) {
+  flow.level_cap = flow.rate_cap / flow.weight;
   for (const Use& use : uses(flow)) {
     const Link& link = links_[index(use.link)];
-    if (link.fatpipe) flow.ceiling_level = std::min(flow.ceiling_level, link.capacity / use.load);
+    if (link.fatpipe) flow.level_cap = std::min(flow.level_cap, link.capacity / use.load);
   }
 }
 
-void FluidNetwork::change_ceiling(int number) {
+void FluidNetwork::change_rate_cap(int number) {
   Flow& flow = flows_[index(number)];
-  set_ceiling_level(flow);
-  if (!flow.settled) return;
-  felt_from(level(flow));
+  set_level_cap(flow);
+  if (!flow.up_to_date) return;
+  affected_from(level(flow));
   for (const Use& use : uses(flow)) push_if_full(use.link);
-  flow.settled = false;
+  flow.up_to_date = false;
   restarted_.push_back(number);
 }
 
@@ -117,12 +117,12 @@ void FluidNetwork::set_capacity(int number, double capacity) {
   Link& link = links_[index(number)];
   link.capacity = capacity;
   if (link.fatpipe) {
-    for (const Slot& slot : slots_[index(number)]) change_ceiling(slot.flow);
+    for (const Slot& slot : slots_[index(number)]) change_rate_cap(slot.flow);
     return;
   }
-  if (link.level == infinity && link.claimed < capacity * (1 - same)) return;
-  felt_from(link.level);
-  felt_from(capacity / link.load);
+  if (link.level == infinity && link.total_demand < capacity * (1 - relative_tolerance)) return;
+  affected_from(link.level);
+  affected_from(capacity / link.load);
   changed_links_.push_back(number);
 }
 
@@ -130,21 +130,21 @@ void FluidNetwork::push_if_full(int link) {
   if (links_[index(link)].level < infinity) changed_links_.push_back(link);
 }
 
-void FluidNetwork::felt_from(double level) {
-  felt_from_ = std::min(felt_from_, level * (1 - same_for_standing));
+void FluidNetwork::affected_from(double level) {
+  affected_from_ = std::min(affected_from_, level * (1 - frozen_tolerance));
 }
 
-void FluidNetwork::settle(double now) {
+void FluidNetwork::update_rates(double now) {
   if (restarted_.empty() && changed_links_.empty()) return;
-  settle_independent(now);
+  update_independent(now);
   if (restarted_.empty() && changed_links_.empty()) {
-    felt_from_ = infinity;
+    affected_from_ = infinity;
     return;
   }
   begin();
   for (int round = 1;; ++round) {
     fill();
-    if (!open_wrong_links(round > careful_rounds)) break;
+    if (!open_inconsistent_links(round > careful_rounds)) break;
   }
   commit(now);
 }
@@ -153,15 +153,15 @@ void FluidNetwork::settle(double now) {
 /// none of them below 1/n of its capacity.
 void FluidNetwork::begin() {
   for (const int flow : restarted_) {
-    felt_from(flows_[index(flow)].ceiling_level);
-    if (flows_[index(flow)].bottleneck != none) felt_from(level(flows_[index(flow)]));
+    affected_from(flows_[index(flow)].level_cap);
+    if (flows_[index(flow)].bottleneck != none) affected_from(level(flows_[index(flow)]));
     for (const Use& use : uses(flows_[index(flow)])) {
       const Link& link = links_[index(use.link)];
-      if (!link.fatpipe) felt_from(link.capacity / link.load);
+      if (!link.fatpipe) affected_from(link.capacity / link.load);
       push_if_full(use.link);
     }
   }
-  for (const int flow : restarted_) free_flow(flow);
+  for (const int flow : restarted_) unfreeze_flow(flow);
   for (const int link : changed_links_) open(link);
 }
 
@@ -169,28 +169,28 @@ void FluidNetwork::touch(int number) {
   Link& link = links_[index(number)];
   if (link.touched) return;
   link.touched = true;
-  link.standing = link.claimed;
+  link.frozen = link.total_demand;
   if (link.independent || link.loose > 0) {
-    link.standing = 0;
+    link.frozen = 0;
     for (const Slot& slot : slots_[index(number)])
-      link.standing += slot.load * level(flows_[index(slot.flow)]);
+      link.frozen += slot.load * level(flows_[index(slot.flow)]);
   }
   link.rising_load = 0;
   link.rising = link.held_rising = 0;
   touched_.push_back(number);
 }
 
-void FluidNetwork::free_flow(int number) {
-  Mark& mark = marks_[index(number)];
-  if (mark != Mark::standing) return;
-  mark = Mark::rising;
-  free_.push_back(number);
+void FluidNetwork::unfreeze_flow(int number) {
+  FillState& fill_state = fill_states_[index(number)];
+  if (fill_state != FillState::frozen) return;
+  fill_state = FillState::rising;
+  unfrozen_.push_back(number);
   Flow& flow = flows_[index(number)];
   for (const Use& use : uses(flow)) {
     Link& link = links_[index(use.link)];
     if (link.fatpipe) continue;
     touch(use.link);
-    link.standing -= use.load * level(flow);
+    link.frozen -= use.load * level(flow);
     link.rising_load += use.load;
     ++link.rising;
   }
@@ -204,15 +204,15 @@ void FluidNetwork::open(int number) {
   Link& link = links_[index(number)];
   if (link.open) return;
   link.open = true;
-  double standing = 0, load = 0;
+  double frozen = 0, load = 0;
   for (const Slot& slot : slots_[index(number)]) {
     load += slot.load;
     const double level_now = level(flows_[index(slot.flow)]);
-    if (level_now >= felt_from_) free_flow(slot.flow);
-    if (marks_[index(slot.flow)] == Mark::standing) standing += slot.load * level_now;
+    if (level_now >= affected_from_) unfreeze_flow(slot.flow);
+    if (fill_states_[index(slot.flow)] == FillState::frozen) frozen += slot.load * level_now;
   }
   link.load = load;
-  link.standing = standing;
+  link.frozen = frozen;
 }
 
 /// Progressive filling of what the standing flows leave. A link's level only grows while others stop, so a
@@ -224,26 +224,26 @@ void FluidNetwork::fill() {
   heap_.clear();
   for (const int number : touched_) {
     Link& link = links_[index(number)];
-    link.left = std::max(0.0, link.capacity - link.standing);
+    link.left = std::max(0.0, link.capacity - link.frozen);
     link.left_load = link.rising_load;
     link.left_rising = link.rising;
     link.next_level = infinity;
     if (link.rising > 0) heap_.push_back({link.left / link.left_load, number});
   }
-  for (const int number : free_) {
-    marks_[index(number)] = Mark::rising;
-    const double ceiling = flows_[index(number)].ceiling_level;
-    if (ceiling < infinity) heap_.push_back({ceiling, ~number});
+  for (const int number : unfrozen_) {
+    fill_states_[index(number)] = FillState::rising;
+    const double rate_cap = flows_[index(number)].level_cap;
+    if (rate_cap < infinity) heap_.push_back({rate_cap, ~number});
   }
   std::make_heap(heap_.begin(), heap_.end(), later);
   stopped_ = 0;
   double level = 0;
-  while (stopped_ < free_.size() && !heap_.empty()) {
+  while (stopped_ < unfrozen_.size() && !heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), later);
     Candidate& top = heap_.back();
     if (top.id < 0) {
-      level = is_same(top.level, level, same) ? level : top.level;
-      if (marks_[index(~top.id)] == Mark::rising) stop(~top.id, level, none);
+      level = nearly_equal(top.level, level, relative_tolerance) ? level : top.level;
+      if (fill_states_[index(~top.id)] == FillState::rising) stop(~top.id, level, none);
       heap_.pop_back();
       continue;
     }
@@ -251,22 +251,22 @@ void FluidNetwork::fill() {
     const double here = link.left_rising > 0 ? link.left / link.left_load : infinity;
     if (link.left_rising == 0) {
       heap_.pop_back();
-    } else if (here > top.level * (1 + same)) {
+    } else if (here > top.level * (1 + relative_tolerance)) {
       top.level = here;
       std::push_heap(heap_.begin(), heap_.end(), later);
     } else {
-      level = is_same(here, level, same) ? level : std::max(level, here);
+      level = nearly_equal(here, level, relative_tolerance) ? level : std::max(level, here);
       const int full = top.id;
       heap_.pop_back();
       stop_all_on(full, level);
     }
   }
-  for (std::size_t i = 0; stopped_ < free_.size(); ++i)
-    if (marks_[index(free_[i])] == Mark::rising) stop(free_[i], infinity, none);
+  for (std::size_t i = 0; stopped_ < unfrozen_.size(); ++i)
+    if (fill_states_[index(unfrozen_[i])] == FillState::rising) stop(unfrozen_[i], infinity, none);
 }
 
 void FluidNetwork::stop(int number, double level, int bottleneck) {
-  marks_[index(number)] = Mark::stopped;
+  fill_states_[index(number)] = FillState::stopped;
   ++stopped_;
   Flow& flow = flows_[index(number)];
   flow.next_level = level;
@@ -282,29 +282,29 @@ void FluidNetwork::stop(int number, double level, int bottleneck) {
 void FluidNetwork::stop_all_on(int number, double level) {
   links_[index(number)].next_level = level;
   for (const Slot& slot : slots_[index(number)])
-    if (marks_[index(slot.flow)] == Mark::rising) stop(slot.flow, level, number);
+    if (fill_states_[index(slot.flow)] == FillState::rising) stop(slot.flow, level, number);
 }
 
 /// Whether flows that stand on this link cannot stand any longer: it holds some of them at a level that is no
 /// longer its own, or now holds others at a level below theirs.
-bool FluidNetwork::stands_wrongly(int number) const {
+bool FluidNetwork::is_inconsistent(int number) const {
   const Link& link = links_[index(number)];
   const std::vector<Slot>& slots = slots_[index(number)];
-  if (link.held > link.held_rising) return !is_same(link.next_level, link.level, same_for_standing);
+  if (link.held > link.held_rising) return !nearly_equal(link.next_level, link.level, frozen_tolerance);
   if (link.next_level == infinity) return false;
-  const double most = link.next_level * (1 + same_for_standing);
+  const double most = link.next_level * (1 + frozen_tolerance);
   return std::any_of(slots.begin(), slots.end(), [&](const Slot& slot) {
-    return marks_[index(slot.flow)] == Mark::standing && level(flows_[index(slot.flow)]) > most;
+    return fill_states_[index(slot.flow)] == FillState::frozen && level(flows_[index(slot.flow)]) > most;
   });
 }
 
-bool FluidNetwork::open_wrong_links(bool all) {
+bool FluidNetwork::open_inconsistent_links(bool all) {
   bool opened = false;
   const std::size_t filled = touched_.size();
   for (std::size_t i = 0; i < (all ? touched_.size() : filled); ++i) {
     const int link = touched_[i];
     if (links_[index(link)].open || index(links_[index(link)].rising) == slots_[index(link)].size()) continue;
-    if (!all && !stands_wrongly(link)) continue;
+    if (!all && !is_inconsistent(link)) continue;
     open(link);
     opened = true;
   }
@@ -312,15 +312,15 @@ bool FluidNetwork::open_wrong_links(bool all) {
 }
 
 void FluidNetwork::commit(double now) {
-  for (const int number : free_) tighten(flows_[index(number)], 0);
+  for (const int number : unfrozen_) tighten(flows_[index(number)], 0);
   for (const int number : touched_) commit_link(number, now);
-  for (const int number : free_) commit_flow(number, now);
-  for (const int number : touched_) bind_holders(number);
-  free_.clear();
+  for (const int number : unfrozen_) commit_flow(number, now);
+  for (const int number : touched_) make_holders_dependent(number);
+  unfrozen_.clear();
   touched_.clear();
   restarted_.clear();
   changed_links_.clear();
-  felt_from_ = infinity;
+  affected_from_ = infinity;
 }
 
 void FluidNetwork::commit_link(int number, double now) {
@@ -331,9 +331,9 @@ void FluidNetwork::commit_link(int number, double now) {
     link.independent = false;
     link.dependents.clear();
   }
-  if (link.level < infinity && !is_same(link.level, ends_.level_of_link(number), same))
+  if (link.level < infinity && !nearly_equal(link.level, ends_.level_of_link(number), relative_tolerance))
     ends_.set_level(number, link.level, now);
-  if (!link.independent && link.loose == 0) link.claimed = link.standing;
+  if (!link.independent && link.loose == 0) link.total_demand = link.frozen;
   link.touched = link.open = false;
 }
 
@@ -343,18 +343,18 @@ void FluidNetwork::commit_flow(int number, double now) {
   if (flow.bottleneck != none) {
     Link& link = links_[index(flow.bottleneck)];
     ++link.held;
-    set_claim(flow, link.level);  // that of the standing flows, if it holds some
+    set_demand(flow, link.level);  // that of the standing flows, if it holds some
     if (link.independent) {
       loosen(flow);
-      link.roof = std::min(link.roof, flow.claim);
+      link.min_demand = std::min(link.min_demand, flow.demand);
     }
     if (ends_.holder(number) != flow.bottleneck) ends_.hold(number, flow.bottleneck, now);
   } else {
-    set_claim(flow, flow.next_level);
-    ends_.set_alone(number, flow.next_level, now);
+    set_demand(flow, flow.next_level);
+    ends_.set_own_level(number, flow.next_level, now);
   }
-  flow.settled = true;
-  marks_[index(number)] = Mark::standing;
+  flow.up_to_date = true;
+  fill_states_[index(number)] = FillState::frozen;
 }
 
 }  // namespace dtfm::sim

@@ -15,7 +15,7 @@
 
 #include "simulator/network/flow_ends.hpp"
 #include "simulator/network/max_min.hpp"
-#include "simulator/network/use_pool.hpp"
+#include "simulator/network/link_use_pool.hpp"
 
 namespace dtfm::sim {
 
@@ -28,12 +28,12 @@ class FluidNetwork {
 
   /// A flow of `amount` bytes that moves from the next `settle` on, and its number, which is reused after
   /// `remove`. Weight and shares above 0; a ceiling may be infinite.
-  int add(std::span<const LinkUse> uses, double amount, double weight, double ceiling);
+  int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap);
   void remove(int flow);
   void set_capacity(int link, double capacity);
 
   /// Brings all rates up to date after the changes made at `now` (which never goes back).
-  void settle(double now);
+  void update_rates(double now);
 
   /// Whether any flow passes the link.
   bool is_used(int link) const { return !slots_[index(link)].empty(); }
@@ -42,7 +42,7 @@ class FluidNetwork {
   const FlowEnds& ends() const { return ends_; }
 
  private:
-  enum class Mark : std::uint8_t { standing, rising, stopped };
+  enum class FillState : std::uint8_t { frozen, rising, stopped };
   struct Use {
     int link;
     int slot;     // of this use in its link
@@ -55,28 +55,28 @@ class FluidNetwork {
   };
   struct Flow {
     double weight, next_level;
-    double claim;  // the level at which its links count it: its own, or above it if it is loose
-    double ceiling, ceiling_level;  // its own, in bytes per second; of all limits to it alone, as a level
-    UsePool<Use>::Place place;
+    double demand;  // the level at which its links count it: its own, or above it if it is loose
+    double rate_cap, level_cap;  // its own, in bytes per second; of all limits to it alone, as a level
+    LinkUsePool<Use>::UseRange pool_entry;
     int bottleneck;  // the link that holds it at its level, or none
     int next_bottleneck;
-    bool settled;
+    bool up_to_date;
     bool loose;  // its bottleneck is independent
   };
   struct Link {
     double capacity;
-    double claimed, load;  // by all flows: at their claims, and at level 1
+    double total_demand, load;  // by all flows: at their claims, and at level 1
     double level;          // of the flows that this link holds; infinite when it holds none
     int held;              // how many those are
     int loose;             // how many flows that others hold
-    int left_since;        // how many flows since the sums over all were made anew
+    int removed_since_sum;        // how many flows since the sums over all were made anew
     bool fatpipe, touched, open;
     bool independent;
     // Of an independent link:
-    double roof;                  // the least claim of the flows that it holds
+    double min_demand;                  // the least claim of the flows that it holds
     std::vector<int> dependents;  // full links which they pass
     // While settling: what does not move, and the flows that do.
-    double standing, rising_load, left, left_load, next_level;
+    double frozen, rising_load, left, left_load, next_level;
     int rising, left_rising, held_rising;
   };
   struct Candidate {
@@ -85,67 +85,67 @@ class FluidNetwork {
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  std::span<Use> uses(const Flow& flow) { return uses_.of(flow.place); }
+  std::span<Use> uses(const Flow& flow) { return uses_.get(flow.pool_entry); }
   int new_flow(std::size_t use_count);
-  void attach(int flow, const LinkUse& use, Use& place);
+  void attach(int flow, const LinkUse& use, Use& pool_entry);
   void detach(const Flow& flow, const Use& use);
-  void set_ceiling_level(Flow& flow);
-  void change_ceiling(int flow);
+  void set_level_cap(Flow& flow);
+  void change_rate_cap(int flow);
   void push_if_full(int link);
-  void felt_from(double level);
+  void affected_from(double level);
 
   // fluid_network_steps.cpp
   /// The flows on a link that others hold, and the others; not all of them if more than one is new.
-  struct Division {
+  struct LoadSplit {
     double passing = 0, most = 0;  // of the capacity, used by those; their highest level
     double load = 0;               // of the others
     int unsettled = 0;             // how many of the others are new
   };
-  void settle_independent(double now);
-  void shift_all(double now);
+  void update_independent(double now);
+  void adjust_all(double now);
   bool is_new(const Slot& slot, int link) const;
-  Division division(int link) const;
-  void move(int link, double level, double now);
+  LoadSplit load_split(int link) const;
+  void set_link_level(int link, double level, double now);
   void push_changed(int link);
   void add_dependent(int link, int dependent);
   void add_to_holders(int link);
-  bool join(int flow, double now);
-  bool shift(int link, double now);
+  bool join_bottleneck(int flow, double now);
+  bool adjust_level(int link, double now);
   bool make_independent(int link, double level);
-  bool claim(Flow& flow, double level, double most);
+  bool demand(Flow& flow, double level, double most);
   void loosen(Flow& flow);
   void tighten(Flow& flow, double level);
-  void bind(int link);
-  void bind_holders(int link);
-  void set_claim(Flow& flow, double claim);
-  void add_up(int link);
+  void make_dependent(int link);
+  void make_holders_dependent(int link);
+  void set_demand(Flow& flow, double demand);
+  void recompute_sums(int link);
 
   double level(const Flow& flow) const {
-    return flow.loose ? links_[index(flow.bottleneck)].level : flow.claim;
+    return flow.loose ? links_[index(flow.bottleneck)].level : flow.demand;
   }
   void begin();
   void touch(int link);
-  void free_flow(int flow);
+  void unfreeze_flow(int flow);
   void open(int link);
   void fill();
   void stop(int flow, double level, int bottleneck);
   void stop_all_on(int link, double level);
-  bool stands_wrongly(int link) const;
-  bool open_wrong_links(bool all);
+  bool is_inconsistent(int link) const;
+  bool open_inconsistent_links(bool all);
   void commit(double now);
   void commit_flow(int flow, double now);
   void commit_link(int link, double now);
 
   FlowEnds ends_;
   std::vector<Flow> flows_;
-  std::vector<Mark> marks_;
-  UsePool<Use> uses_;
+  std::vector<FillState> fill_states_;
+  LinkUsePool<Use> uses_;
   std::vector<Link> links_;
   std::vector<std::vector<Slot>> slots_;  // of each link
 
   std::vector<int> restarted_, changed_links_;  // since the last settling
-  double felt_from_ = std::numeric_limits<double>::infinity();
-  std::vector<int> free_, touched_;
+  double affected_from_ = std::numeric_limits<double>::infinity();
+  std::vector<int> unfrozen_, touched_;
   std::vector<Candidate> heap_;
   std::size_t stopped_ = 0;
 };

@@ -10,10 +10,10 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Levels that differ by less are one level: far above rounding, far below what anybody can see. So rounding
 /// does not go round in circles.
-constexpr double same = 1e-12;
+constexpr double relative_tolerance = 1e-12;
 
-bool is_same(double a, double b) {
-  return a == b || std::abs(a - b) <= same * std::min(a, b);
+bool nearly_equal(double a, double b) {
+  return a == b || std::abs(a - b) <= relative_tolerance * std::min(a, b);
 }
 
 }  // namespace
@@ -26,21 +26,21 @@ int LevelNetwork::add_link(double capacity) {
 }
 
 int LevelNetwork::new_flow(std::size_t use_count) {
-  if (const int flow = uses_.take_number(use_count); flow != none) return flow;
+  if (const int flow = uses_.take_free_id(use_count); flow != none) return flow;
   flows_.push_back({infinity, uses_.add(use_count), false});
   return static_cast<int>(flows_.size()) - 1;
 }
 
-int LevelNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double ceiling) {
+int LevelNetwork::add(std::span<const LinkUse> link_uses, double amount, double weight, double rate_cap) {
   const int number = new_flow(link_uses.size());
   Flow& flow = flows_[index(number)];
-  flow.ceiling = ceiling / weight;
-  flow.settled = false;
+  flow.rate_cap = rate_cap / weight;
+  flow.up_to_date = false;
   for (std::size_t i = 0; i < link_uses.size(); ++i) {
     const auto [link, share] = link_uses[i];
     std::vector<Slot>& slots = slots_[index(link)];
     uses(flow)[i] = {link, static_cast<int>(slots.size())};
-    slots.push_back({number, flow.place.first + static_cast<int>(i), share * weight});
+    slots.push_back({number, flow.pool_entry.first + static_cast<int>(i), share * weight});
     queue(link);
   }
   ends_.start(number, amount, weight);
@@ -50,10 +50,10 @@ int LevelNetwork::add(std::span<const LinkUse> link_uses, double amount, double 
 
 void LevelNetwork::remove(int number) {
   const Flow& flow = flows_[index(number)];
-  if (!flow.settled) std::erase(added_, number);
+  if (!flow.up_to_date) std::erase(added_, number);
   for (const Use& use : uses(flow)) detach(use);
   ends_.remove(number);
-  uses_.give_back(number, flow.place);
+  uses_.release(number, flow.pool_entry);
 }
 
 void LevelNetwork::detach(const Use& use) {
@@ -75,33 +75,33 @@ void LevelNetwork::queue(int link) {
   queue_.push_back(link);
 }
 
-void LevelNetwork::settle(double now) {
-  for (std::size_t i = 0; i < queue_.size(); ++i) look_at(queue_[i]);
+void LevelNetwork::update_rates(double now) {
+  for (std::size_t i = 0; i < queue_.size(); ++i) update_link(queue_[i]);
   queue_.clear();
   for (const int link : changed_) commit_link(link, now);
   changed_.clear();
   for (const int flow : added_) {
     commit_flow(flow, now);
-    flows_[index(flow)].settled = true;
+    flows_[index(flow)].up_to_date = true;
   }
   added_.clear();
 }
 
-void LevelNetwork::look_at(int number) {
-  ++looks_;
+void LevelNetwork::update_link(int number) {
+  ++update_count_;
   Link& link = links_[index(number)];
   link.queued = false;
   const double before = link.level, level = level_of(number);
-  if (is_same(level, before)) return;
+  if (nearly_equal(level, before)) return;
   link.level = level;
   if (!link.changed) changed_.push_back(number);
   link.changed = true;
-  tell_neighbours(number, before);
+  notify_neighbours(number, before);
 }
 
 /// Another link feels the change of this one if it may fill up because flows are let go faster, or if it is
 /// full and its own level is not the lowest of the three.
-void LevelNetwork::tell_neighbours(int number, double before) {
+void LevelNetwork::notify_neighbours(int number, double before) {
   const double level = links_[index(number)].level, lower = std::min(before, level);
   for (const Slot& slot : slots_[index(number)])
     for (const Use& use : uses(flows_[index(slot.flow)])) {
@@ -117,8 +117,8 @@ bool LevelNetwork::can_fill(int number, double level) const {
   return slots.size() > 1 || level * slots.front().load > links_[index(number)].capacity;
 }
 
-double LevelNetwork::limit_elsewhere(const Flow& flow, int link) const {
-  double limit = flow.ceiling;
+double LevelNetwork::limit_by_other_links(const Flow& flow, int link) const {
+  double limit = flow.rate_cap;
   for (const Use& use : uses(flow))
     if (use.link != link) limit = std::min(limit, links_[index(use.link)].level);
   return limit;
@@ -130,7 +130,7 @@ double LevelNetwork::level_of(int number) {
   limits_.clear();
   double load = 0, lowest = infinity;
   for (const Slot& slot : slots_[index(number)]) {
-    const double limit = limit_elsewhere(flows_[index(slot.flow)], number);
+    const double limit = limit_by_other_links(flows_[index(slot.flow)], number);
     limits_.push_back({limit, slot.load});
     load += slot.load;
     lowest = std::min(lowest, limit);
@@ -168,7 +168,7 @@ void LevelNetwork::commit_link(int number, double now) {
 void LevelNetwork::commit_flow(int number, double now) {
   const Flow& flow = flows_[index(number)];
   const int before = ends_.holder(number);
-  double level = flow.ceiling;
+  double level = flow.rate_cap;
   int holder = none;
   for (const Use& use : uses(flow)) {
     const double here = links_[index(use.link)].level;
@@ -177,7 +177,7 @@ void LevelNetwork::commit_flow(int number, double now) {
     holder = use.link;
   }
   if (holder == none || level == infinity)
-    ends_.set_alone(number, level, now);
+    ends_.set_own_level(number, level, now);
   else if (holder != before)
     ends_.hold(number, holder, now);
 }

@@ -18,7 +18,7 @@
 
 #include "simulator/network/flow_ends.hpp"
 #include "simulator/network/max_min.hpp"
-#include "simulator/network/use_pool.hpp"
+#include "simulator/network/link_use_pool.hpp"
 
 namespace dtfm::sim {
 
@@ -31,16 +31,16 @@ class LevelNetwork {
 
   /// A flow of `amount` bytes that moves from the next `settle` on, and its number, which is reused after
   /// `remove`. Weight and shares above 0; a ceiling may be infinite.
-  int add(std::span<const LinkUse> uses, double amount, double weight, double ceiling);
+  int add(std::span<const LinkUse> uses, double amount, double weight, double rate_cap);
   void remove(int flow);
   void set_capacity(int link, double capacity);
 
   /// Brings all rates up to date after the changes made at `now` (which never goes back).
-  void settle(double now);
+  void update_rates(double now);
 
   double rate(int flow) const { return ends_.weight(flow) * ends_.level(flow); }
   /// How often links were looked at so far: what settling costs.
-  long long looks() const { return looks_; }
+  long long update_count() const { return update_count_; }
   /// Who ends when.
   const FlowEnds& ends() const { return ends_; }
 
@@ -56,9 +56,9 @@ class LevelNetwork {
     double load;  // at level 1
   };
   struct Flow {
-    double ceiling;  // as a level
-    UsePool<Use>::Place place;
-    bool settled;
+    double rate_cap;  // as a level
+    LinkUsePool<Use>::UseRange pool_entry;
+    bool up_to_date;
   };
   struct Link {
     double capacity;
@@ -71,29 +71,29 @@ class LevelNetwork {
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  std::span<Use> uses(const Flow& flow) { return uses_.of(flow.place); }
-  std::span<const Use> uses(const Flow& flow) const { return uses_.of(flow.place); }
+  std::span<Use> uses(const Flow& flow) { return uses_.get(flow.pool_entry); }
+  std::span<const Use> uses(const Flow& flow) const { return uses_.get(flow.pool_entry); }
   int new_flow(std::size_t use_count);
   void detach(const Use& use);
   void queue(int link);
-  void look_at(int link);
-  void tell_neighbours(int link, double before);
+  void update_link(int link);
+  void notify_neighbours(int link, double before);
   bool can_fill(int link, double level) const;
   double level_of(int link);
-  double limit_elsewhere(const Flow& flow, int link) const;
+  double limit_by_other_links(const Flow& flow, int link) const;
   void commit_link(int link, double now);
   void commit_flow(int flow, double now);
 
   FlowEnds ends_;
   std::vector<Flow> flows_;
-  UsePool<Use> uses_;
+  LinkUsePool<Use> uses_;
   std::vector<Link> links_;
   std::vector<std::vector<Slot>> slots_;  // of each link
 
   std::vector<int> added_;            // flows since the last settling
   std::vector<int> queue_, changed_;  // links: to be looked at; with another level than at the last settling
   std::vector<Limit> limits_;
-  long long looks_ = 0;
+  long long update_count_ = 0;
 };
 
 }  // namespace dtfm::sim

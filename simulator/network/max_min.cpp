@@ -15,7 +15,7 @@ struct Filling {
   std::vector<int> rising;
 };
 
-Filling empty_filling(std::span<const LinkCapacity> links, std::span<const FlowDemand> flows) {
+Filling initial_filling(std::span<const LinkCapacity> links, std::span<const FlowDemand> flows) {
   Filling filling{std::vector<double>(links.size()), std::vector<double>(links.size()),
                   std::vector<int>(links.size())};
   for (std::size_t i = 0; i < links.size(); ++i) filling.left[i] = links[i].capacity;
@@ -28,17 +28,17 @@ Filling empty_filling(std::span<const LinkCapacity> links, std::span<const FlowD
 }
 
 /// The level above which the flow would be over its own ceiling or that of a fat pipe.
-double ceiling_level(std::span<const LinkCapacity> links, const FlowDemand& flow) {
-  double ceiling = flow.ceiling;
+double level_cap(std::span<const LinkCapacity> links, const FlowDemand& flow) {
+  double rate_cap = flow.rate_cap;
   for (const LinkUse& use : flow.uses) {
     const LinkCapacity& link = links[at(use.link)];
-    if (link.sharing == Sharing::fatpipe) ceiling = std::min(ceiling, link.capacity / use.share);
+    if (link.sharing == Sharing::fatpipe) rate_cap = std::min(rate_cap, link.capacity / use.share);
   }
-  return ceiling / flow.weight;
+  return rate_cap / flow.weight;
 }
 
 /// The level at which the link is full, when all flows on it rise.
-double full_level(const Filling& filling, const LinkCapacity& link, std::size_t i) {
+double saturation_level(const Filling& filling, const LinkCapacity& link, std::size_t i) {
   if (link.sharing == Sharing::fatpipe || filling.rising[i] == 0) return infinity;
   return std::max(filling.left[i], 0.0) / filling.load[i];
 }
@@ -54,16 +54,16 @@ void stop(Filling& filling, const FlowDemand& flow, double level) {
 }  // namespace
 
 std::vector<double> max_min_rates(std::span<const LinkCapacity> links, std::span<const FlowDemand> flows) {
-  Filling filling = empty_filling(links, flows);
+  Filling filling = initial_filling(links, flows);
   std::vector<double> rates(flows.size(), -1);
   for (std::size_t stopped = 0; stopped < flows.size();) {
     std::vector<double> limit(flows.size(), infinity);  // of a flow's level, by its links and its ceiling
     double level = infinity;
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if (rates[i] >= 0) continue;
-      limit[i] = ceiling_level(links, flows[i]);
+      limit[i] = level_cap(links, flows[i]);
       for (const LinkUse& use : flows[i].uses)
-        limit[i] = std::min(limit[i], full_level(filling, links[at(use.link)], at(use.link)));
+        limit[i] = std::min(limit[i], saturation_level(filling, links[at(use.link)], at(use.link)));
       level = std::min(level, limit[i]);
     }
     for (std::size_t i = 0; i < flows.size(); ++i) {

@@ -27,7 +27,7 @@ struct LinkUse {
 struct FlowDemand {
   std::vector<LinkUse> uses;
   double weight = 1;  // above 0: flows with the same bottleneck have rates in proportion to their weights
-  double ceiling = std::numeric_limits<double>::infinity();  // the most that the flow can use by itself
+  double rate_cap = std::numeric_limits<double>::infinity();  // the most that the flow can use by itself
 };
 
 /// The rate of every flow: no link is over its capacity, and each flow has its ceiling, or a full link on

@@ -10,7 +10,7 @@ namespace dtfm::sim {
 /// written; or the part of an iteration up to a departure after which those who are left go on with it: the
 /// last part, in which it is completed or lost, is of the kinds of whole ones, and has the tasks alone that
 /// were left.
-struct Stretch {
+struct RunInterval {
   enum class Kind { iteration, lost_iteration, recovery, checkpoint, part };
   Kind kind = Kind::iteration;
   int iteration = 0;          // that it is, or that it tries to be
@@ -22,11 +22,11 @@ struct Stretch {
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  /// Who has which place from now on, by stages as labels number them (computed_stages): called at the start
+  /// Who has which place from now on, by stages as labels number them (expand_virtual_stages): called at the start
   /// of the run, whoever is there by then, and when devices take the places of others.
   virtual void place(const Plan&) {}
   /// Called for one stretch after the other; nothing of it is kept by the caller.
-  virtual void see(const Stretch& stretch) = 0;
+  virtual void on_interval(const RunInterval& run_interval) = 0;
 };
 
 }  // namespace dtfm::sim

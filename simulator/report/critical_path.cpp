@@ -7,42 +7,42 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "simulator/observation/stretch_times.hpp"
+#include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {
 namespace {
 
 /// Tasks that take turns: those of a queue, or the computations of a host. The lists of all that have
 /// started, one after the other, in order of start.
-class Turns {
+class ServiceOrder {
  public:
-  template <class LineOf>
-  Turns(const std::vector<TaskRecord>& records, std::size_t lines, const LineOf& line_of)
-      : records_(records), first_(lines + 1) {
-    const auto has_line = [&](std::size_t i) { return line_of(i) != no_index && has_started(records[i]); };
+  template <class ResourceOf>
+  ServiceOrder(const std::vector<TaskRecord>& records, std::size_t resource_count, const ResourceOf& resource_of)
+      : records_(records), first_(resource_count + 1) {
+    const auto has_resource = [&](std::size_t i) { return resource_of(i) != no_index && has_started(records[i]); };
     for (std::size_t i = 0; i < records.size(); ++i)
-      if (has_line(i)) ++first_[at(line_of(i)) + 1];
-    for (std::size_t line = 0; line < lines; ++line) first_[line + 1] += first_[line];
+      if (has_resource(i)) ++first_[at(resource_of(i)) + 1];
+    for (std::size_t resource = 0; resource < resource_count; ++resource) first_[resource + 1] += first_[resource];
     tasks_.resize(first_.back());
     std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
     for (std::size_t i = 0; i < records.size(); ++i)
-      if (has_line(i)) tasks_[next[at(line_of(i))]++] = static_cast<int>(i);
-    for (std::size_t line = 0; line < lines; ++line)
-      std::stable_sort(place(line), place(line + 1),
+      if (has_resource(i)) tasks_[next[at(resource_of(i))]++] = static_cast<int>(i);
+    for (std::size_t resource = 0; resource < resource_count; ++resource)
+      std::stable_sort(begin_of(resource), begin_of(resource + 1),
                        [&](int a, int b) { return records[at(a)].start < records[at(b)].start; });
   }
 
   /// The one that started last before `task` in its line; no_index: there is none.
-  int before(int task, int line) {
-    const auto begin = place(at(line));
-    const auto later = std::lower_bound(begin, place(at(line) + 1), records_[at(task)].start,
+  int before(int task, int resource) {
+    const auto begin = begin_of(at(resource));
+    const auto later = std::lower_bound(begin, begin_of(at(resource) + 1), records_[at(task)].start,
                                         [&](int a, double date) { return records_[at(a)].start < date; });
     return later == begin ? no_index : *(later - 1);
   }
 
  private:
-  std::vector<int>::iterator place(std::size_t line) {
-    return tasks_.begin() + static_cast<std::ptrdiff_t>(first_[line]);
+  std::vector<int>::iterator begin_of(std::size_t resource) {
+    return tasks_.begin() + static_cast<std::ptrdiff_t>(first_[resource]);
   }
 
   const std::vector<TaskRecord>& records_;
@@ -50,13 +50,13 @@ class Turns {
   std::vector<int> tasks_;
 };
 
-class Walk {
+class CriticalPathWalk {
  public:
-  explicit Walk(const Stretch& stretch)
-      : graph_(stretch.graph.graph),
-        records_(stretch.replay.tasks),
+  explicit CriticalPathWalk(const RunInterval& run_interval)
+      : graph_(run_interval.graph.graph),
+        records_(run_interval.replay.tasks),
         queues_(records_, at(graph_.queues), [&](std::size_t i) { return graph_.tasks[i].queue; }),
-        hosts_(records_, graph_.hosts.size(), [&](std::size_t i) { return host_line(i); }) {}
+        hosts_(records_, graph_.hosts.size(), [&](std::size_t i) { return fifo_host(i); }) {}
 
   /// First to last.
   std::vector<int> path() {
@@ -67,11 +67,11 @@ class Walk {
   }
 
  private:
-  int host_line(std::size_t i) const {
+  int fifo_host(std::size_t i) const {
     const Task& task = graph_.tasks[i];
-    const bool takes_turns =
+    const bool is_fifo =
         task.kind == TaskKind::compute && graph_.hosts[at(task.host)].sharing == HostSharing::fifo;
-    return takes_turns ? task.host : no_index;
+    return is_fifo ? task.host : no_index;
   }
 
   int last() const {
@@ -83,18 +83,18 @@ class Walk {
   }
 
   int before(int task) {
-    return records_[at(task)].start > records_[at(task)].ready ? before_in_line(task) : awaited(task);
+    return records_[at(task)].start > records_[at(task)].ready ? previous_on_resource(task) : last_dependency(task);
   }
 
-  int before_in_line(int task) {
-    const int queue = graph_.tasks[at(task)].queue, host = host_line(at(task));
+  int previous_on_resource(int task) {
+    const int queue = graph_.tasks[at(task)].queue, host = fifo_host(at(task));
     const int in_queue = queue == no_index ? no_index : queues_.before(task, queue);
     const int on_host = host == no_index ? no_index : hosts_.before(task, host);
     if (in_queue == no_index || on_host == no_index) return std::max(in_queue, on_host);
     return records_[at(in_queue)].finish > records_[at(on_host)].finish ? in_queue : on_host;
   }
 
-  int awaited(int task) const {
+  int last_dependency(int task) const {
     const Task& it = graph_.tasks[at(task)];
     int last = no_index;
     for (int k = 0; k < it.after_count; ++k) {
@@ -106,10 +106,10 @@ class Walk {
 
   const TaskGraph& graph_;
   const std::vector<TaskRecord>& records_;
-  Turns queues_, hosts_;
+  ServiceOrder queues_, hosts_;
 };
 
-std::string text_of(const TaskLabel& label, const Topology& topology) {
+std::string format_step(const TaskLabel& label, const Topology& topology) {
   const auto id = [&](int device) { return device == no_index ? "?" : topology.devices[at(device)].id; };
   const auto message = [&](std::string_view what) {
     return fmt::format("{} {} → {}", what, id(label.device), id(label.peer));
@@ -124,9 +124,9 @@ std::string text_of(const TaskLabel& label, const Topology& topology) {
       return message("send gradients of activations");
     case Activity::all_reduce:
       return message("all-reduce inside a stage");
-    case Activity::exchange:
+    case Activity::gradient_sync:
       return message("exchange gradients");
-    case Activity::gather:
+    case Activity::all_gather:
       return message("gather parameters");
     case Activity::compress:
       return fmt::format("compress on {}", id(label.device));
@@ -138,7 +138,7 @@ std::string text_of(const TaskLabel& label, const Topology& topology) {
       return "end of the iteration (overhead, barrier)";
     case Activity::fetch:
       return message("fetch weights");
-    case Activity::save:
+    case Activity::save_checkpoint:
       return message("save weights");
   }
   return "";
@@ -146,15 +146,15 @@ std::string text_of(const TaskLabel& label, const Topology& topology) {
 
 }  // namespace
 
-std::vector<CriticalStep> critical_path(const Stretch& stretch, const Topology& topology) {
-  const std::vector<int> path = Walk(stretch).path();
+std::vector<CriticalStep> critical_path(const RunInterval& run_interval, const Topology& topology) {
+  const std::vector<int> path = CriticalPathWalk(run_interval).path();
   std::vector<CriticalStep> steps;
   for (std::size_t i = 0; i < path.size(); ++i) {
-    const TaskRecord& record = stretch.replay.tasks[at(path[i])];
+    const TaskRecord& record = run_interval.replay.tasks[at(path[i])];
     const double end =
-        i + 1 < path.size() ? stretch.replay.tasks[at(path[i + 1])].start : end_of(record, stretch);
+        i + 1 < path.size() ? run_interval.replay.tasks[at(path[i + 1])].start : end_time(record, run_interval);
     if (end <= record.start) continue;
-    const std::string text = text_of(stretch.graph.labels[at(path[i])], topology);
+    const std::string text = format_step(run_interval.graph.labels[at(path[i])], topology);
     if (steps.empty() || steps.back().text != text) steps.push_back({text, 0, record.start, end});
     ++steps.back().tasks;
     steps.back().end_s = end;
@@ -162,18 +162,18 @@ std::vector<CriticalStep> critical_path(const Stretch& stretch, const Topology& 
   return steps;
 }
 
-std::vector<CriticalSum> summed(const std::vector<CriticalStep>& steps) {
-  std::map<std::string, CriticalSum> by_text;
+std::vector<CriticalStepTotal> sum_by_text(const std::vector<CriticalStep>& steps) {
+  std::map<std::string, CriticalStepTotal> by_text;
   for (const CriticalStep& step : steps) {
-    CriticalSum& sum = by_text[step.text];
+    CriticalStepTotal& sum = by_text[step.text];
     sum.text = step.text;
     sum.tasks += step.tasks;
     sum.seconds += step.end_s - step.start_s;
   }
-  std::vector<CriticalSum> sums;
+  std::vector<CriticalStepTotal> sums;
   for (auto& [text, sum] : by_text) sums.push_back(std::move(sum));
   std::stable_sort(sums.begin(), sums.end(),
-                   [](const CriticalSum& a, const CriticalSum& b) { return a.seconds > b.seconds; });
+                   [](const CriticalStepTotal& a, const CriticalStepTotal& b) { return a.seconds > b.seconds; });
   return sums;
 }
 

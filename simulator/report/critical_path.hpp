@@ -14,25 +14,25 @@ namespace dtfm::sim {
 /// before it on its host or in its queue; before any other, the one that it waited for and that ended last.
 /// A step ends where the next one begins. Neighbours that compute the same stage on the same device, or send
 /// the same kind of thing between the same two devices, are one step; what takes no time is left out.
-std::vector<CriticalStep> critical_path(const Stretch& stretch, const Topology& topology);
+std::vector<CriticalStep> critical_path(const RunInterval& run_interval, const Topology& topology);
 
 /// What the steps of one text have in common.
-struct CriticalSum {
+struct CriticalStepTotal {
   std::string text;
   long long tasks = 0;
   double seconds = 0;
 };
 
 /// Steps of the same text together, the longest first.
-std::vector<CriticalSum> summed(const std::vector<CriticalStep>& steps);
+std::vector<CriticalStepTotal> sum_by_text(const std::vector<CriticalStep>& steps);
 
 /// Of the last whole iteration seen.
 class CriticalPath : public RunObserver {
  public:
   /// `topology` must outlive this.
   explicit CriticalPath(const Topology& topology) : topology_(topology) {}
-  void see(const Stretch& stretch) override {
-    if (stretch.kind == Stretch::Kind::iteration) steps_ = critical_path(stretch, topology_);
+  void on_interval(const RunInterval& run_interval) override {
+    if (run_interval.kind == RunInterval::Kind::iteration) steps_ = critical_path(run_interval, topology_);
   }
   const std::vector<CriticalStep>& steps() const { return steps_; }
 

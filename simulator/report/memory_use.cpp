@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "planner/core/index.hpp"
-#include "simulator/observation/stretch_times.hpp"
+#include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {
 namespace {
@@ -16,7 +16,7 @@ struct Computation {
   Interval time;
 
   auto stage_key() const { return std::tie(device, stage); }
-  auto batch_key() const { return std::tie(device, stage, pipeline, micro_batch); }
+  auto micro_batch_key() const { return std::tie(device, stage, pipeline, micro_batch); }
 };
 
 /// The phase of all-reduces says which of the two they belong to (StageAllReduces).
@@ -25,30 +25,30 @@ bool belongs_to(const TaskLabel& label, Activity computation) {
   return label.activity == computation || (label.activity == Activity::all_reduce && label.phase == phase);
 }
 
-std::vector<Computation> computations_of(const Stretch& stretch) {
+std::vector<Computation> computations_of(const RunInterval& run_interval) {
   std::vector<Computation> computations;
-  for (std::size_t i = 0; i < stretch.graph.labels.size(); ++i) {
-    const TaskLabel& label = stretch.graph.labels[i];
-    const TaskRecord& record = stretch.replay.tasks[i];
+  for (std::size_t i = 0; i < run_interval.graph.labels.size(); ++i) {
+    const TaskLabel& label = run_interval.graph.labels[i];
+    const TaskRecord& record = run_interval.replay.tasks[i];
     const bool is_forward = belongs_to(label, Activity::forward);
     if (!is_forward && !belongs_to(label, Activity::backward)) continue;
     const int device = label.peer == no_index ? label.device : label.peer;  // that computes or receives
     if (has_started(record))
       computations.push_back(
-          {device, label.stage, label.pipeline, label.micro_batch, is_forward, busy(record, stretch)});
+          {device, label.stage, label.pipeline, label.micro_batch, is_forward, busy(record, run_interval)});
   }
   std::stable_sort(computations.begin(), computations.end(),
-                   [](const Computation& a, const Computation& b) { return a.batch_key() < b.batch_key(); });
+                   [](const Computation& a, const Computation& b) { return a.micro_batch_key() < b.micro_batch_key(); });
   return computations;
 }
 
 /// From the forward of a micro-batch, whose computations begin at `first`, to the end of its last backward,
 /// which may come in parts; to `end` where it has none.
-Interval held_time(const std::vector<Computation>& computations, std::size_t first, double end) {
+Interval activation_lifetime(const std::vector<Computation>& computations, std::size_t first, double end) {
   Interval held = computations[first].time;
   bool has_backward = false;
   for (std::size_t i = first;
-       i < computations.size() && computations[i].batch_key() == computations[first].batch_key(); ++i) {
+       i < computations.size() && computations[i].micro_batch_key() == computations[first].micro_batch_key(); ++i) {
     held.begin = std::min(held.begin, computations[i].time.begin);
     held.end = std::max(held.end, computations[i].time.end);
     has_backward |= !computations[i].is_forward;
@@ -69,15 +69,15 @@ class Changes {
     std::stable_sort(changes_.begin(), changes_.end(), [](const MemoryStep& a, const MemoryStep& b) {
       return std::tie(a.date, a.device) < std::tie(b.date, b.device);
     });
-    std::vector<double> held(devices), told(devices);
+    std::vector<double> held(devices), reported(devices);
     std::vector<MemoryStep> steps;
     for (std::size_t i = 0; i < changes_.size(); ++i) {
       const auto& [date, device, bytes] = changes_[i];
       held[at(device)] += bytes;
-      const bool goes_on =
+      const bool same_instant =
           i + 1 < changes_.size() && changes_[i + 1].date == date && changes_[i + 1].device == device;
-      if (goes_on || held[at(device)] == told[at(device)]) continue;
-      told[at(device)] = held[at(device)];
+      if (same_instant || held[at(device)] == reported[at(device)]) continue;
+      reported[at(device)] = held[at(device)];
       steps.push_back({date, device, held[at(device)]});
     }
     return steps;
@@ -89,21 +89,21 @@ class Changes {
 
 }  // namespace
 
-std::vector<MemoryStep> memory_steps(const Stretch& stretch, const StageMemoryOf& memory_of) {
-  const std::vector<Computation> computations = computations_of(stretch);
+std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const StageMemoryOf& memory_of) {
+  const std::vector<Computation> computations = computations_of(run_interval);
   Changes changes;
   StageMemory memory;
   for (std::size_t i = 0; i < computations.size(); ++i) {
     const Computation& it = computations[i];
     if (i == 0 || computations[i - 1].stage_key() != it.stage_key()) {
       memory = memory_of(it.device, it.stage);
-      changes.take(it.device, memory.state, stretch.start);
+      changes.take(it.device, memory.state, run_interval.start);
     }
     changes.hold(it.device, memory.working, it.time);
-    if (i > 0 && computations[i - 1].batch_key() == it.batch_key()) continue;
-    changes.hold(it.device, memory.activation, held_time(computations, i, stretch.end));
+    if (i > 0 && computations[i - 1].micro_batch_key() == it.micro_batch_key()) continue;
+    changes.hold(it.device, memory.activation, activation_lifetime(computations, i, run_interval.end));
   }
-  return changes.steps(stretch.graph.graph.hosts.size());
+  return changes.steps(run_interval.graph.graph.hosts.size());
 }
 
 void MemoryUse::place(const Plan& plan) {
@@ -116,8 +116,8 @@ void MemoryUse::place(const Plan& plan) {
     peaks_[device] = std::max(peaks_[device], state[device]);
 }
 
-void MemoryUse::see(const Stretch& stretch) {
-  for (const MemoryStep& step : memory_steps(stretch, memory_of_))
+void MemoryUse::on_interval(const RunInterval& run_interval) {
+  for (const MemoryStep& step : memory_steps(run_interval, memory_of_))
     peaks_[at(step.device)] = std::max(peaks_[at(step.device)], step.bytes);
 }
 

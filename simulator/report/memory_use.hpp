@@ -27,13 +27,13 @@ struct MemoryStep {
 
 /// Of one stretch: by date, then device; at one date a device has one step at most, in which what it
 /// frees is free before it takes more. A device that computes nothing in the stretch has none.
-std::vector<MemoryStep> memory_steps(const Stretch& stretch, const StageMemoryOf& memory_of);
+std::vector<MemoryStep> memory_steps(const RunInterval& run_interval, const StageMemoryOf& memory_of);
 
 class MemoryUse : public RunObserver {
  public:
   MemoryUse(int devices, StageMemoryOf memory_of)
       : memory_of_(std::move(memory_of)), peaks_(static_cast<std::size_t>(devices)) {}
-  void see(const Stretch& stretch) override;
+  void on_interval(const RunInterval& run_interval) override;
   /// Every device has to hold the state of its stages, whether it ever computes or not.
   void place(const Plan& plan) override;
   /// Bytes, of each device.

@@ -18,20 +18,20 @@ std::vector<int> sites_of(const Topology& topology) {
 RunStatistics::RunStatistics(const Topology& topology, StageMemoryOf memory_of,
                              std::vector<std::vector<Interval>> down)
     : topology_(topology),
-      device_use_(std::move(down)),
+      device_usage_(std::move(down)),
       site_traffic_(sites_of(topology)),
       memory_use_(topology.size(), std::move(memory_of)),
       critical_path_(topology) {}
 
-void RunStatistics::see(const Stretch& stretch) {
-  device_use_.see(stretch);
-  site_traffic_.see(stretch);
-  memory_use_.see(stretch);
-  critical_path_.see(stretch);
+void RunStatistics::on_interval(const RunInterval& run_interval) {
+  device_usage_.on_interval(run_interval);
+  site_traffic_.on_interval(run_interval);
+  memory_use_.on_interval(run_interval);
+  critical_path_.on_interval(run_interval);
 }
 
 void RunStatistics::add_to(SimReport& report, std::vector<int> devices, double length_s) const {
-  const std::vector<DeviceTimes> all_times = device_use_.times(length_s);
+  const std::vector<DeviceTimes> all_times = device_usage_.times(length_s);
   std::sort(devices.begin(), devices.end());
   for (const int device : devices) {
     const DeviceTimes& times = all_times[at(device)];
@@ -46,7 +46,7 @@ void RunStatistics::add_to(SimReport& report, std::vector<int> devices, double l
     it.peak_memory_bytes = memory_use_.peaks()[at(device)];
     const int gpu = topology_.devices[at(device)].gpu;
     if (gpu >= 0) it.memory_bytes = topology_.gpus[at(gpu)].memory.value();
-    if (it.memory_bytes > 0 && it.peak_memory_bytes > it.memory_bytes) report.overfull.push_back(device);
+    if (it.memory_bytes > 0 && it.peak_memory_bytes > it.memory_bytes) report.out_of_memory.push_back(device);
     report.devices.push_back(it);
   }
   report.links = site_traffic_.reports();

@@ -5,7 +5,7 @@
 
 #include "planner/core/topology.hpp"
 #include "simulator/report/critical_path.hpp"
-#include "simulator/report/device_use.hpp"
+#include "simulator/report/device_usage.hpp"
 #include "simulator/report/memory_use.hpp"
 #include "simulator/report/sim_report.hpp"
 #include "simulator/report/site_traffic.hpp"
@@ -16,7 +16,7 @@ class RunStatistics : public RunObserver {
  public:
   /// `topology` must outlive this. `down`: when each device of it is not there, ascending.
   RunStatistics(const Topology& topology, StageMemoryOf memory_of, std::vector<std::vector<Interval>> down);
-  void see(const Stretch& stretch) override;
+  void on_interval(const RunInterval& run_interval) override;
   void place(const Plan& plan) override { memory_use_.place(plan); }
 
   /// Fills in what is known of `devices`, links, critical path and devices whose memory does not suffice. The
@@ -25,7 +25,7 @@ class RunStatistics : public RunObserver {
 
  private:
   const Topology& topology_;
-  DeviceUse device_use_;
+  DeviceUsage device_usage_;
   SiteTraffic site_traffic_;
   MemoryUse memory_use_;
   CriticalPath critical_path_;

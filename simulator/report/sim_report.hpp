@@ -76,15 +76,15 @@ struct SimReport {
   std::optional<VerificationReport> verification;  // of a swarm that verifies calls
   std::optional<UsefulWork> useful;                // where machines come and go, or checkpoints take time
   std::vector<CriticalStep> critical_path;
-  std::vector<int> overfull;  // devices whose memory does not suffice: the plan is infeasible
+  std::vector<int> out_of_memory;  // devices whose memory does not suffice: the plan is infeasible
   std::string stopped;        // why before its end; empty: it was not
-  bool stuck = false;         // it was, because nothing would come of going on
+  bool deadlocked = false;         // it was, because nothing would come of going on
   long long tasks = 0, events_handled = 0, flows = 0;
 };
 
 /// What iterations bring of which each has `amount`, per second: those after the first over the time from its
-/// end to the end of the run; the only one, and with `are_unlike` (where machines come and go, say) all, over
+/// end to the end of the run; the only one, and with `iterations_differ` (where machines come and go, say) all, over
 /// the whole run.
-double completed_per_s(const SimReport& report, double amount, bool are_unlike = false);
+double completed_per_s(const SimReport& report, double amount, bool iterations_differ = false);
 
 }  // namespace dtfm::sim

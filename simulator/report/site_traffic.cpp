@@ -3,21 +3,21 @@
 #include <algorithm>
 
 #include "planner/core/index.hpp"
-#include "simulator/observation/stretch_times.hpp"
+#include "simulator/observation/interval_times.hpp"
 
 namespace dtfm::sim {
 
-void SiteTraffic::see(const Stretch& stretch) {
+void SiteTraffic::on_interval(const RunInterval& run_interval) {
   std::map<std::pair<int, int>, std::vector<Interval>> under_way;
-  const auto& tasks = stretch.graph.graph.tasks;
+  const auto& tasks = run_interval.graph.graph.tasks;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const TaskRecord& record = stretch.replay.tasks[i];
+    const TaskRecord& record = run_interval.replay.tasks[i];
     if (!is_message(tasks[i]) || !has_started(record)) continue;
     const std::pair sites(site_[at(tasks[i].host)], site_[at(tasks[i].destination)]);
-    under_way[sites].push_back(busy(record, stretch));
+    under_way[sites].push_back(busy(record, run_interval));
     if (record.state == TaskState::done) uses_[sites].bytes += tasks[i].amount;
   }
-  for (auto& [sites, intervals] : under_way) uses_[sites].busy_s += covered(std::move(intervals));
+  for (auto& [sites, intervals] : under_way) uses_[sites].busy_s += union_length(std::move(intervals));
 }
 
 std::vector<LinkReport> SiteTraffic::reports() const {

@@ -14,7 +14,7 @@ class SiteTraffic : public RunObserver {
  public:
   /// The site of each device.
   explicit SiteTraffic(std::vector<int> site_of_device) : site_(std::move(site_of_device)) {}
-  void see(const Stretch& stretch) override;
+  void on_interval(const RunInterval& run_interval) override;
   /// Of each ordered pair of sites (of a site with itself too) that had a message: the bytes of those that
   /// arrived, and for how long at least one was under way. The most bytes first, then by site.
   std::vector<LinkReport> reports() const;

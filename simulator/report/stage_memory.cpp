@@ -15,15 +15,15 @@ double total(const StageMemory& memory) {
   return memory.state + memory.activation + memory.working;
 }
 
-struct Table {
-  std::map<std::pair<int, int>, StageMemory> of_device;  // by device and stage
+struct MemoryTable {
+  std::map<std::pair<int, int>, StageMemory> by_device;  // by device and stage
   std::vector<StageMemory> most;                         // by stage
 };
 
 /// `copies`: of who takes a stage over, less what it has of it already.
-Table table_of(const Problem& problem, const Plan& computed, bool copies) {
+MemoryTable make_table(const Problem& problem, const Plan& computed, bool copies) {
   const LoadModel model(problem, computed);
-  Table table;
+  MemoryTable table;
   for (const Pipeline& pipeline : computed.pipelines) {
     if (table.most.size() < pipeline.stages.size()) table.most.resize(pipeline.stages.size());
     for (std::size_t stage = 0; stage < pipeline.stages.size(); ++stage) {
@@ -35,21 +35,21 @@ Table table_of(const Problem& problem, const Plan& computed, bool copies) {
       const std::size_t count = pipeline.stages.size(), before = (stage + count - 1) % count;
       if (copies && count > 1) memory.state += model.of(pipeline.stages[before]).weight_bytes;
       for (const int device : pipeline.stages[stage].devices)
-        table.of_device[{device, static_cast<int>(stage)}] = memory;
+        table.by_device[{device, static_cast<int>(stage)}] = memory;
     }
   }
   return table;
 }
 
-StageMemoryOf memory_in(Table table) {
+StageMemoryOf lookup_in(MemoryTable table) {
   return [table = std::move(table)](int device, int stage) {
-    const auto found = table.of_device.find({device, stage});
-    return found != table.of_device.end() ? found->second : table.most[at(stage)];
+    const auto found = table.by_device.find({device, stage});
+    return found != table.by_device.end() ? found->second : table.most[at(stage)];
   };
 }
 
 /// Who has a place, and how much it does there, means nothing to what a place takes.
-Plan without_devices(Plan plan) {
+Plan strip_devices(Plan plan) {
   for (Pipeline& pipeline : plan.pipelines) {
     pipeline.micro_batches = 0;
     for (Stage& stage : pipeline.stages) stage.devices.assign(stage.devices.size(), 0);
@@ -60,21 +60,21 @@ Plan without_devices(Plan plan) {
 }  // namespace
 
 StageMemoryOf stage_memory(const Problem& problem, const Plan& plan, bool copies) {
-  return memory_in(table_of(problem, computed_stages(problem.job, plan), copies));
+  return lookup_in(make_table(problem, expand_virtual_stages(problem.job, plan), copies));
 }
 
-PlacedMemory::PlacedMemory(const Problem& problem, const Plan& plan, bool copies)
+CurrentStageMemory::CurrentStageMemory(const Problem& problem, const Plan& plan, bool copies)
     : problem_(problem),
       copies_(copies),
-      layers_(without_devices(computed_stages(problem.job, plan))),
+      layers_(strip_devices(expand_virtual_stages(problem.job, plan))),
       memory_of_(stage_memory(problem, plan, copies)) {}
 
 /// Who takes the place of another in the same plan is one that the plan does not have.
-void PlacedMemory::place(const Plan& computed) {
-  Plan layers = without_devices(computed);
+void CurrentStageMemory::place(const Plan& computed) {
+  Plan layers = strip_devices(computed);
   if (layers == layers_) return;
   layers_ = std::move(layers);
-  memory_of_ = memory_in(table_of(problem_, computed, copies_));
+  memory_of_ = lookup_in(make_table(problem_, computed, copies_));
 }
 
 }  // namespace dtfm::sim

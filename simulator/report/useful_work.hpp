@@ -13,7 +13,7 @@ class EgressMeter : public RunObserver {
  public:
   /// The topology must outlive this.
   explicit EgressMeter(const Topology& topology) : topology_(topology) {}
-  void see(const Stretch& stretch) override;
+  void on_interval(const RunInterval& run_interval) override;
   double usd() const { return usd_; }
 
  private:
@@ -23,10 +23,10 @@ class EgressMeter : public RunObserver {
 
 /// Whether iterations may be lost, or wait for anything but each other: machines come and go, pipelines
 /// are left out, or checkpoints take time.
-bool is_disturbed(const Scenario& scenario);
+bool has_disruptions(const Scenario& scenario);
 
 /// What a plan does undisturbed.
-struct PlanRate {
+struct PlanThroughput {
   double samples = 0, iteration_s = 0;  // sequences of an iteration, and how long it takes
   int devices = 0;
 };
@@ -34,6 +34,6 @@ struct PlanRate {
 /// Of a run of `report.length_s` seconds. Devices cost their own price, else that of their GPU, for as long
 /// as they are there, with a place in the plan or without.
 UsefulWork useful_work(const Problem& problem, const Scenario& scenario, const SimReport& report,
-                       const PlanRate& plan, double usd_egress);
+                       const PlanThroughput& plan, double usd_egress);
 
 }  // namespace dtfm::sim

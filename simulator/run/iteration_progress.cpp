@@ -8,7 +8,7 @@ namespace dtfm::sim {
 namespace {
 
 /// The first device of the stage that a task of a pipeline belongs to; no_index for those of no pipeline.
-int place_of(const TaskLabel& label, const Plan& computed) {
+int owner_of(const TaskLabel& label, const Plan& computed) {
   if (label.pipeline == no_index) return no_index;
   return computed.pipelines[at(label.pipeline)].stages[at(label.stage)].devices.front();
 }
@@ -18,13 +18,13 @@ void make_unique(std::vector<int>& numbers) {
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-void continue_with(Task& task, const TaskRest& rest) {
-  if (rest.is_delay) {
+void resume_task(Task& task, const UnfinishedTask& unfinished) {
+  if (unfinished.is_delay) {
     task = {};
     task.kind = TaskKind::delay;
   }
-  task.overhead = rest.overhead;
-  task.amount = rest.amount;
+  task.overhead = unfinished.overhead;
+  task.amount = unfinished.amount;
   task.priority = 1;
 }
 
@@ -44,19 +44,19 @@ IterationProgress::Key IterationProgress::key_of(const TaskLabel& label) {
           label.micro_batch, label.phase,  label.layer, label.rank};
 }
 
-void IterationProgress::add(const LabelledGraph& graph, const Replay& replay, bool exchanges) {
+void IterationProgress::add(const LabelledGraph& graph, const Replay& replay, bool include_gradient_sync) {
   for (std::size_t i = 0; i < graph.labels.size(); ++i) {
     const TaskLabel& label = graph.labels[i];
-    if (replay.tasks[i].state != TaskState::done || (label.pipeline == no_index && !exchanges)) continue;
+    if (replay.tasks[i].state != TaskState::done || (label.pipeline == no_index && !include_gradient_sync)) continue;
     states_[key_of(label)].is_done = true;
-    if (is_layer(label)) layered_[key_of(without_layer(label))] += graph.graph.tasks[i].amount;
+    if (is_layer(label)) done_layer_s_[key_of(without_layer(label))] += graph.graph.tasks[i].amount;
   }
-  for (const TaskRest& rest : replay.rest) {
-    const TaskLabel& label = graph.labels[at(rest.task)];
-    if (label.pipeline == no_index && !exchanges) continue;
-    states_[key_of(label)].rest = rest;
+  for (const UnfinishedTask& unfinished : replay.unfinished) {
+    const TaskLabel& label = graph.labels[at(unfinished.task)];
+    if (label.pipeline == no_index && !include_gradient_sync) continue;
+    states_[key_of(label)].unfinished = unfinished;
     if (is_layer(label))
-      layered_[key_of(without_layer(label))] += graph.graph.tasks[at(rest.task)].amount - rest.amount;
+      done_layer_s_[key_of(without_layer(label))] += graph.graph.tasks[at(unfinished.task)].amount - unfinished.amount;
   }
 }
 
@@ -66,13 +66,13 @@ const IterationProgress::State* IterationProgress::state_of(const TaskLabel& lab
 }
 
 /// What was the last backward is computed as a whole where others have come after it.
-double IterationProgress::done_by_layers(const TaskLabel& label) const {
+double IterationProgress::done_layer_seconds(const TaskLabel& label) const {
   if (label.activity != Activity::backward || label.layer != no_index) return 0;
-  const auto done = layered_.find(key_of(label));
-  return done == layered_.end() ? 0 : done->second;
+  const auto done = done_layer_s_.find(key_of(label));
+  return done == done_layer_s_.end() ? 0 : done->second;
 }
 
-LabelledGraph IterationProgress::rest_of(const LabelledGraph& next, const Plan& computed,
+LabelledGraph IterationProgress::remaining_graph(const LabelledGraph& next, const Plan& computed,
                                          const std::vector<bool>& wanted) const {
   const std::vector<Task>& tasks = next.graph.tasks;
   LabelledGraph result;
@@ -85,24 +85,24 @@ LabelledGraph IterationProgress::rest_of(const LabelledGraph& next, const Plan& 
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (!wanted[i]) continue;
     const TaskLabel& label = next.labels[i];
-    const int place = place_of(label, computed);
+    const int owner = owner_of(label, computed);
     const State* state = state_of(label);
-    std::vector<int> after, in_place;
+    std::vector<int> after, same_owner;
     for (int k = 0; k < tasks[i].after_count; ++k) {
       const std::size_t other = at(next.graph.after[at(tasks[i].first_after + k)]);
-      const bool is_near = place == no_index || place_of(next.labels[other], computed) == place;
-      std::vector<int> waited = is_near ? before[other] : std::vector<int>{};
+      const bool is_same_owner = owner == no_index || owner_of(next.labels[other], computed) == owner;
+      std::vector<int> waited = is_same_owner ? before[other] : std::vector<int>{};
       if (number[other] != no_index) waited.push_back(number[other]);
       after.insert(after.end(), waited.begin(), waited.end());
-      if (is_near) in_place.insert(in_place.end(), waited.begin(), waited.end());
+      if (is_same_owner) same_owner.insert(same_owner.end(), waited.begin(), waited.end());
     }
-    if (state) before[i] = std::move(in_place);
+    if (state) before[i] = std::move(same_owner);
     make_unique(before[i]);
     if (state && state->is_done) continue;
     Task task = tasks[i];
-    if (task.kind == TaskKind::compute) task.amount = std::max(0.0, task.amount - done_by_layers(label));
+    if (task.kind == TaskKind::compute) task.amount = std::max(0.0, task.amount - done_layer_seconds(label));
     if (state) {
-      continue_with(task, state->rest);
+      resume_task(task, state->unfinished);
       after.clear();
     }
     make_unique(after);
@@ -116,7 +116,7 @@ LabelledGraph IterationProgress::rest_of(const LabelledGraph& next, const Plan& 
   return result;
 }
 
-bool is_exchanged(const LabelledGraph& graph, const Replay& replay) {
+bool is_synchronized(const LabelledGraph& graph, const Replay& replay) {
   for (std::size_t i = 0; i < graph.labels.size(); ++i)
     if (const Activity activity = graph.labels[i].activity; replay.tasks[i].state != TaskState::done &&
                                                             activity != Activity::update &&

@@ -13,29 +13,29 @@
 namespace dtfm::sim {
 namespace {
 
-class FetchList {
+class FetchPlanner {
  public:
-  FetchList(const Problem& problem, const Plan& plan, const std::vector<Place>& held)
+  FetchPlanner(const Problem& problem, const Plan& plan, const std::vector<StageShard>& held)
       : problem_(problem), loads_(problem, plan), sources_(held), busy_s_(at(problem.topology.size())) {}
 
   /// All layers of a place that its device does not hold, part by part.
-  void add(const Place& place) {
-    const int degree = degree_of(place);
-    Fetch fetch{place.device, place.pipeline, place.stage};
+  void add(const StageShard& shard) {
+    const int degree = degree_of(shard);
+    Fetch fetch{shard.device, shard.pipeline, shard.stage};
     fetch.parts = degree;
-    for (const Place& source : sources_)
-      if (source.layers.first < place.layers.second && source.layers.second > place.layers.first)
+    for (const StageShard& source : sources_)
+      if (source.layers.first < shard.layers.second && source.layers.second > shard.layers.first)
         fetch.parts = std::max(fetch.parts, degree_of(source));
-    const Stage stage{place.layers, place.devices};
+    const Stage stage{shard.layers, shard.devices};
     for (fetch.part = 0; fetch.part < fetch.parts; ++fetch.part)
-      if (rank_of_part(fetch.part, fetch.parts, degree) == place.rank) add_part(stage, fetch);
+      if (rank_of_part(fetch.part, fetch.parts, degree) == shard.rank) add_part(stage, fetch);
   }
   std::vector<Fetch> take() { return std::move(fetches_); }
 
  private:
   void add_part(const Stage& stage, Fetch fetch) {
     for (int layer = stage.layers.first; layer < stage.layers.second; layer = fetch.layers.second) {
-      if (const int end = own_until(layer, fetch); end > layer) {
+      if (const int end = owned_until(layer, fetch); end > layer) {
         fetch.layers.second = end;
         continue;
       }
@@ -52,15 +52,15 @@ class FetchList {
     return of_device * (static_cast<double>(stage.devices.size()) / parts);
   }
 
-  static int degree_of(const Place& place) { return static_cast<int>(place.devices.size()); }
+  static int degree_of(const StageShard& shard) { return static_cast<int>(shard.devices.size()); }
 
-  static bool holds_part(const Place& source, const Fetch& fetch) {
+  static bool holds_part(const StageShard& source, const Fetch& fetch) {
     return rank_of_part(fetch.part, fetch.parts, degree_of(source)) == source.rank;
   }
 
   /// The end of the layers from `layer` on that the device has itself; `layer` where it does not have it.
-  int own_until(int layer, const Fetch& fetch) const {
-    for (const Place& source : sources_)
+  int owned_until(int layer, const Fetch& fetch) const {
+    for (const StageShard& source : sources_)
       if (source.device == fetch.to && source.layers.first <= layer && layer < source.layers.second &&
           holds_part(source, fetch))
         return source.layers.second;
@@ -69,7 +69,7 @@ class FetchList {
 
   /// The first layer after `layer`, at most `end`, with which a source begins.
   int next_source_after(int layer, int end, const Fetch& fetch) const {
-    for (const Place& source : sources_)
+    for (const StageShard& source : sources_)
       if (source.layers.first > layer && source.layers.first < end && holds_part(source, fetch))
         end = source.layers.first;
     return end;
@@ -78,9 +78,9 @@ class FetchList {
   void choose_source(const Stage& stage, Fetch& fetch) {
     const int first = fetch.layers.first;
     double earliest = std::numeric_limits<double>::infinity();
-    const Place* chosen = nullptr;
+    const StageShard* chosen = nullptr;
     double chosen_s = 0;
-    for (const Place& source : sources_) {
+    for (const StageShard& source : sources_) {
       if (source.layers.first > first || source.layers.second <= first || !holds_part(source, fetch))
         continue;
       const auto link = problem_.topology.link(source.device, fetch.to);
@@ -96,14 +96,14 @@ class FetchList {
     busy_s_[at(chosen->device)] += chosen_s;
     fetch.from = chosen->device;
     fetch.layers.second = std::min(stage.layers.second, chosen->layers.second);
-    for (const Place& own : sources_)
+    for (const StageShard& own : sources_)
       if (own.device == fetch.to && own.layers.first > first && holds_part(own, fetch))
         fetch.layers.second = std::min(fetch.layers.second, own.layers.first);
   }
 
   const Problem& problem_;
   const LoadModel loads_;
-  std::vector<Place> sources_;
+  std::vector<StageShard> sources_;
   std::vector<double> busy_s_;  // of each device, with what it has to send
   std::vector<Fetch> fetches_;
 };
@@ -121,38 +121,38 @@ TaskLabel label_of(const Fetch& fetch) {
 
 }  // namespace
 
-std::vector<Place> places_of(const Plan& computed, const std::vector<bool>& running) {
-  std::vector<Place> places;
+std::vector<StageShard> stage_shards(const Plan& computed, const std::vector<bool>& running) {
+  std::vector<StageShard> shards;
   for (int pipeline = 0; at(pipeline) < computed.pipelines.size(); ++pipeline) {
     if (!running[at(pipeline)]) continue;
     const std::vector<Stage>& stages = computed.pipelines[at(pipeline)].stages;
     for (int stage = 0; at(stage) < stages.size(); ++stage)
       for (int rank = 0; at(rank) < stages[at(stage)].devices.size(); ++rank)
-        places.push_back({stages[at(stage)].devices[at(rank)], pipeline, stage, rank,
+        shards.push_back({stages[at(stage)].devices[at(rank)], pipeline, stage, rank,
                           stages[at(stage)].devices, stages[at(stage)].layers});
   }
-  return places;
+  return shards;
 }
 
-std::vector<Place> copies_of(const Plan& computed, const Plan& home, const std::vector<bool>& running,
-                             const std::vector<bool>& there) {
-  std::vector<Place> copies;
-  for (Place& place : places_of(computed, running)) {
-    const std::vector<Stage>& stages = home.pipelines[at(place.pipeline)].stages;
-    const Stage& holders = stages[at(place.stage + 1) % stages.size()];
-    if (holders.devices.size() != place.devices.size()) continue;
-    const int holder = holders.devices[at(place.rank)];
-    if (holder == place.device || !there[at(holder)]) continue;
-    place.device = holder;
-    copies.push_back(std::move(place));
+std::vector<StageShard> redundant_shards(const Plan& computed, const Plan& initial_plan, const std::vector<bool>& running,
+                             const std::vector<bool>& available) {
+  std::vector<StageShard> copies;
+  for (StageShard& shard : stage_shards(computed, running)) {
+    const std::vector<Stage>& stages = initial_plan.pipelines[at(shard.pipeline)].stages;
+    const Stage& holders = stages[at(shard.stage + 1) % stages.size()];
+    if (holders.devices.size() != shard.devices.size()) continue;
+    const int holder = holders.devices[at(shard.rank)];
+    if (holder == shard.device || !available[at(holder)]) continue;
+    shard.device = holder;
+    copies.push_back(std::move(shard));
   }
   return copies;
 }
 
-std::vector<Fetch> fetches_of(const Problem& problem, const Plan& plan, const std::vector<Place>& wanted,
-                              const std::vector<Place>& held) {
-  FetchList fetches(problem, plan, held);
-  for (const Place& place : wanted) fetches.add(place);
+std::vector<Fetch> plan_fetches(const Problem& problem, const Plan& plan, const std::vector<StageShard>& wanted,
+                              const std::vector<StageShard>& held) {
+  FetchPlanner fetches(problem, plan, held);
+  for (const StageShard& shard : wanted) fetches.add(shard);
   return fetches.take();
 }
 
@@ -193,7 +193,7 @@ LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan, const P
     for (int rank = 0; at(rank) < it.devices.size(); ++rank) {
       const int device = it.devices[at(rank)];
       TaskLabel label;
-      label.activity = Activity::save;
+      label.activity = Activity::save_checkpoint;
       label.device = device;
       label.pipeline = number;
       label.stage = stage;
@@ -201,7 +201,7 @@ LabelledGraph checkpoint_graph(const Problem& problem, const Plan& plan, const P
       if (checkpoint.device && *checkpoint.device != device) {
         label.peer = *checkpoint.device;
         limited.push_back(
-            builder.send(builder.channel(device, label.peer, Activity::save), bytes, {}, label));
+            builder.send(builder.channel(device, label.peer, Activity::save_checkpoint), bytes, {}, label));
       } else {
         const double duration = checkpoint.bandwidth > 0 ? bytes * bits_per_byte / checkpoint.bandwidth : 0;
         int& last = last_written.try_emplace(device, no_index).first->second;

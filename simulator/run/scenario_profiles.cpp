@@ -17,37 +17,37 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-bool is_about(const LinkTrace& trace, int from, int to) {
+bool applies_to(const LinkTrace& trace, int from, int to) {
   return (trace.from[at(from)] && trace.to[at(to)]) ||
          (trace.both_directions && trace.from[at(to)] && trace.to[at(from)]);
 }
 
 /// All devices that get their messages from `from` over one entry of the topology's links.
-bool is_about_all_receivers(const LinkTrace& trace, const Topology& topology, int from, int entry) {
+bool applies_to_all_receivers(const LinkTrace& trace, const Topology& topology, int from, int link_index) {
   for (int device = 0; device < topology.size(); ++device)
-    if (device != from && !is_about(trace, from, device) && topology.entry(from, device) == entry)
+    if (device != from && !applies_to(trace, from, device) && topology.link_index(from, device) == link_index)
       return false;
   return true;
 }
 
-bool is_about_sites(const LinkTrace& trace, const Topology& topology, int from_site, int to_site) {
+bool applies_to_sites(const LinkTrace& trace, const Topology& topology, int from_site, int to_site) {
   for (int from = 0; from < topology.size(); ++from) {
     if (topology.devices[at(from)].site != from_site) continue;
     for (int to = 0; to < topology.size(); ++to)
-      if (from != to && topology.devices[at(to)].site == to_site && !is_about(trace, from, to)) return false;
+      if (from != to && topology.devices[at(to)].site == to_site && !applies_to(trace, from, to)) return false;
   }
   return true;
 }
 
-bool concerns(const LinkTrace& link_trace, const Trace& trace, const LinkMeaning& meaning,
+bool affects_link(const LinkTrace& link_trace, const Trace& trace, const LinkRole& role,
               const Topology& topology) {
-  if (meaning.kind == LinkMeaning::Kind::flow) return is_about(link_trace, meaning.from, meaning.to);
+  if (role.kind == LinkRole::Kind::flow) return applies_to(link_trace, role.from, role.to);
   if (link_trace.quantity == LinkTrace::Quantity::latency) return false;
-  if (meaning.kind == LinkMeaning::Kind::sender)
-    return is_about(link_trace, meaning.from, meaning.to) &&
-           is_about_all_receivers(link_trace, topology, meaning.from, meaning.entry);
-  if (meaning.kind == LinkMeaning::Kind::pair_capacity)
-    return trace.relative && is_about_sites(link_trace, topology, meaning.from, meaning.to);
+  if (role.kind == LinkRole::Kind::sender)
+    return applies_to(link_trace, role.from, role.to) &&
+           applies_to_all_receivers(link_trace, topology, role.from, role.link_index);
+  if (role.kind == LinkRole::Kind::pair_capacity)
+    return trace.relative && applies_to_sites(link_trace, topology, role.from, role.to);
   return false;
 }
 
@@ -76,7 +76,7 @@ std::vector<Profile::Step> steps_between(const std::vector<const Trace*>& traces
     for (TraceCursor& cursor : cursors)
       if (cursor.next_date() == next) cursor.advance();
     if (const double value = product(cursors); value != steps.back().value) steps.push_back({next, value});
-    if (steps.size() > ScenarioProfiles::most_changes)
+    if (steps.size() > ScenarioProfiles::max_changes)
       throw Error("",
                   "the traces of the scenario change too often: more than 20,000,000 times in the time "
                   "that one iteration takes");
@@ -100,10 +100,10 @@ void ScenarioProfiles::add_links(const Topology& topology, const LabelledGraph& 
       std::vector<int> traces;
       for (const LinkTrace& it : scenario_.link_traces)
         if (it.quantity == quantity &&
-            concerns(it, scenario_.traces[at(it.trace)], graph.links[link], topology))
+            affects_link(it, scenario_.traces[at(it.trace)], graph.links[link], topology))
           traces.push_back(it.trace);
       if (traces.empty()) continue;
-      const auto [entry, is_new] = group_of.emplace(traces, groups_.size());
+      const auto [link_index, is_new] = group_of.emplace(traces, groups_.size());
       if (is_new) {
         LinkGroup& group = groups_.emplace_back();
         group.quantity =
@@ -116,9 +116,9 @@ void ScenarioProfiles::add_links(const Topology& topology, const LabelledGraph& 
             group.absolute = &trace;
         }
       }
-      const auto& given = graph.graph.links[link];
-      groups_[entry->second].targets.push_back(
-          {static_cast<int>(link), quantity == Quantity::bandwidth ? given.bandwidth : given.latency});
+      const auto& base = graph.graph.links[link];
+      groups_[link_index->second].targets.push_back(
+          {static_cast<int>(link), quantity == Quantity::bandwidth ? base.bandwidth : base.latency});
     }
   }
 }
@@ -157,7 +157,7 @@ std::vector<Profile> ScenarioProfiles::between(double start, double end) const {
   std::vector<Profile> profiles;
   for (const LinkGroup& group : groups_) add(group, start, end, profiles);
   for (const HostSpeed& speed : speeds_) {
-    Profile profile{Profile::Quantity::speed, {{speed.host, speed.given}}, {}};
+    Profile profile{Profile::Quantity::speed, {{speed.host, speed.base}}, {}};
     for (const Profile::Step& step : speed.steps)
       if (step.date <= start)
         profile.steps = {{start, step.value}};
@@ -168,7 +168,7 @@ std::vector<Profile> ScenarioProfiles::between(double start, double end) const {
   return profiles;
 }
 
-bool ScenarioProfiles::change_after(double date) const {
+bool ScenarioProfiles::changes_after(double date) const {
   const auto changes = [&](const Trace* trace) {
     return trace != nullptr && (trace->period > 0 || trace->steps.back().date > date);
   };

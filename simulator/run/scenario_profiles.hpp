@@ -20,7 +20,7 @@ namespace dtfm::sim {
 class ScenarioProfiles {
  public:
   /// Changes of links and hosts in one window; more are an Error.
-  static constexpr std::size_t most_changes = 20'000'000;
+  static constexpr std::size_t max_changes = 20'000'000;
 
   /// The scenario must outlive this.
   ScenarioProfiles(const Scenario& scenario, const Topology& topology, const LabelledGraph& graph);
@@ -28,7 +28,7 @@ class ScenarioProfiles {
   /// What holds at `start`, and the changes up to `end`; both may be said again for the next window.
   std::vector<Profile> between(double start, double end) const;
   /// Whether anything changes after `date`.
-  bool change_after(double date) const;
+  bool changes_after(double date) const;
 
  private:
   /// Links with the same traces on them.
@@ -40,7 +40,7 @@ class ScenarioProfiles {
   };
   struct HostSpeed {
     int host = 0;
-    double given = 1;  // by the graph
+    double base = 1;  // by the graph
     std::vector<Profile::Step> steps;
   };
 

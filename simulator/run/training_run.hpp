@@ -9,12 +9,12 @@
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
 #include "simulator/report/sim_report.hpp"
-#include "simulator/run/departure_policy.hpp"
-#include "simulator/observation/machine_log.hpp"
+#include "simulator/run/failure_policy.hpp"
+#include "simulator/observation/device_timeline.hpp"
 #include "simulator/observation/observer.hpp"
 #include "simulator/run/recovery_graph.hpp"
 #include "simulator/run/scenario_profiles.hpp"
-#include "simulator/run/stretch_player.hpp"
+#include "simulator/run/interval_replay.hpp"
 #include "simulator/scenario/scenario.hpp"
 
 namespace dtfm::sim {
@@ -72,78 +72,78 @@ class TrainingRun {
 
   void advance(double date);
   void take(const DeviceEvent& event);
-  void notice();
-  void wait();
+  void wait_for_detection();
+  void wait_for_join();
   void decide();
   void replan();
-  void tell_places();
+  void notify_assignment();
   void note_replacements(const Plan& next);
   std::string missing_devices() const;
   void make_graph();
-  double next_departure() const;
+  double next_failure() const;
 
-  std::vector<Place> wanted_places() const;
-  std::vector<Fetch> missing() const;
+  std::vector<StageShard> wanted_shards() const;
+  std::vector<Fetch> plan_missing_fetches() const;
   bool recover();
   bool fetch(const std::vector<Fetch>& fetches);
   void roll_back();
-  std::size_t saved_iterations() const;
+  std::size_t checkpointed_iterations() const;
   bool is_checkpoint_due() const;
-  void save();
-  bool saves_by_period() const;
-  void iterate();
-  void end_iteration(const Played& played, const LabelledGraph& graph);
-  bool is_broken_off(const Played& played) const;
+  void write_checkpoint();
+  bool has_periodic_checkpoint() const;
+  void run_iteration();
+  void finish_iteration(const ReplayedInterval& replayed, const LabelledGraph& graph);
+  bool was_aborted_by_failure(const ReplayedInterval& replayed) const;
   void draw_jitter();
   void draw_jitter(LabelledGraph& graph);
   LabelledGraph graph_of(const Plan& plan) const;
 
-  struct Rest;
-  void go_on(const Played& played);
-  std::vector<bool> pipelines_not_hit(double until) const;
-  void show_part(const LabelledGraph& graph, const Played& played);
-  void drop_all_but(const std::vector<bool>& pipelines);
-  bool go_on_unknowing(Rest& rest);
-  bool deal_out(Rest& rest);
-  Played play(LabelledGraph& graph, const ScenarioProfiles& changes);
-  bool stays_stuck(const Played& played) const;
+  struct ResumedIteration;
+  void resume_iteration(const ReplayedInterval& replayed);
+  std::vector<bool> unaffected_pipelines(double until) const;
+  void notify_partial(const LabelledGraph& graph, const ReplayedInterval& replayed);
+  void keep_only_pipelines(const std::vector<bool>& pipelines);
+  bool run_until_detected(ResumedIteration& resumed);
+  bool redistribute(ResumedIteration& resumed);
+  ReplayedInterval replay_interval(LabelledGraph& graph, const ScenarioProfiles& changes);
+  bool stays_deadlocked(const ReplayedInterval& replayed) const;
   /// From now on, of the iteration that is next. `played` and `graph` must outlive it.
-  Stretch stretch_of(Stretch::Kind kind, const Played& played, const LabelledGraph& graph) const;
-  void show(const Stretch& stretch);
-  void complete(double end);
+  RunInterval make_interval(RunInterval::Kind kind, const ReplayedInterval& replayed, const LabelledGraph& graph) const;
+  void notify_observers(const RunInterval& run_interval);
+  void complete_iteration(double end);
 
   const Problem& problem_;
   const Scenario& scenario_;
-  const DeparturePolicy& policy_;
+  const FailurePolicy& policy_;
   Replanner replan_;
   int sync_every_;
   const PathSchedule* paths_;
   std::uint64_t seed_;
   RunLength length_;
   std::vector<RunObserver*> observers_;
-  StretchPlayer player_;
+  IntervalReplay interval_replay_;
 
   SimReport report_;
-  double now_ = 0, known_at_ = 0;  // when the last departure will be noticed
-  MachineLog machines_;
+  double now_ = 0, detected_at_ = 0;  // when the last departure will be noticed
+  DeviceTimeline device_timeline_;
   std::vector<int> spares_;
-  Plan home_, plan_;                    // as it was given; who has which place now
+  Plan initial_plan_, plan_;                    // as it was given; who has which place now
   std::vector<bool> running_;           // of each pipeline
-  bool is_changed_ = true;              // since the last decision
+  bool needs_decision_ = true;              // since the last decision
   bool has_event_ = false;              // somebody has come or gone since
-  bool is_broken_ = false;              // one who was needed has left since
-  std::vector<bool> runs_, had_place_;  // of each device
-  std::vector<Place> held_;             // where the weights of the last completed iteration are
+  bool iteration_aborted_ = false;              // one who was needed has left since
+  std::vector<bool> is_running_, was_assigned_;  // of each device
+  std::vector<StageShard> held_shards_;             // where the weights of the last completed iteration are
   std::vector<bool> is_needed_;         // of each device; its departure breaks off what goes on
   std::uint64_t attempts_ = 0;          // of iterations
 
-  double begun_at_ = 0;              // when the iteration began that goes on
-  std::vector<double> part_work_s_;  // that each device has computed in earlier parts of it
-  std::vector<bool> hit_;            // of each device: it has left since
+  double iteration_start_ = 0;              // when the iteration began that goes on
+  std::vector<double> partial_work_s_;  // that each device has computed in earlier parts of it
+  std::vector<bool> has_failed_;            // of each device: it has left since
 
-  std::size_t saved_ = 0;      // iterations that the checkpoint has, if it has a period
-  double saved_at_ = 0;        // when it was written
-  double unsaved_work_s_ = 0;  // device-seconds of the iterations after it
+  std::size_t checkpointed_iterations_ = 0;      // iterations that the checkpoint has, if it has a period
+  double checkpointed_at_ = 0;        // when it was written
+  double uncheckpointed_work_s_ = 0;  // device-seconds of the iterations after it
 
   Plan graph_plan_;  // that the graph was made for
   LabelledGraph graph_;

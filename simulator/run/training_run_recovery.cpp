@@ -8,28 +8,28 @@
 
 namespace dtfm::sim {
 
-bool TrainingRun::saves_by_period() const {
+bool TrainingRun::has_periodic_checkpoint() const {
   return scenario_.checkpoint && scenario_.checkpoint->period_s > 0;
 }
 
-std::vector<Place> TrainingRun::wanted_places() const {
-  const Plan computed = computed_stages(problem_.job, plan_);
-  std::vector<Place> places = places_of(computed, running_);
-  if (!policy_.keeps_copies) return places;
-  const std::vector<Place> copies = copies_of(computed, home_, running_, machines_.there());
-  places.insert(places.end(), copies.begin(), copies.end());
-  return places;
+std::vector<StageShard> TrainingRun::wanted_shards() const {
+  const Plan computed = expand_virtual_stages(problem_.job, plan_);
+  std::vector<StageShard> shards = stage_shards(computed, running_);
+  if (!policy_.keeps_copies) return shards;
+  const std::vector<StageShard> copies = redundant_shards(computed, initial_plan_, running_, device_timeline_.available());
+  shards.insert(shards.end(), copies.begin(), copies.end());
+  return shards;
 }
 
 /// Before the first iteration there is nothing to fetch.
-std::vector<Fetch> TrainingRun::missing() const {
+std::vector<Fetch> TrainingRun::plan_missing_fetches() const {
   if (report_.iterations.empty()) return {};
-  return fetches_of(problem_, plan_, wanted_places(), held_);
+  return plan_fetches(problem_, plan_, wanted_shards(), held_shards_);
 }
 
 /// True when all who run have their weights, and nothing has had to be fetched for it.
 bool TrainingRun::recover() {
-  std::vector<Fetch> fetches = missing();
+  std::vector<Fetch> fetches = plan_missing_fetches();
   const auto lost =
       std::find_if(fetches.begin(), fetches.end(), [](const Fetch& fetch) { return !fetch.from; });
   if (lost != fetches.end()) {
@@ -40,9 +40,9 @@ bool TrainingRun::recover() {
                       lost->layers.first, lost->layers.second - 1));
       return false;
     }
-    if (saved_iterations() < report_.iterations.size()) {
+    if (checkpointed_iterations() < report_.iterations.size()) {
       roll_back();
-      fetches = missing();
+      fetches = plan_missing_fetches();
     }
   }
   return fetches.empty() || fetch(fetches);
@@ -53,33 +53,33 @@ bool TrainingRun::fetch(const std::vector<Fetch>& fetches) {
   for (const Fetch& fetch : fetches)
     if (fetch.from) is_needed_[at(*fetch.from)] = true;
   LabelledGraph graph = recovery_graph(problem_, fetches, scenario_.checkpoint);
-  const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
-  if (played.ended == ReplayEnd::stopped) {
+  const ReplayedInterval replayed = replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+  if (replayed.ended == ReplayEnd::stopped) {
     interrupt();
     return false;
   }
   double bytes = 0;
   for (const Fetch& fetch : fetches) bytes += fetch.bytes;
   note(now_, fmt::format("recovery: {:.4g} GB of weights are fetched{}", bytes / 1e9,
-                         played.ended == ReplayEnd::finished ? "" : ", in vain"));
-  show(stretch_of(Stretch::Kind::recovery, played, graph));
-  if (played.ended == ReplayEnd::finished) {
-    std::vector<Place> places = wanted_places();
-    std::vector<bool> has_place(runs_.size());
-    for (const Place& place : places) has_place[at(place.device)] = true;
-    for (Place& place : held_)
-      if (!has_place[at(place.device)]) places.push_back(std::move(place));
-    held_ = std::move(places);
-    is_needed_ = runs_;
+                         replayed.ended == ReplayEnd::finished ? "" : ", in vain"));
+  notify_observers(make_interval(RunInterval::Kind::recovery, replayed, graph));
+  if (replayed.ended == ReplayEnd::finished) {
+    std::vector<StageShard> shards = wanted_shards();
+    std::vector<bool> has_shard(is_running_.size());
+    for (const StageShard& shard : shards) has_shard[at(shard.device)] = true;
+    for (StageShard& shard : held_shards_)
+      if (!has_shard[at(shard.device)]) shards.push_back(std::move(shard));
+    held_shards_ = std::move(shards);
+    is_needed_ = is_running_;
   }
-  const bool is_stuck = stays_stuck(played);
-  advance(played.end);
-  if (is_stuck) stop_for("the weights never come");
+  const bool is_deadlocked = stays_deadlocked(replayed);
+  advance(replayed.end);
+  if (is_deadlocked) stop_for("the weights never come");
   return false;
 }
 
-std::size_t TrainingRun::saved_iterations() const {
-  return saves_by_period() ? saved_ : report_.iterations.size();
+std::size_t TrainingRun::checkpointed_iterations() const {
+  return has_periodic_checkpoint() ? checkpointed_iterations_ : report_.iterations.size();
 }
 
 /// To the checkpoint: what came after it was in vain, and nobody has its weights.
@@ -90,41 +90,41 @@ void TrainingRun::roll_back() {
         fmt::format("under the policy `{}` all load the last checkpoint, and the scenario names "
                     "none",
                     policy_.name));
-  held_.clear();
-  const std::size_t lost = report_.iterations.size() - saved_iterations();
+  held_shards_.clear();
+  const std::size_t lost = report_.iterations.size() - checkpointed_iterations();
   if (lost == 0) return;
   note(now_, fmt::format("{} iteration{} after the last checkpoint {} lost", lost, lost == 1 ? "" : "s",
                          lost == 1 ? "is" : "are"));
-  report_.iterations.resize(saved_iterations());
+  report_.iterations.resize(checkpointed_iterations());
   report_.rolled_back += static_cast<int>(lost);
-  report_.lost_work_s += unsaved_work_s_;
-  unsaved_work_s_ = 0;
+  report_.lost_work_s += uncheckpointed_work_s_;
+  uncheckpointed_work_s_ = 0;
 }
 
 bool TrainingRun::is_checkpoint_due() const {
-  return saves_by_period() && !is_over() && !is_broken_ && now_ - saved_at_ >= scenario_.checkpoint->period_s;
+  return has_periodic_checkpoint() && !is_over() && !iteration_aborted_ && now_ - checkpointed_at_ >= scenario_.checkpoint->period_s;
 }
 
 /// Synchronous: nobody computes meanwhile.
-void TrainingRun::save() {
+void TrainingRun::write_checkpoint() {
   const auto first = std::find(running_.begin(), running_.end(), true) - running_.begin();
-  const Plan computed = computed_stages(problem_.job, plan_);
+  const Plan computed = expand_virtual_stages(problem_.job, plan_);
   LabelledGraph graph = checkpoint_graph(problem_, plan_, computed.pipelines[static_cast<std::size_t>(first)],
                                          static_cast<int>(first), *scenario_.checkpoint);
-  const Played played = play(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
-  if (played.ended == ReplayEnd::stopped) return interrupt();
-  show(stretch_of(Stretch::Kind::checkpoint, played, graph));
-  const bool is_done = played.ended == ReplayEnd::finished;
+  const ReplayedInterval replayed = replay_interval(graph, ScenarioProfiles(scenario_, problem_.topology, graph));
+  if (replayed.ended == ReplayEnd::stopped) return interrupt();
+  notify_observers(make_interval(RunInterval::Kind::checkpoint, replayed, graph));
+  const bool is_done = replayed.ended == ReplayEnd::finished;
   note(now_, fmt::format("a checkpoint is written{}", is_done ? "" : ", in vain"));
   if (is_done) {
-    saved_ = report_.iterations.size();
-    saved_at_ = played.end;
-    unsaved_work_s_ = 0;
+    checkpointed_iterations_ = report_.iterations.size();
+    checkpointed_at_ = replayed.end;
+    uncheckpointed_work_s_ = 0;
     ++report_.checkpoints;
   }
-  const bool is_stuck = stays_stuck(played);
-  advance(played.end);
-  if (is_stuck) stop_for("the checkpoint is never written");
+  const bool is_deadlocked = stays_deadlocked(replayed);
+  advance(replayed.end);
+  if (is_deadlocked) stop_for("the checkpoint is never written");
 }
 
 }  // namespace dtfm::sim

@@ -60,8 +60,8 @@ struct Scenario {
   /// By date. All devices are there before the first; one leaves that is there, joins that is not.
   std::vector<DeviceEvent> events;
   ComputeJitter compute_jitter;
-  std::string on_departure =
-      "restart-without-pipeline";          // a policy by name: simulator/run/departure_policy.hpp
+  std::string on_failure =
+      "restart-without-pipeline";          // a policy by name: simulator/run/failure_policy.hpp
   double detection_s = 0;                  // from a departure to the moment at which the others know
   std::optional<std::vector<int>> spares;  // devices that may take a place; nothing: all that the plan leaves
   double exclude_slower_than = 0;  // of the median speed: pipelines with such a device are left out; 0: none

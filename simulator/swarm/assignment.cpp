@@ -126,15 +126,15 @@ class ExactAssignment {
 Assignment best_assignment(std::span<const PeerKind> kinds) {
   DTFM_ASSERT(!kinds.empty() && !kinds.front().rates.empty());
   double states = 1;
-  int there = 0;  // kinds with peers
+  int kinds_present = 0;  // kinds with peers
   for (const PeerKind& kind : kinds) {
     states *= kind.count + 1;
-    there += kind.count > 0 ? 1 : 0;
+    kinds_present += kind.count > 0 ? 1 : 0;
   }
-  if (there > 1 && states <= most_states) return ExactAssignment(kinds).solve();
+  if (kinds_present > 1 && states <= max_states) return ExactAssignment(kinds).solve();
   Assignment result = greedy(kinds);
-  result.is_best = there <= 1;
-  result.bound = result.is_best ? result.samples_per_s : dual_bound(kinds);
+  result.is_optimal = kinds_present <= 1;
+  result.bound = result.is_optimal ? result.samples_per_s : dual_bound(kinds);
   return result;
 }
 

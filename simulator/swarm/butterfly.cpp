@@ -10,7 +10,7 @@ namespace {
 
 /// The bandwidths from the largest on: the first k have shards if 1 + (G − 2) w_i = T b_i ÷ V, Σ w = 1, gives
 /// all of them one that is not negative: T ÷ V = (G − 2 + k) ÷ (b_1 + … + b_k) and b_k T ÷ V ≥ 1.
-double least_time_per_byte(std::vector<double> bandwidths) {
+double min_time_per_byte(std::vector<double> bandwidths) {
   std::sort(bandwidths.rbegin(), bandwidths.rend());
   const double others = static_cast<double>(bandwidths.size()) - 2;
   double sum = 0, time = 0;
@@ -31,7 +31,7 @@ Butterfly butterfly(double bytes, std::span<const double> bytes_per_s) {
   result.shards.assign(peers, peers == 0 ? 0 : 1 / static_cast<double>(peers));
   if (peers < 2) return result;
   for (const double bandwidth : bytes_per_s) DTFM_ASSERT(bandwidth > 0);
-  const double time = least_time_per_byte({bytes_per_s.begin(), bytes_per_s.end()});
+  const double time = min_time_per_byte({bytes_per_s.begin(), bytes_per_s.end()});
   result.seconds = bytes * time;
   if (peers == 2) return result;  // whatever the shards
   for (std::size_t i = 0; i < peers; ++i)

@@ -11,7 +11,7 @@ namespace dtfm::sim {
 /// there.
 struct QueueEvent {
   enum class Kind : std::uint8_t {
-    move_begins,  // of message `id`: its overhead is over
+    transfer_starts,  // of message `id`: its overhead is over
     arrival,      // of message `id`
     computed,     // by peer `id`
     failed,       // the request of slot `id`: its trainer has the error
@@ -19,12 +19,12 @@ struct QueueEvent {
     refresh,      // of trainer `id`
     averaged,     // by stage `id`
     fetched,      // from the checkpoint, by peer `id`
-    fleet,        // the next event of the scenario
+    device_event,        // the next event of the scenario
     rebalance
   };
   Kind kind;
   int id = 0;
-  std::uint32_t mark = 0;
+  std::uint32_t generation = 0;
 };
 
 using SwarmQueue = EventQueue<QueueEvent>;

@@ -23,7 +23,7 @@ void check(const Problem& problem, const SwarmSetup& setup, const Scenario& scen
     throw Error("", "the period of rebalancing must be longer than 0 s");
   if (!(setup.verify >= 0 && setup.verify <= 1))
     throw Error("", "the share of calls that are verified must be from 0 to 1");
-  if (!(setup.lying >= 0 && setup.lying <= 1))
+  if (!(setup.faulty_share >= 0 && setup.faulty_share <= 1))
     throw Error("", "the share of peers that lie must be from 0 to 1");
   if (job.training.global_batch < 1 || job.training.micro_batch < 1)
     throw Error("", "a swarm needs a batch and a micro-batch of at least one sample");

@@ -35,16 +35,16 @@ struct SwarmSetup {
   std::optional<double> rebalance_s = {};  // period of adaptive rebalancing; nothing: none
   /// Does a peer stay unless the stage that it would leave stays faster than the one that it would help is,
   /// by the rates of their peers? With false a peer moves whenever loads differ, as the paper says it.
-  bool moves_must_help = true;
+  bool require_beneficial_moves = true;
   bool delayed_update = false;  // all-reduce and step overlap with the next batch, one step stale
   double verify = 0;            // share of the calls that a second peer computes too, 0 to 1
-  double lying = 0;             // share of the peers that lie, 0 to 1
+  double faulty_share = 0;             // share of the peers that lie, 0 to 1
 };
 
 /// What happens to one micro-batch, for who wants to see all of it.
 struct SwarmEvent {
   enum class Kind {
-    drawn,      // micro_batch, by a trainer
+    issued,      // micro_batch, by a trainer
     forward,    // micro_batch is computed at stage by peer (again after a failure)
     gradient,   // micro_batch's gradient at stage is added to those that peer holds
     lost,       // the gradients that peer holds, of stage, are lost
@@ -53,7 +53,7 @@ struct SwarmEvent {
     averaging,  // that all-reduce starts
     finished    // micro_batch is through
   };
-  Kind kind = Kind::drawn;
+  Kind kind = Kind::issued;
   double date = 0;
   long long micro_batch = -1;  // since the start; −1: of none
   int stage = -1, peer = -1;   // a device; −1: of none
@@ -112,11 +112,11 @@ struct SwarmReport {
   std::vector<EventReport> events;                 // departures, joins, moves
   double lost_work_s = 0;                          // device-seconds of computations whose results were lost
   long long bans = 0, timeouts = 0, restarts = 0;  // restarts: micro-batches that began anew
-  long long departures = 0, joins = 0, moves = 0;
+  long long failures = 0, joins = 0, moves = 0;
   VerificationReport verification;
   std::string stopped;  // why before its end; empty: it was not
   long long visits = 0, events_handled = 0, messages = 0, shared_messages = 0;  // shared: with other flows
-  long long looks_at_links = 0;                                                 // LevelNetwork::looks
+  long long link_updates = 0;                                                 // LevelNetwork::looks
 };
 
 /// Runs the job as a swarm on the devices of the topology, under `scenario` (departures, joins, speeds,

@@ -28,17 +28,17 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
     const auto [kind, is_new] = kinds.emplace(std::pair(it.gpu, it.speed), static_cast<int>(kinds.size()));
     kind_.push_back(kind->second);
     if (!is_new) continue;
-    std::vector<Times>& times = of_kind_.emplace_back();
+    std::vector<Times>& times = kind_times_.emplace_back();
     for (int stage = 0; stage < stages; ++stage) {
       const auto layers = even_split(model.layers(), stages, stage);
       const StageLoad load = model.of({layers, {device}});
-      const double in = model.activation_recode_s(model.of({{0, layers.first}, {device}}).output_bytes),
-                   out = model.activation_recode_s(load.output_bytes);
+      const double in = model.activation_compression_s(model.of({{0, layers.first}, {device}}).output_bytes),
+                   out = model.activation_compression_s(load.output_bytes);
       // A backward has the input again, the gradient of the output, and sends that of the input.
       times.push_back({load.forward_s + in + out, load.backward_s + 2 * in + out, load.update_s});
       if (kind_.size() > 1) continue;
-      of_stage_.push_back({layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes,
-                           model.gradient_recode_s(load.gradient_bytes)});
+      stage_costs_.push_back({layers, load.gradient_bytes / problem.constants.sync_efficiency, load.weight_bytes,
+                           model.gradient_compression_s(load.gradient_bytes)});
       const auto add_boundary = [&](const StageLoad& before) {
         boundary_bytes_.push_back(model.compressed_activations(before.output_bytes));
       };
@@ -51,7 +51,7 @@ SwarmCosts::SwarmCosts(const Problem& given, int stages) : samples_(given.job.tr
 namespace {
 
 /// What has no limit is taken to move so much, so that shards are numbers.
-constexpr double most_bits_per_s = 1e24;
+constexpr double max_bits_per_s = 1e24;
 
 /// Bits per second of the pairs of one member with the others.
 struct PairSums {
@@ -64,7 +64,7 @@ PairSums pair_sums(const Topology& topology, std::span<const int> members, int m
   for (const int other : members) {
     if (other == member) continue;
     const Link link = topology.link(member, other);
-    if (!link.shared_by_sender || shared.insert(topology.entry(member, other)).second)
+    if (!link.shared_by_sender || shared.insert(topology.link_index(member, other)).second)
       sums.out += link.bandwidth.value();
     sums.in += topology.link(other, member).bandwidth.value();
   }
@@ -73,7 +73,7 @@ PairSums pair_sums(const Topology& topology, std::span<const int> members, int m
 
 }  // namespace
 
-std::vector<double> exchange_rates(const Problem& problem, std::span<const int> members) {
+std::vector<double> all_reduce_rates(const Problem& problem, std::span<const int> members) {
   const Topology& topology = problem.topology;
   std::map<int, double> on_host, on_site;
   for (const int member : members) {
@@ -85,7 +85,7 @@ std::vector<double> exchange_rates(const Problem& problem, std::span<const int> 
   for (const int member : members) {
     const Device& it = topology.devices[at(member)];
     const auto [out, in] = pair_sums(topology, members, member);
-    double rate = std::min({out, in, it.uplink.value(), it.downlink.value(), most_bits_per_s});
+    double rate = std::min({out, in, it.uplink.value(), it.downlink.value(), max_bits_per_s});
     if (on_host.size() > 1)
       rate = std::min(
           {rate, it.host_uplink.value() / on_host[it.host], it.host_downlink.value() / on_host[it.host]});
@@ -108,7 +108,7 @@ double slowest_pair_s(const Problem& problem, std::span<const int> members, doub
       if (i == j) continue;
       const Link link = problem.topology.link(members[i], members[j]);
       double sent = bytes * (shards[i] + shards[j]);
-      if (link.shared_by_sender) sent = on_entry[problem.topology.entry(members[i], members[j])] += sent;
+      if (link.shared_by_sender) sent = on_entry[problem.topology.link_index(members[i], members[j])] += sent;
       slowest = std::max(slowest, sent * bits_per_byte / link.bandwidth.value());
     }
   }

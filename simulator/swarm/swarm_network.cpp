@@ -12,7 +12,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Seconds: a route without latency counts as 200 m of fibre do (graph/graph_network.cpp).
-constexpr double least_round_trip = 1e-6;
+constexpr double min_round_trip = 1e-6;
 
 }  // namespace
 
@@ -59,7 +59,7 @@ SwarmNetwork::Route SwarmNetwork::new_route(int from, int to) {
   }
   path.use_count = static_cast<int>(uses_.size()) - first_use;
   if (graph_.model.weigh_by_latency)
-    path.weight = 1 / std::max(path.latency + graph_.routes[at(number)].return_latency, least_round_trip);
+    path.weight = 1 / std::max(path.latency + graph_.routes[at(number)].return_latency, min_round_trip);
   const auto [known, is_new] = path_numbers_.try_emplace(path, static_cast<int>(paths_.size()));
   if (is_new) paths_.push_back(path);
   return {known->second, first_use};
@@ -78,11 +78,11 @@ int SwarmNetwork::new_message() {
 int SwarmNetwork::send(double now, int from, int to, double bytes, int owner, int purpose) {
   const int number = new_message();
   Message& it = messages_[at(number)];
-  const std::uint32_t mark = it.mark + 1;
-  it = {from, to, owner, purpose, bytes, none, 0, none, mark, true};
+  const std::uint32_t generation = it.generation + 1;
+  it = {from, to, owner, purpose, bytes, none, 0, none, generation, true};
   ++sent_;
   if (from == to) {
-    queue_.push(now, 0, {QueueEvent::Kind::arrival, number, mark});
+    queue_.push(now, 0, {QueueEvent::Kind::arrival, number, generation});
     return number;
   }
   const Route route = this->route(from, to);
@@ -91,25 +91,25 @@ int SwarmNetwork::send(double now, int from, int to, double bytes, int owner, in
   begin_traffic(site(from), site(to), now);
   const Path& path = paths_[at(it.path)];
   if (path.use_count == 0) {
-    const double date = on_grid(now + (path.overhead + bytes / path.rate + path.latency));
-    queue_.push(date, 0, {QueueEvent::Kind::arrival, number, mark});
+    const double date = round_to_tick(now + (path.overhead + bytes / path.rate + path.latency));
+    queue_.push(date, 0, {QueueEvent::Kind::arrival, number, generation});
   } else {
     ++shared_;
     if (path.overhead > 0)
-      queue_.push(on_grid(now + path.overhead), 0, {QueueEvent::Kind::move_begins, number, mark});
+      queue_.push(round_to_tick(now + path.overhead), 0, {QueueEvent::Kind::transfer_starts, number, generation});
     else
-      begin_move(number);
+      begin_transfer(number);
   }
   return number;
 }
 
-void SwarmNetwork::begin_move(int number) {
+void SwarmNetwork::begin_transfer(int number) {
   Message& it = messages_[at(number)];
   const Path& path = paths_[at(it.path)];
-  moving_.clear();
+  transfer_uses_.clear();
   for (const int link : std::span(uses_).subspan(at(it.first_use), at(path.use_count)))
-    moving_.push_back({link});
-  it.flow = fluid_.add(moving_, it.bytes, path.weight, path.rate);
+    transfer_uses_.push_back({link});
+  it.flow = fluid_.add(transfer_uses_, it.bytes, path.weight, path.rate);
   if (message_of_flow_.size() <= at(it.flow)) message_of_flow_.resize(at(it.flow) + 1);
   message_of_flow_[at(it.flow)] = number;
 }
@@ -119,7 +119,7 @@ void SwarmNetwork::end_next(double now) {
   Message& it = messages_[at(number)];
   fluid_.remove(flow);
   it.flow = none;
-  queue_.push(on_grid(now + paths_[at(it.path)].latency), 0, {QueueEvent::Kind::arrival, number, it.mark});
+  queue_.push(round_to_tick(now + paths_[at(it.path)].latency), 0, {QueueEvent::Kind::arrival, number, it.generation});
 }
 
 SwarmNetwork::Message SwarmNetwork::arrive(int number, double now) {
@@ -136,28 +136,28 @@ void SwarmNetwork::cancel(int number, double now) {
 
 void SwarmNetwork::free(int number, double now, double bytes) {
   Message& it = messages_[at(number)];
-  DTFM_ASSERT(it.is_under_way);
-  it.is_under_way = false;
+  DTFM_ASSERT(it.is_active);
+  it.is_active = false;
   if (it.from != it.to) end_traffic(site(it.from), site(it.to), bytes, now);
   unused_.push_back(number);
 }
 
 void SwarmNetwork::begin_traffic(int from_site, int to_site, double now) {
   Traffic& it = traffic(from_site, to_site);
-  if (it.under_way++ == 0) it.since = now;
+  if (it.active++ == 0) it.since = now;
 }
 
 void SwarmNetwork::end_traffic(int from_site, int to_site, double bytes, double now) {
   Traffic& it = traffic(from_site, to_site);
   it.bytes += bytes;
-  if (--it.under_way == 0) it.busy += now - it.since;
+  if (--it.active == 0) it.busy += now - it.since;
 }
 
 std::vector<LinkReport> SwarmNetwork::reports(double now) const {
   std::vector<LinkReport> reports;
   for (std::size_t i = 0; i < traffic_.size(); ++i) {
     const Traffic& it = traffic_[i];
-    const double busy = it.busy + (it.under_way > 0 ? now - it.since : 0);
+    const double busy = it.busy + (it.active > 0 ? now - it.since : 0);
     if (it.bytes > 0 || busy > 0)
       reports.push_back({static_cast<int>(i / topology_.sites.size()),
                          static_cast<int>(i % topology_.sites.size()), it.bytes, busy});

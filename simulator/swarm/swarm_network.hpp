@@ -28,8 +28,8 @@ class SwarmNetwork {
     int purpose = 0;       // of the caller's
     double bytes = 0;
     int path = none, first_use = 0, flow = none;
-    std::uint32_t mark = 0;  // of its events
-    bool is_under_way = false;
+    std::uint32_t generation = 0;  // of its events
+    bool is_active = false;
   };
 
   /// The arguments must outlive this.
@@ -45,13 +45,13 @@ class SwarmNetwork {
   /// Whether the event is of a message that is still under way.
   bool is_current(const QueueEvent& event) const {
     const Message& it = messages_[at(event.id)];
-    return it.is_under_way && it.mark == event.mark;
+    return it.is_active && it.generation == event.generation;
   }
-  void begin_move(int message);
+  void begin_transfer(int message);
   /// Takes it from the network; what it was.
   Message arrive(int message, double now);
 
-  void settle(double now) { fluid_.settle(now); }
+  void update_rates(double now) { fluid_.update_rates(now); }
   /// When the next bytes are through; infinite if none move.
   double next_end() const { return fluid_.ends().next().date; }
   /// Those are through; their latency comes.
@@ -70,7 +70,7 @@ class SwarmNetwork {
 
   long long messages_sent() const { return sent_; }
   long long shared_messages() const { return shared_; }
-  long long looks_at_links() const { return fluid_.looks(); }
+  long long link_updates() const { return fluid_.update_count(); }
 
  private:
   /// What many pairs of devices have in common: there may be a lot of pairs, and every message reads one.
@@ -84,7 +84,7 @@ class SwarmNetwork {
   };
   struct Traffic {
     double bytes = 0, busy = 0, since = 0;
-    int under_way = 0;
+    int active = 0;
   };
 
   Route route(int from, int to);
@@ -108,7 +108,7 @@ class SwarmNetwork {
   std::vector<int> uses_;                   // links of the fluid network
   std::vector<std::vector<Route>> routes_;  // [from][to], made when first asked for
   std::vector<int> sites_;                  // of each device
-  std::vector<LinkUse> moving_;             // the links of a message that begins to move
+  std::vector<LinkUse> transfer_uses_;             // the links of a message that begins to move
   std::vector<Message> messages_;
   std::vector<int> unused_, message_of_flow_;
   std::vector<Traffic> traffic_;  // [from site][to site]

@@ -5,11 +5,11 @@
 
 namespace dtfm::sim {
 
-void SwarmRun::enter_line(int number) {
+void SwarmRun::enqueue_request(int number) {
   Slot& slot = slots_[at(number)];
   Peer& peer = peers_[at(slot.peer)];
   slot.phase = Phase::waiting;
-  peer.line.push_back({number, slot.attempt});
+  peer.queue.push_back({number, slot.attempt});
   ++peer.waiting;
   if (!peer.busy) serve_next(slot.peer);
 }
@@ -17,16 +17,16 @@ void SwarmRun::enter_line(int number) {
 void SwarmRun::serve_next(int number) {
   Peer& peer = peers_[at(number)];
   if (peer.busy || !peer.serving || is_paused(stages_[at(peer.stage)])) return;
-  while (peer.served < peer.line.size() && !is_current(peer.line[peer.served])) ++peer.served;
-  if (peer.served == peer.line.size()) {
-    peer.line.clear();
+  while (peer.served < peer.queue.size() && !is_current(peer.queue[peer.served])) ++peer.served;
+  if (peer.served == peer.queue.size()) {
+    peer.queue.clear();
     peer.served = 0;
     return;
   }
-  peer.current = peer.line[peer.served++];
+  peer.current = peer.queue[peer.served++];
   // What has been served goes when it is more than what waits, so that the line stays short.
-  if (2 * peer.served > peer.line.size()) {
-    peer.line.erase(peer.line.begin(), peer.line.begin() + static_cast<std::ptrdiff_t>(peer.served));
+  if (2 * peer.served > peer.queue.size()) {
+    peer.queue.erase(peer.queue.begin(), peer.queue.begin() + static_cast<std::ptrdiff_t>(peer.served));
     peer.served = 0;
   }
   Slot& slot = slots_[at(peer.current.slot)];
@@ -36,16 +36,16 @@ void SwarmRun::serve_next(int number) {
   double seconds = slot.backward ? costs_.backward_s(kind, slot.stage) : costs_.forward_s(kind, slot.stage);
   if (!jitter_.empty()) seconds *= jitter_[at(number)].next();
   peer.busy = true;
-  peer.begun = now_;
-  peer.ends = on_grid(now_ + seconds / peer.factor);
-  queue_.push(peer.ends, 0, {QueueEvent::Kind::computed, number, ++peer.mark});
+  peer.started_at = now_;
+  peer.ends_at = round_to_tick(now_ + seconds / peer.factor);
+  queue_.push(peer.ends_at, 0, {QueueEvent::Kind::computed, number, ++peer.generation});
 }
 
 void SwarmRun::on_computed(const QueueEvent& event) {
   Peer& peer = peers_[at(event.id)];
-  if (!peer.busy || peer.mark != event.mark) return;
+  if (!peer.busy || peer.generation != event.generation) return;
   peer.busy = false;
-  const double seconds = now_ - peer.begun;
+  const double seconds = now_ - peer.started_at;
   peer.compute_s += seconds;
   ++peer.visits;
   ++report_.visits;
@@ -63,17 +63,17 @@ void SwarmRun::stop_computing(int number) {
   Peer& peer = peers_[at(number)];
   if (!peer.busy) return;
   peer.busy = false;
-  ++peer.mark;
-  peer.compute_s += now_ - peer.begun;
-  report_.lost_work_s += now_ - peer.begun;
+  ++peer.generation;
+  peer.compute_s += now_ - peer.started_at;
+  report_.lost_work_s += now_ - peer.started_at;
 }
 
 /// What it computes goes on at the new speed.
 void SwarmRun::change_speed(int number, double factor) {
   Peer& peer = peers_[at(number)];
   if (peer.busy) {
-    peer.ends = on_grid(now_ + (peer.ends - now_) * peer.factor / factor);
-    queue_.push(peer.ends, 0, {QueueEvent::Kind::computed, number, ++peer.mark});
+    peer.ends_at = round_to_tick(now_ + (peer.ends_at - now_) * peer.factor / factor);
+    queue_.push(peer.ends_at, 0, {QueueEvent::Kind::computed, number, ++peer.generation});
   }
   peer.factor = factor;
 }

@@ -10,7 +10,7 @@ namespace {
 
 /// Streams of random numbers: those of the trainers are 0, 1, …
 constexpr std::uint64_t first_jitter_stream = std::uint64_t{1} << 32;
-constexpr long long events_between_questions = 4096;
+constexpr long long events_per_stop_check = 4096;
 
 }  // namespace
 
@@ -21,17 +21,17 @@ SwarmRun::SwarmRun(const Problem& problem, const SwarmSetup& setup, const Scenar
       scenario_(scenario),
       options_(options),
       seed_(options.seed + scenario.seed),
-      end_(on_grid(scenario.horizon_s.value_or(options.seconds))),
+      end_(round_to_tick(scenario.horizon_s.value_or(options.seconds))),
       costs_(problem, setup.stages),
       network_(problem.topology, problem.constants, queue_),
       announcements_(setup.stages),
-      machines_(scenario, problem.topology.size()),
-      verification_(setup.verify, setup.lying, problem.topology.size(), seed_),
+      device_timeline_(scenario, problem.topology.size()),
+      verification_(setup.verify, setup.faulty_share, problem.topology.size(), seed_),
       peers_(problem.topology.devices.size()),
       stages_(at(setup.stages)) {
   for (Stage& stage : stages_) {
     stage.held_by.resize(peers_.size());
-    stage.averaged_by.resize(peers_.size());
+    stage.averaging_by.resize(peers_.size());
   }
   if (scenario.compute_jitter.cv > 0)
     for (std::size_t device = 0; device < peers_.size(); ++device)
@@ -39,21 +39,21 @@ SwarmRun::SwarmRun(const Problem& problem, const SwarmSetup& setup, const Scenar
 }
 
 SwarmReport SwarmRun::run() {
-  while (const DeviceEvent* event = machines_.take(0)) {
+  while (const DeviceEvent* event = device_timeline_.take(0)) {
     Peer& peer = peers_[at(event->device)];
     if (event->kind == DeviceEvent::Kind::speed)
       peer.factor = event->speed;
     else
-      peer.there = event->kind == DeviceEvent::Kind::join;
+      peer.available = event->kind == DeviceEvent::Kind::join;
   }
-  deal();
-  fleet_changed();
+  assign_peers();
+  on_devices_changed();
   start_trainers();
-  push_next_fleet_event();
-  if (setup_.rebalance_s) queue_.push(on_grid(*setup_.rebalance_s), 1, {QueueEvent::Kind::rebalance});
+  push_next_device_event();
+  if (setup_.rebalance_s) queue_.push(round_to_tick(*setup_.rebalance_s), 1, {QueueEvent::Kind::rebalance});
   while (!is_over()) {
-    network_.settle(now_);
-    const double moved = std::max(now_, on_grid(network_.next_end()));
+    network_.update_rates(now_);
+    const double moved = std::max(now_, round_to_tick(network_.next_end()));
     const double next = queue_.empty() ? moved : std::min(moved, queue_.next_date());
     if (!(next <= end_)) break;
     now_ = next;
@@ -74,16 +74,16 @@ bool SwarmRun::is_over() const {
 }
 
 void SwarmRun::handle(const QueueEvent& event) {
-  if (options_.stop && report_.events_handled % events_between_questions == 0 && options_.stop())
+  if (options_.stop && report_.events_handled % events_per_stop_check == 0 && options_.stop())
     report_.stopped = stopped_by_user;
   switch (event.kind) {
-    case QueueEvent::Kind::move_begins:
-      if (network_.is_current(event)) network_.begin_move(event.id);
+    case QueueEvent::Kind::transfer_starts:
+      if (network_.is_current(event)) network_.begin_transfer(event.id);
       return;
     case QueueEvent::Kind::arrival: {
       if (!network_.is_current(event)) return;
       const SwarmNetwork::Message& message = network_.message(event.id);
-      if (message.purpose != fetched_state) return on_message(event.id);
+      if (message.purpose != state_download) return on_message(event.id);
       const int peer = message.owner;
       network_.arrive(event.id, now_);
       return end_fetch(peer);
@@ -91,7 +91,7 @@ void SwarmRun::handle(const QueueEvent& event) {
     case QueueEvent::Kind::computed:
       return on_computed(event);
     case QueueEvent::Kind::failed:
-      if (slots_[at(event.id)].attempt == event.mark) on_failed(event.id);
+      if (slots_[at(event.id)].attempt == event.generation) on_failed(event.id);
       return;
     case QueueEvent::Kind::timeout:
       return on_timeout(event);
@@ -100,24 +100,24 @@ void SwarmRun::handle(const QueueEvent& event) {
     case QueueEvent::Kind::averaged:
       return on_averaged(event.id);
     case QueueEvent::Kind::fetched:
-      if (peers_[at(event.id)].fetching && peers_[at(event.id)].mark == event.mark) end_fetch(event.id);
+      if (peers_[at(event.id)].fetching && peers_[at(event.id)].generation == event.generation) end_fetch(event.id);
       return;
-    case QueueEvent::Kind::fleet:
-      return take_fleet_events();
+    case QueueEvent::Kind::device_event:
+      return apply_device_events();
     case QueueEvent::Kind::rebalance:
       return rebalance();
   }
 }
 
 SwarmReport SwarmRun::finish() {
-  count_throughput();
+  accumulate_throughput();
   report_.length_s = now_;
   report_stages();
   report_devices();
   report_.links = network_.reports(now_);
   report_.messages = network_.messages_sent();
   report_.shared_messages = network_.shared_messages();
-  report_.looks_at_links = network_.looks_at_links();
+  report_.link_updates = network_.link_updates();
   report_.verification = std::move(verification_.report);
   if (now_ > 0) {
     report_.useful_samples_per_s = static_cast<double>(report_.useful_samples) / now_;
@@ -142,7 +142,7 @@ void SwarmRun::report_stages() {
     it.accepted = stage.accepted;
     it.lost = stage.lost;
     it.held = stage.held;
-    for (const Held& held : stage.averaged_by) it.held += held.samples;
+    for (const HeldGradients& held : stage.averaging_by) it.held += held.samples;
     it.blocked_s = stage.blocked_s + (stage.serving == 0 ? now_ - stage.blocked_since : 0);
     report_.useful_samples = std::min(report_.useful_samples, it.accepted + it.held);
     steps = std::min(steps, stage.steps);
@@ -157,9 +157,9 @@ void SwarmRun::report_devices() {
     SwarmDevice it;
     it.device = device;
     it.stage = peer.stage;
-    it.compute_s = peer.compute_s + (peer.busy ? now_ - peer.begun : 0);
+    it.compute_s = peer.compute_s + (peer.busy ? now_ - peer.started_at : 0);
     it.fetching_s = peer.fetching_s + (peer.fetching ? now_ - peer.fetching_since : 0);
-    it.down_s = peer.down_s + (peer.there ? 0 : now_ - peer.down_since);
+    it.down_s = peer.down_s + (peer.available ? 0 : now_ - peer.down_since);
     it.idle_s = std::max(0.0, now_ - it.compute_s - it.fetching_s - it.down_s);
     it.visits = peer.visits;
     report_.devices.push_back(it);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "simulator/run/jitter.hpp"
-#include "simulator/observation/machine_log.hpp"
+#include "simulator/observation/device_timeline.hpp"
 #include "simulator/swarm/announcements.hpp"
 #include "simulator/swarm/assignment.hpp"
 #include "simulator/swarm/butterfly.hpp"
@@ -34,25 +34,25 @@ class SwarmRun {
   SwarmReport run();
 
  private:
-  static constexpr int nobody = -1, none = -1;
+  static constexpr int no_peer = -1, none = -1;
   /// Of messages: from a trainer to a peer; from a peer to the next; from a peer to a trainer; the state of a
   /// stage, for a peer, which owns it as slots own the others.
-  enum Purpose { asked, handed, answered, fetched_state };
+  enum Purpose { request_input, peer_input, reply, state_download };
 
   /// A device at one of its lives: what it holds is lost with the life.
-  struct Holder {
-    int peer = nobody, life = 0;
+  struct PeerLife {
+    int peer = no_peer, life = 0;
   };
 
   // ---- Trainers
 
   enum class Phase : std::uint8_t {
     idle,        // between two requests, or there is no peer to ask
-    moving_in,   // the request is under way
+    sending_request,   // the request is under way
     waiting,     // in the peer's line
     computing,   // by the peer
-    moving_out,  // the answer is under way
-    doomed       // the peer has failed; the trainer does not know it yet
+    sending_reply,  // the answer is under way
+    failed_undetected       // the peer has failed; the trainer does not know it yet
   };
   /// A micro-batch under way; the place is used again for the next.
   struct Slot {
@@ -61,27 +61,27 @@ class SwarmRun {
     int stage = 0;
     bool backward = false;
     Phase phase = Phase::idle;
-    bool keeps_peer = false;  // of doomed: the peer asked is not to blame
-    int peer = nobody;
+    bool peer_not_at_fault = false;  // of doomed: the peer asked is not to blame
+    int peer = no_peer;
     std::uint32_t attempt = 0;                   // of the request
     std::array<int, 2> messages = {none, none};  // of the request or the answer
     int missing = 0;                             // messages of the request that have not arrived
-    double asked_at = 0, deadline = 0;
-    double timer_at = 0;  // of its next event of a timeout; 0: there is none
+    double requested_at = 0, deadline = 0;
+    double timeout_event_at = 0;  // of its next event of a timeout; 0: there is none
     double spent_s = 0;   // of computing that a restart would lose
-    Holder gradient;      // peer to peer: who has the gradient of its output
+    PeerLife gradient;      // peer to peer: who has the gradient of its output
   };
   /// Of a slot and a stage.
-  struct Passage {
-    Holder forward;           // who computed it
-    int counted_by = nobody;  // whose gradients it is part of, or was
+  struct StageVisit {
+    PeerLife forward;           // who computed it
+    int gradient_holder = no_peer;  // whose gradients it is part of, or was
     int epoch = 0;            // of the stage, then
   };
   struct Trainer {
     int device = 0;
     Rng rng;
     std::vector<Wiring> wirings;  // of each stage
-    std::vector<int> seen;        // versions of the announcements
+    std::vector<int> seen_versions;        // versions of the announcements
   };
 
   /// Where the bytes of a request come from.
@@ -90,12 +90,12 @@ class SwarmRun {
     int count = none;                            // none: somebody who had them has gone
   };
 
-  void draw(int slot);
-  void ask(int slot);
+  void issue_micro_batch(int slot);
+  void request_peer(int slot);
   bool refresh(Trainer& trainer, int stage, bool at_once);
   void refresh_all(int trainer);
   void block(int slot);
-  void wake(int stage);
+  void wake_blocked(int stage);
   void send_request(int slot);
   Sources sources(const Slot& slot, int number, int peer) const;
   void send_inputs(int slot, const Sources& from);
@@ -103,7 +103,7 @@ class SwarmRun {
   void on_computed_request(int slot);
   void finish_visit(int slot);
   void end_request(int slot);
-  void doom(int slot, double date, bool keeps_peer);
+  void fail_request(int slot, double date, bool peer_not_at_fault);
   void on_failed(int slot);
   void on_timeout(const QueueEvent& event);
   void set_deadline(int slot);
@@ -111,28 +111,28 @@ class SwarmRun {
   double task_size(const Slot& slot) const {
     return slot.backward ? 2.5 * costs_.samples() : costs_.samples();
   }
-  bool is_alive(const Holder& holder) const {
-    return holder.peer != nobody && peers_[at(holder.peer)].there &&
+  bool is_alive(const PeerLife& holder) const {
+    return holder.peer != no_peer && peers_[at(holder.peer)].available &&
            peers_[at(holder.peer)].life == holder.life;
   }
-  Passage& passage(int slot, int stage) { return passages_[at(slot) * at(costs_.stages()) + at(stage)]; }
-  const Passage& passage(int slot, int stage) const {
-    return passages_[at(slot) * at(costs_.stages()) + at(stage)];
+  StageVisit& stage_visit(int slot, int stage) { return stage_visits_[at(slot) * at(costs_.stages()) + at(stage)]; }
+  const StageVisit& stage_visit(int slot, int stage) const {
+    return stage_visits_[at(slot) * at(costs_.stages()) + at(stage)];
   }
 
   // ---- Checks: slots from `drivers_` on (swarm_checks.cpp)
 
   struct Check {
-    int first = nobody;  // the peer whose call is computed a second time
+    int first = no_peer;  // the peer whose call is computed a second time
     long long call = 0;  // which of its corrupt calls, or 0
   };
   void verify(int slot, long long call);
-  int new_check(int of, int second, long long call);
+  int new_check(int verified_slot, int second, long long call);
   void on_checked(int check);
   void end_check(int check);
-  void give_up(int check);
-  void expel(int device, long long call);
-  bool is_check(int slot) const { return slot >= drivers_; }
+  void abandon_check(int check);
+  void ban_faulty_peer(int device, long long call);
+  bool is_check(int slot) const { return slot >= micro_batch_slots_; }
 
   // ---- Peers
 
@@ -141,24 +141,24 @@ class SwarmRun {
     std::uint32_t attempt;
   };
   struct Peer {
-    bool there = true, serving = false, fetching = false, busy = false;
+    bool available = true, serving = false, fetching = false, busy = false;
     bool banned = false;  // for good: it has lied
-    int stage = nobody, life = 0;
+    int stage = no_peer, life = 0;
     double factor = 1;  // of the scenario, on its speed
     double left_at = 0;
-    std::vector<Request> line;  // first come, first served, from `served` on; those broken off among them
+    std::vector<Request> queue;  // first come, first served, from `served` on; those broken off among them
     std::size_t served = 0;
     int waiting = 0;  // of the line, those that are not broken off
     Request current = {none, 0};
-    double begun = 0, ends = 0;  // of the current
-    std::uint32_t mark = 0;
-    int download = none, donor = nobody, uploads = 0;
+    double started_at = 0, ends_at = 0;  // of the current
+    std::uint32_t generation = 0;
+    int download = none, donor = no_peer, uploads = 0;
     double fetching_since = 0, down_since = 0;
     double compute_s = 0, fetching_s = 0, down_s = 0;
     long long visits = 0;
   };
 
-  void enter_line(int slot);
+  void enqueue_request(int slot);
   void serve_next(int peer);
   void on_computed(const QueueEvent& event);
   void stop_computing(int peer);
@@ -169,7 +169,7 @@ class SwarmRun {
 
   // ---- Stages
 
-  struct Held {
+  struct HeldGradients {
     int samples = 0;
     double seconds = 0;  // of computing
   };
@@ -177,30 +177,30 @@ class SwarmRun {
     int serving = 0, fetching = 0, steps = 0, epoch = 0;
     long long held = 0, accepted = 0, lost = 0;
     bool averaging = false;
-    std::vector<Held> held_by, averaged_by;  // of each device
+    std::vector<HeldGradients> held_by, averaging_by;  // of each device
     double step_began = 0, blocked_since = 0, blocked_s = 0;
     std::vector<int> blocked;  // slots, in the order in which they came
     // Of the last all-reduce.
     std::vector<int> members;
-    double exchange_s = 0;
+    double all_reduce_s = 0;
     std::vector<double> site_shards, site_members;  // sums over the members at each site
   };
 
   void add_gradient(int slot);
   void begin_averaging(int stage);
-  void plan_exchange(int stage, const std::vector<int>& members);
+  void plan_all_reduce(int stage, const std::vector<int>& members);
   template <class Use>
-  void for_traffic(int stage, const Use& use) const;
+  void for_each_site_pair(int stage, const Use& use) const;
   void on_averaged(int stage);
   void lose_gradients(int peer);
   bool is_paused(const Stage& stage) const { return stage.averaging && !setup_.delayed_update; }
 
   // ---- The fleet
 
-  void deal();
+  void assign_peers();
   void start_trainers();
-  void take_fleet_events();
-  void push_next_fleet_event();
+  void apply_device_events();
+  void push_next_device_event();
   void leave(int device);
   void forget_lost_gradient(int slot);
   void join(int device);
@@ -214,15 +214,15 @@ class SwarmRun {
   void rebalance();
   double load(const Peer& peer) const { return peer.waiting + (peer.busy ? 1 : 0); }
   double load(int stage) const;
-  int most_loaded(bool by_peer) const;
+  int most_loaded_stage(bool by_peer) const;
   double rate(int peer, int stage) const {
     return costs_.rate(costs_.kind(peer), stage) * peers_[static_cast<std::size_t>(peer)].factor;
   }
   double rate_of_stage(int stage) const;
   int spare_peer(int stage, double slowest_rate) const;
-  void fleet_changed();
-  void count_throughput();
-  std::vector<PeerKind> kinds_there(std::vector<int>* kind_of_device) const;
+  void on_devices_changed();
+  void accumulate_throughput();
+  std::vector<PeerKind> available_kinds(std::vector<int>* kind_of_device) const;
 
   void handle(const QueueEvent& event);
   void emit(SwarmEvent::Kind kind, long long micro_batch, int stage, int peer) const {
@@ -247,7 +247,7 @@ class SwarmRun {
   SwarmQueue queue_;
   SwarmNetwork network_;
   Announcements announcements_;
-  MachineLog machines_;
+  DeviceTimeline device_timeline_;
   std::vector<JitterFactors> jitter_;  // of each device, if there is any
   Verification verification_;
 
@@ -255,13 +255,13 @@ class SwarmRun {
   SwarmReport report_;
   std::vector<Trainer> trainers_;
   std::vector<Slot> slots_;
-  int drivers_ = 0;                // slots of micro-batches; those behind are of checks
-  std::vector<Passage> passages_;  // [slot of a micro-batch][stage]
+  int micro_batch_slots_ = 0;                // slots of micro-batches; those behind are of checks
+  std::vector<StageVisit> stage_visits_;  // [slot of a micro-batch][stage]
   std::vector<Check> checks_;      // of each slot behind those
   std::vector<int> unused_checks_;
   std::vector<Peer> peers_;  // of each device
   std::vector<Stage> stages_;
-  long long drawn_ = 0;
+  long long issued_ = 0;
 
   double optimal_ = 0, assigned_ = 0, throughput_since_ = 0;       // samples per second, and from when
   double optimal_samples_ = 0, assigned_samples_ = 0;              // until then

@@ -10,16 +10,16 @@ void SwarmRun::add_gradient(int number) {
   Slot& slot = slots_[at(number)];
   Stage& stage = stages_[at(slot.stage)];
   const Peer& peer = peers_[at(slot.peer)];
-  Passage& passed = passage(number, slot.stage);
-  const double seconds = now_ - peer.begun;
-  if (passed.counted_by != nobody) {
+  StageVisit& visit = stage_visit(number, slot.stage);
+  const double seconds = now_ - peer.started_at;
+  if (visit.gradient_holder != no_peer) {
     report_.lost_work_s += seconds;
     return;
   }
-  passed.counted_by = slot.peer;
-  passed.epoch = stage.epoch;
+  visit.gradient_holder = slot.peer;
+  visit.epoch = stage.epoch;
   slot.spent_s -= seconds;  // a restart does not lose it
-  Held& held = stage.held_by[at(slot.peer)];
+  HeldGradients& held = stage.held_by[at(slot.peer)];
   held.samples += costs_.samples();
   held.seconds += seconds;
   stage.held += costs_.samples();
@@ -39,46 +39,46 @@ void SwarmRun::begin_averaging(int number) {
     members.push_back(device);
     update_s = std::max(update_s, costs_.update_s(costs_.kind(device), number) / peer.factor);
   }
-  if (members != stage.members) plan_exchange(number, members);
-  stage.averaged_by.swap(stage.held_by);
-  std::fill(stage.held_by.begin(), stage.held_by.end(), Held{});
+  if (members != stage.members) plan_all_reduce(number, members);
+  stage.averaging_by.swap(stage.held_by);
+  std::fill(stage.held_by.begin(), stage.held_by.end(), HeldGradients{});
   stage.held = 0;
   stage.averaging = true;
   stage.step_began = now_;
   ++stage.epoch;
-  emit(SwarmEvent::Kind::averaging, -1, number, nobody);
-  for_traffic(number, [&](int from, int to, double) { network_.begin_traffic(from, to, now_); });
-  const double seconds = stage.exchange_s + update_s + problem_.constants.iteration_overhead_s;
-  queue_.push(on_grid(now_ + seconds), 0, {QueueEvent::Kind::averaged, number, 0});
+  emit(SwarmEvent::Kind::averaging, -1, number, no_peer);
+  for_each_site_pair(number, [&](int from, int to, double) { network_.begin_traffic(from, to, now_); });
+  const double seconds = stage.all_reduce_s + update_s + problem_.constants.iteration_overhead_s;
+  queue_.push(round_to_tick(now_ + seconds), 0, {QueueEvent::Kind::averaged, number, 0});
 }
 
 /// Two messages from each to each one after the other: shards to be added up, and sums.
-void SwarmRun::plan_exchange(int number, const std::vector<int>& members) {
+void SwarmRun::plan_all_reduce(int number, const std::vector<int>& members) {
   Stage& stage = stages_[at(number)];
   const std::size_t sites = problem_.topology.sites.size();
   stage.members = members;
   stage.site_shards.assign(sites, 0);
   stage.site_members.assign(sites, 0);
-  stage.exchange_s = 0;
+  stage.all_reduce_s = 0;
   if (members.size() < 2) return;
-  const Butterfly exchange = butterfly(costs_.gradient_bytes(number), exchange_rates(problem_, members));
+  const Butterfly all_reduce = butterfly(costs_.gradient_bytes(number), all_reduce_rates(problem_, members));
   double longest = 0;
   for (const int from : members)
     for (const int to : members)
       if (from != to)
         longest = std::max(longest, network_.latency_s(from, to) + network_.overhead_s(from, to));
-  const double pairs_s = slowest_pair_s(problem_, members, costs_.gradient_bytes(number), exchange.shards);
-  stage.exchange_s = std::max(exchange.seconds, pairs_s) + 2 * longest + 2 * costs_.gradient_recode_s(number);
+  const double pairs_s = slowest_pair_s(problem_, members, costs_.gradient_bytes(number), all_reduce.shards);
+  stage.all_reduce_s = std::max(all_reduce.seconds, pairs_s) + 2 * longest + 2 * costs_.gradient_compression_s(number);
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::size_t site = at(problem_.topology.devices[at(members[i])].site);
-    stage.site_shards[site] += exchange.shards[i];
+    stage.site_shards[site] += all_reduce.shards[i];
     ++stage.site_members[site];
   }
 }
 
 /// Peer i sends V (w_i + w_j) to peer j; summed over the members of two sites.
 template <class Use>
-void SwarmRun::for_traffic(int number, const Use& use) const {
+void SwarmRun::for_each_site_pair(int number, const Use& use) const {
   const Stage& stage = stages_[at(number)];
   if (stage.members.size() < 2) return;
   const double bytes = costs_.gradient_bytes(number);
@@ -96,10 +96,10 @@ void SwarmRun::for_traffic(int number, const Use& use) const {
 
 void SwarmRun::on_averaged(int number) {
   Stage& stage = stages_[at(number)];
-  for_traffic(number, [&](int from, int to, double bytes) { network_.end_traffic(from, to, bytes, now_); });
+  for_each_site_pair(number, [&](int from, int to, double bytes) { network_.end_traffic(from, to, bytes, now_); });
   stage.averaging = false;
   long long samples = 0;
-  for (Held& it : stage.averaged_by) {
+  for (HeldGradients& it : stage.averaging_by) {
     samples += it.samples;
     it = {};
   }
@@ -110,7 +110,7 @@ void SwarmRun::on_averaged(int number) {
     step.start_s = std::min(step.start_s, stage.step_began);
     step.end_s = std::max(step.end_s, now_);
     ++stage.steps;
-    emit(SwarmEvent::Kind::stepped, -1, number, nobody);
+    emit(SwarmEvent::Kind::stepped, -1, number, no_peer);
   }
   if (stage.held >= problem_.job.training.global_batch) begin_averaging(number);
   for (int peer = 0; peer < problem_.topology.size(); ++peer)
@@ -121,7 +121,7 @@ void SwarmRun::on_averaged(int number) {
 void SwarmRun::lose_gradients(int peer) {
   for (int number = 0; number < costs_.stages(); ++number) {
     Stage& stage = stages_[at(number)];
-    Held &held = stage.held_by[at(peer)], &averaged = stage.averaged_by[at(peer)];
+    HeldGradients &held = stage.held_by[at(peer)], &averaged = stage.averaging_by[at(peer)];
     const int samples = held.samples + averaged.samples;
     if (samples == 0) continue;
     stage.held -= held.samples;

@@ -30,48 +30,48 @@ void SwarmRun::start_trainers() {
     trainer.device = site[at(i) / of_site.size() % site.size()];
     trainer.rng = Rng::for_task(seed_, static_cast<std::uint64_t>(i));
     trainer.wirings.assign(at(costs_.stages()), Wiring(devices));
-    trainer.seen.assign(at(costs_.stages()), -1);
-    queue_.push(on_grid(trainer.rng.uniform() * refresh_period_s), 0, {QueueEvent::Kind::refresh, i, 0});
+    trainer.seen_versions.assign(at(costs_.stages()), -1);
+    queue_.push(round_to_tick(trainer.rng.uniform() * refresh_period_s), 0, {QueueEvent::Kind::refresh, i, 0});
     for (int stage = 0; stage < costs_.stages(); ++stage) refresh(trainer, stage, false);
   }
-  drivers_ = trainers * in_flight;
-  slots_.resize(at(drivers_));
-  passages_.resize(slots_.size() * at(costs_.stages()));
-  for (int slot = 0; slot < drivers_; ++slot) {
+  micro_batch_slots_ = trainers * in_flight;
+  slots_.resize(at(micro_batch_slots_));
+  stage_visits_.resize(slots_.size() * at(costs_.stages()));
+  for (int slot = 0; slot < micro_batch_slots_; ++slot) {
     slots_[at(slot)].trainer = slot % trainers;
-    draw(slot);
+    issue_micro_batch(slot);
   }
 }
 
-void SwarmRun::draw(int number) {
+void SwarmRun::issue_micro_batch(int number) {
   Slot& slot = slots_[at(number)];
-  slot.number = drawn_++;
+  slot.number = issued_++;
   slot.stage = 0;
   slot.backward = false;
   slot.spent_s = 0;
-  for (int stage = 0; stage < costs_.stages(); ++stage) passage(number, stage) = {};
-  emit(SwarmEvent::Kind::drawn, slot.number, nobody, nobody);
-  ask(number);
+  for (int stage = 0; stage < costs_.stages(); ++stage) stage_visit(number, stage) = {};
+  emit(SwarmEvent::Kind::issued, slot.number, no_peer, no_peer);
+  request_peer(number);
 }
 
 /// Whether anything may have changed. `at_once`: a stage is empty.
 bool SwarmRun::refresh(Trainer& trainer, int stage, bool at_once) {
   Wiring& wiring = trainer.wirings[at(stage)];
-  const bool is_old = trainer.seen[at(stage)] != announcements_.version(stage) ||
+  const bool is_old = trainer.seen_versions[at(stage)] != announcements_.version(stage) ||
                       announcements_.has_ended(stage) || wiring.has_bans();
   if (!is_old && !at_once) return false;
   const std::vector<Announcement> valid = announcements_.valid(stage, now_);
   wiring.refresh(valid, trainer.rng);
-  trainer.seen[at(stage)] = announcements_.version(stage);
+  trainer.seen_versions[at(stage)] = announcements_.version(stage);
   return true;
 }
 
 void SwarmRun::refresh_all(int number) {
   for (int stage = 0; stage < costs_.stages(); ++stage) refresh(trainers_[at(number)], stage, false);
-  queue_.push(on_grid(now_ + refresh_period_s), 0, {QueueEvent::Kind::refresh, number, 0});
+  queue_.push(round_to_tick(now_ + refresh_period_s), 0, {QueueEvent::Kind::refresh, number, 0});
 }
 
-void SwarmRun::ask(int number) {
+void SwarmRun::request_peer(int number) {
   Slot& slot = slots_[at(number)];
   Trainer& trainer = trainers_[at(slot.trainer)];
   Wiring& wiring = trainer.wirings[at(slot.stage)];
@@ -80,16 +80,16 @@ void SwarmRun::ask(int number) {
     refresh(trainer, slot.stage, true);
     peer = wiring.pick(task_size(slot), trainer.rng);
   }
-  slot.asked_at = now_;
+  slot.requested_at = now_;
   if (!peer) return block(number);
   slot.peer = *peer;
   set_deadline(number);
   const Peer& target = peers_[at(*peer)];
   const auto round_trip = [&] { return 2 * network_.latency_s(trainer.device, *peer); };
-  if (!target.there) {
-    doom(number, std::max(now_, target.left_at + scenario_.detection_s) + round_trip(), false);
+  if (!target.available) {
+    fail_request(number, std::max(now_, target.left_at + scenario_.detection_s) + round_trip(), false);
   } else if (!target.serving || target.stage != slot.stage) {
-    doom(number, now_ + round_trip(), false);
+    fail_request(number, now_ + round_trip(), false);
   } else {
     send_request(number);
   }
@@ -98,39 +98,39 @@ void SwarmRun::ask(int number) {
 void SwarmRun::block(int number) {
   Slot& slot = slots_[at(number)];
   slot.phase = Phase::idle;
-  slot.peer = nobody;
+  slot.peer = no_peer;
   slot.deadline = infinity;
   stages_[at(slot.stage)].blocked.push_back(number);
 }
 
 /// A peer has announced itself for a stage that was empty for some.
-void SwarmRun::wake(int stage) {
+void SwarmRun::wake_blocked(int stage) {
   std::vector<int> blocked;
   blocked.swap(stages_[at(stage)].blocked);
-  for (const int slot : blocked) ask(slot);
+  for (const int slot : blocked) request_peer(slot);
 }
 
 void SwarmRun::set_deadline(int number) {
   Slot& slot = slots_[at(number)];
-  slot.deadline = on_grid(now_ + (slot.backward ? backward_timeout_s : forward_timeout_s));
+  slot.deadline = round_to_tick(now_ + (slot.backward ? backward_timeout_s : forward_timeout_s));
   // One event for many requests: it looks at the deadline when it comes, unless it would come too late.
-  if (slot.timer_at > now_ && slot.timer_at <= slot.deadline) return;
-  slot.timer_at = slot.deadline;
+  if (slot.timeout_event_at > now_ && slot.timeout_event_at <= slot.deadline) return;
+  slot.timeout_event_at = slot.deadline;
   queue_.push(slot.deadline, 0, {QueueEvent::Kind::timeout, number, 0});
 }
 
 void SwarmRun::on_timeout(const QueueEvent& event) {
   Slot& slot = slots_[at(event.id)];
-  if (slot.timer_at != now_) return;
-  slot.timer_at = 0;
+  if (slot.timeout_event_at != now_) return;
+  slot.timeout_event_at = 0;
   if (slot.phase == Phase::idle) return;
   if (now_ < slot.deadline) {
-    slot.timer_at = slot.deadline;
+    slot.timeout_event_at = slot.deadline;
     return queue_.push(slot.deadline, 0, {QueueEvent::Kind::timeout, event.id, 0});
   }
   ++report_.timeouts;
   end_request(event.id);
-  ask(event.id);
+  request_peer(event.id);
 }
 
 /// Of the slot's request to `peer`; where that is another than the slot's, the latter gives nothing: it is to
@@ -141,23 +141,23 @@ SwarmRun::Sources SwarmRun::sources(const Slot& slot, int number, int peer) cons
   const int stage = slot.stage, last = costs_.stages() - 1;
   const double in = costs_.boundary_bytes(stage), out = costs_.boundary_bytes(stage + 1);
   if (setup_.transport == SwarmTransport::relay) {
-    add(nobody, slot.backward ? in + out : in);
+    add(no_peer, slot.backward ? in + out : in);
     return found;
   }
   if (slot.backward) {
     if (stage < last && !is_alive(slot.gradient)) return {};
-    add(stage < last ? slot.gradient.peer : nobody, out);
-    const Holder& here = passage(number, stage).forward;
+    add(stage < last ? slot.gradient.peer : no_peer, out);
+    const PeerLife& here = stage_visit(number, stage).forward;
     if (is_alive(here) && (here.peer != slot.peer || peer == slot.peer)) {
       if (here.peer != peer) add(here.peer, in);
       return found;
     }
   }
   if (stage == 0) {
-    add(nobody, in);
+    add(no_peer, in);
     return found;
   }
-  const Holder& before = passage(number, stage - 1).forward;
+  const PeerLife& before = stage_visit(number, stage - 1).forward;
   if (!is_alive(before)) return {};
   add(before.peer, in);
   return found;
@@ -172,12 +172,12 @@ void SwarmRun::send_request(int number) {
 
 void SwarmRun::send_inputs(int number, const Sources& sources) {
   Slot& slot = slots_[at(number)];
-  slot.phase = Phase::moving_in;
+  slot.phase = Phase::sending_request;
   slot.missing = sources.count;
   for (std::size_t i = 0; i < at(sources.count); ++i) {
     const auto [peer, bytes] = sources.from[i];
-    const int from = peer == nobody ? trainers_[at(slot.trainer)].device : peer;
-    slot.messages[i] = network_.send(now_, from, slot.peer, bytes, number, peer == nobody ? asked : handed);
+    const int from = peer == no_peer ? trainers_[at(slot.trainer)].device : peer;
+    slot.messages[i] = network_.send(now_, from, slot.peer, bytes, number, peer == no_peer ? request_input : peer_input);
   }
 }
 
@@ -188,38 +188,38 @@ void SwarmRun::on_message(int message) {
   Slot& slot = slots_[at(number)];
   for (int& it : slot.messages)
     if (it == message) it = none;
-  if (slot.phase == Phase::moving_out)
+  if (slot.phase == Phase::sending_reply)
     finish_visit(number);
   else if (--slot.missing == 0)
-    enter_line(number);
+    enqueue_request(number);
 }
 
 /// The peer has computed it. What goes on to another peer is part of that visit; to the trainer, of this one.
 void SwarmRun::on_computed_request(int number) {
   if (is_check(number)) return on_checked(number);
-  verify(number, verification_.use_output(slots_[at(number)].peer));
+  verify(number, verification_.record_output(slots_[at(number)].peer));
   Slot& slot = slots_[at(number)];
   const int stage = slot.stage;
-  const Holder here{slot.peer, peers_[at(slot.peer)].life};
+  const PeerLife here{slot.peer, peers_[at(slot.peer)].life};
   if (slot.backward) {
     add_gradient(number);
     slot.gradient = here;
   } else {
     emit(SwarmEvent::Kind::forward, slot.number, stage, slot.peer);
-    passage(number, stage).forward = here;
+    stage_visit(number, stage).forward = here;
   }
   const bool is_last = slot.backward ? stage == 0 : stage == costs_.stages() - 1;
   if (setup_.transport == SwarmTransport::peer_to_peer && !is_last) return finish_visit(number);
-  slot.phase = Phase::moving_out;
+  slot.phase = Phase::sending_reply;
   slot.messages[0] =
       network_.send(now_, slot.peer, trainers_[at(slot.trainer)].device,
-                    costs_.boundary_bytes(slot.backward ? stage : stage + 1), number, answered);
+                    costs_.boundary_bytes(slot.backward ? stage : stage + 1), number, reply);
 }
 
 void SwarmRun::finish_visit(int number) {
   Slot& slot = slots_[at(number)];
   Wiring& wiring = trainers_[at(slot.trainer)].wirings[at(slot.stage)];
-  wiring.measure(slot.peer, task_size(slot), now_ - slot.asked_at);
+  wiring.measure(slot.peer, task_size(slot), now_ - slot.requested_at);
   end_request(number);
   if (!slot.backward && slot.stage + 1 < costs_.stages()) {
     ++slot.stage;
@@ -229,10 +229,10 @@ void SwarmRun::finish_visit(int number) {
     --slot.stage;
   } else {
     report_.samples += costs_.samples();
-    emit(SwarmEvent::Kind::finished, slot.number, nobody, nobody);
-    return draw(number);
+    emit(SwarmEvent::Kind::finished, slot.number, no_peer, no_peer);
+    return issue_micro_batch(number);
   }
-  ask(number);
+  request_peer(number);
 }
 
 /// What is under way or in a line is broken off; what is being computed is computed in vain.
@@ -249,21 +249,21 @@ void SwarmRun::end_request(int number) {
 }
 
 /// The trainer will have the error at `date`.
-void SwarmRun::doom(int number, double date, bool keeps_peer) {
-  if (is_check(number)) return give_up(number);
+void SwarmRun::fail_request(int number, double date, bool peer_not_at_fault) {
+  if (is_check(number)) return abandon_check(number);
   end_request(number);
   Slot& slot = slots_[at(number)];
-  slot.phase = Phase::doomed;
-  slot.keeps_peer = keeps_peer;
-  queue_.push(on_grid(date), 0, {QueueEvent::Kind::failed, number, slot.attempt});
+  slot.phase = Phase::failed_undetected;
+  slot.peer_not_at_fault = peer_not_at_fault;
+  queue_.push(round_to_tick(date), 0, {QueueEvent::Kind::failed, number, slot.attempt});
 }
 
 void SwarmRun::on_failed(int number) {
   Slot& slot = slots_[at(number)];
-  if (!slot.keeps_peer && trainers_[at(slot.trainer)].wirings[at(slot.stage)].ban(slot.peer, now_))
+  if (!slot.peer_not_at_fault && trainers_[at(slot.trainer)].wirings[at(slot.stage)].ban(slot.peer, now_))
     ++report_.bans;
   end_request(number);
-  ask(number);
+  request_peer(number);
 }
 
 /// From peer to peer, what it needs has gone with those who had it: all stages anew. Gradients that were
@@ -276,7 +276,7 @@ void SwarmRun::restart(int number) {
   slot.spent_s = 0;
   slot.stage = 0;
   slot.backward = false;
-  ask(number);
+  request_peer(number);
 }
 
 }  // namespace dtfm::sim

@@ -15,21 +15,21 @@ namespace dtfm::sim {
 class Verification {
  public:
   /// Of `peers` devices a share `lying` lies, rounded to whole ones; which do depends on the seed alone.
-  Verification(double share, double lying, int peers, std::uint64_t seed);
+  Verification(double share, double faulty_share, int peers, std::uint64_t seed);
 
   /// Whether the next call is verified.
-  bool draws() { return share_ > 0 && rng_.uniform() < share_; }
-  bool lies(int peer) const { return lies_[static_cast<std::size_t>(peer)]; }
+  bool should_verify() { return share_ > 0 && rng_.uniform() < share_; }
+  bool is_faulty(int peer) const { return is_faulty_[static_cast<std::size_t>(peer)]; }
   /// The output of a call of `peer` is used: which of its corrupt calls it is, from 1 on; 0: of none.
-  long long use_output(int peer);
-  void catch_peer(int peer, double now, long long call, int samples_of_call);
+  long long record_output(int peer);
+  void record_detection(int peer, double now, long long call, int samples_of_call);
 
   VerificationReport report = {};
 
  private:
   double share_;
   Rng rng_;
-  std::vector<bool> lies_;
+  std::vector<bool> is_faulty_;
   std::vector<long long> corrupt_calls_;  // of each peer
 };
 

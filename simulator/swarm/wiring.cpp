@@ -5,24 +5,24 @@
 namespace dtfm::sim {
 
 void Wiring::refresh(std::span<const Announcement> announcements, Rng& rng) {
-  for (const Announcement& it : announcements) of(it.peer).announced = true;
-  std::erase_if(known_, [&](int peer) {
-    Member& member = of(peer);
+  for (const Announcement& it : announcements) member_of(it.peer).announced = true;
+  std::erase_if(known_peers_, [&](int peer) {
+    Member& member = member_of(peer);
     if (member.announced) return false;
-    if (member.state == State::serving) take_out(peer);
-    if (member.state == State::banned) --bans_;
+    if (member.state == State::serving) remove_from_heap(peer);
+    if (member.state == State::banned) --ban_count_;
     member = {};
     return true;
   });
   for (const Announcement& it : announcements) {
-    Member& member = of(it.peer);
+    Member& member = member_of(it.peer);
     member.announced = false;
     if (member.state == State::serving || (member.state == State::banned && it.date <= member.banned_at))
       continue;
     if (member.state == State::banned)
-      --bans_;
+      --ban_count_;
     else
-      known_.push_back(it.peer);
+      known_peers_.push_back(it.peer);
     member.state = State::serving;
     heap_.push_back({heap_.empty() ? 0 : heap_.front().time, rng.next(), it.peer});
     std::push_heap(heap_.begin(), heap_.end(), is_later);
@@ -31,10 +31,10 @@ void Wiring::refresh(std::span<const Announcement> announcements, Rng& rng) {
 
 /// The first goes down to its new place: one way through the heap, not the two of a pop and a push. Behind
 /// the top, the first is a child of it.
-std::optional<int> Wiring::pick(double size, Rng& rng, int but) {
-  if (heap_.empty() || (heap_.size() == 1 && heap_.front().peer == but)) return std::nullopt;
+std::optional<int> Wiring::pick(double size, Rng& rng, int excluded) {
+  if (heap_.empty() || (heap_.size() == 1 && heap_.front().peer == excluded)) return std::nullopt;
   std::size_t hole = 0;
-  if (heap_.front().peer == but) hole = heap_.size() > 2 && is_later(heap_[1], heap_[2]) ? 2 : 1;
+  if (heap_.front().peer == excluded) hole = heap_.size() > 2 && is_later(heap_[1], heap_[2]) ? 2 : 1;
   Entry entry = heap_[hole];
   entry.time += size / rate(entry.peer);
   entry.tie = rng.next();
@@ -49,28 +49,28 @@ std::optional<int> Wiring::pick(double size, Rng& rng, int but) {
 }
 
 double Wiring::rate(int peer) const {
-  const Member& member = of(peer);
-  return member.average > 0 ? (1 - member.unmeasured) / member.average : 1;
+  const Member& member = member_of(peer);
+  return member.average > 0 ? (1 - member.remaining_bias) / member.average : 1;
 }
 
 void Wiring::measure(int peer, double size, double seconds) {
-  Member& member = of(peer);
+  Member& member = member_of(peer);
   member.average += smoothing * (seconds / size - member.average);
-  member.unmeasured *= 1 - smoothing;
+  member.remaining_bias *= 1 - smoothing;
 }
 
 bool Wiring::ban(int peer, double date) {
-  Member& member = of(peer);
+  Member& member = member_of(peer);
   if (member.state == State::banned) member.banned_at = date;
   if (member.state != State::serving) return false;
-  take_out(peer);
+  remove_from_heap(peer);
   member.state = State::banned;
   member.banned_at = date;
-  ++bans_;
+  ++ban_count_;
   return true;
 }
 
-void Wiring::take_out(int peer) {
+void Wiring::remove_from_heap(int peer) {
   std::erase_if(heap_, [&](const Entry& entry) { return entry.peer == peer; });
   std::make_heap(heap_.begin(), heap_.end(), is_later);
 }

@@ -26,7 +26,7 @@ struct Announcement {
 class Wiring {
  public:
   static constexpr double smoothing = 0.1;  // weight of the last measurement in the average
-  static constexpr int nobody = -1;
+  static constexpr int no_peer = -1;
 
   /// Of peers 0 … `peers` − 1, none of which is known yet.
   explicit Wiring(int peers) : members_(static_cast<std::size_t>(peers)) {}
@@ -38,7 +38,7 @@ class Wiring {
 
   /// The peer to ask, whose virtual time is now larger; nothing if there is none. `size` is that of the task.
   /// It is not `but`, whose virtual time stays.
-  std::optional<int> pick(double size, Rng& rng, int but = nobody);
+  std::optional<int> pick(double size, Rng& rng, int excluded = no_peer);
 
   /// `peer` has answered to a task of `size` after `seconds`.
   void measure(int peer, double size, double seconds);
@@ -47,8 +47,8 @@ class Wiring {
   bool ban(int peer, double date);
 
   bool empty() const { return heap_.empty(); }
-  bool has_bans() const { return bans_ > 0; }
-  bool is_known(int peer) const { return of(peer).state != State::unknown; }
+  bool has_bans() const { return ban_count_ > 0; }
+  bool is_known(int peer) const { return member_of(peer).state != State::unknown; }
   /// Units of task per second, as measured.
   double rate(int peer) const;
 
@@ -56,7 +56,7 @@ class Wiring {
   enum class State : std::uint8_t { unknown, serving, banned };
   struct Member {
     double average = 0;     // seconds per unit, biased towards 0
-    double unmeasured = 1;  // (1 − smoothing) to the number of measurements
+    double remaining_bias = 1;  // (1 − smoothing) to the number of measurements
     double banned_at = 0;
     State state = State::unknown;
     bool announced = false;  // while refreshing
@@ -71,14 +71,14 @@ class Wiring {
     return a.tie != b.tie ? a.tie > b.tie : a.peer > b.peer;
   }
 
-  const Member& of(int peer) const { return members_[static_cast<std::size_t>(peer)]; }
-  Member& of(int peer) { return members_[static_cast<std::size_t>(peer)]; }
-  void take_out(int peer);
+  const Member& member_of(int peer) const { return members_[static_cast<std::size_t>(peer)]; }
+  Member& member_of(int peer) { return members_[static_cast<std::size_t>(peer)]; }
+  void remove_from_heap(int peer);
 
   std::vector<Member> members_;
-  std::vector<int> known_;  // ascending in the order of their entrance
+  std::vector<int> known_peers_;  // ascending in the order of their entrance
   std::vector<Entry> heap_;
-  int bans_ = 0;
+  int ban_count_ = 0;
 };
 
 }  // namespace dtfm::sim

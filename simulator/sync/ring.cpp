@@ -2,7 +2,7 @@
 
 namespace dtfm::sim {
 
-std::vector<int> ExchangeMessages::around(const std::vector<int>& devices, std::vector<int> ready,
+std::vector<int> GradientSyncMessages::ring_all_reduce(const std::vector<int>& devices, std::vector<int> ready,
                                           double bytes, int phase) {
   const std::size_t n = devices.size();
   const std::vector<int> own = ready;
@@ -18,9 +18,9 @@ std::vector<int> ExchangeMessages::around(const std::vector<int>& devices, std::
   return ready;
 }
 
-std::vector<int> ring(GraphBuilder& builder, const Exchange& exchange) {
-  const std::vector<int> ready(exchange.devices.size(), exchange.start);
-  return ExchangeMessages(builder, exchange).around(exchange.devices, ready, exchange.bytes, 0);
+std::vector<int> ring(GraphBuilder& builder, const GradientSync& gradient_sync) {
+  const std::vector<int> ready(gradient_sync.devices.size(), gradient_sync.start);
+  return GradientSyncMessages(builder, gradient_sync).ring_all_reduce(gradient_sync.devices, ready, gradient_sync.bytes, 0);
 }
 
 }  // namespace dtfm::sim

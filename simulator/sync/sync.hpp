@@ -11,7 +11,7 @@
 namespace dtfm::sim {
 
 /// An exchange of gradients to be added to a graph.
-struct Exchange {
+struct GradientSync {
   std::vector<int> devices;  // that exchange; at least two
   double bytes = 0;          // of the gradients that each of them has
   int start = no_index;      // the task after which all of them have theirs
@@ -23,29 +23,29 @@ struct Exchange {
 // devices, S bytes, B the rate of a device in and out and a the latency:
 
 /// Every device sums a shard of all, then sends it to all: 2 (a + (n − 1) S / (n B)).
-std::vector<int> sharded_ps(GraphBuilder& builder, const Exchange& exchange);
+std::vector<int> sharded_ps(GraphBuilder& builder, const GradientSync& gradient_sync);
 /// The first device sums all, then sends the sum to all: 2 (a + (n − 1) S / B).
-std::vector<int> central_ps(GraphBuilder& builder, const Exchange& exchange);
+std::vector<int> central_ps(GraphBuilder& builder, const GradientSync& gradient_sync);
 /// Reduce-scatter and all-gather around a ring (Patarasu and Yuan, 2009): 2 (n − 1) (a + S / (n B)).
-std::vector<int> ring(GraphBuilder& builder, const Exchange& exchange);
+std::vector<int> ring(GraphBuilder& builder, const GradientSync& gradient_sync);
 /// A binomial tree to the first device, and back: at most 2 ⌈log2 n⌉ (a + S / B).
-std::vector<int> tree(GraphBuilder& builder, const Exchange& exchange);
+std::vector<int> tree(GraphBuilder& builder, const GradientSync& gradient_sync);
 /// Inside a site first: as many devices of every site as the smallest site has sum a shard each; those of the
 /// same shard make a ring across the sites; then each sends its shard to all of its site. With t sites of k:
 /// 2 (a + (k − 1) S / (k B)) inside, 2 (t − 1) (a' + S / (k t B')) across.
-std::vector<int> hierarchical(GraphBuilder& builder, const Exchange& exchange);
+std::vector<int> hierarchical(GraphBuilder& builder, const GradientSync& gradient_sync);
 
 /// The name of none: every replica steps by its own gradients. No job has it.
-inline constexpr std::string_view no_exchange = "none";
+inline constexpr std::string_view no_sync = "none";
 
 /// By the name a job has for it. Throws Error for one that there is not.
-std::vector<int> add_exchange(GraphBuilder& builder, std::string_view sync, const Exchange& exchange);
+std::vector<int> add_gradient_sync(GraphBuilder& builder, std::string_view algorithm, const GradientSync& gradient_sync);
 
 /// The messages of exchanges, for the files of this folder.
-class ExchangeMessages {
+class GradientSyncMessages {
  public:
-  ExchangeMessages(GraphBuilder& builder, const Exchange& exchange)
-      : builder_(builder), exchange_(exchange) {}
+  GradientSyncMessages(GraphBuilder& builder, const GradientSync& gradient_sync)
+      : builder_(builder), gradient_sync_(gradient_sync) {}
 
   /// `bytes` of gradients; the message has more, if the constants' sync efficiency says so.
   int send(int from, int to, double bytes, std::span<const int> after, int phase);
@@ -55,11 +55,11 @@ class ExchangeMessages {
   int join(const std::vector<int>& tasks, int device, int phase);
   /// A ring of `devices`, which have what task `ready` of each says; the last of 2 (n − 1) phases of each.
   /// Who does not have its own part yet cannot add it to what it has to pass on.
-  std::vector<int> around(const std::vector<int>& devices, std::vector<int> ready, double bytes, int phase);
+  std::vector<int> ring_all_reduce(const std::vector<int>& devices, std::vector<int> ready, double bytes, int phase);
 
  private:
   GraphBuilder& builder_;
-  const Exchange& exchange_;
+  const GradientSync& gradient_sync_;
 };
 
 }  // namespace dtfm::sim

@@ -6,8 +6,8 @@
 
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::api;
@@ -21,7 +21,7 @@ const Link fast = link_of(1e-4, 1e9), slow = link_of(0.05, 1e8);
 Problem small_problem(int per_site, int per_host, int layers) {
   Problem problem{flat_topology({per_site, per_site}, fast, slow), chain_job(layers, 1e7, 1e7),
                   Calibration{1, 0, 1, 0}};
-  std::get<RuleLinks>(problem.topology.links).same_host.own().setZero();
+  std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix().setZero();
   for (Device& device : problem.topology.devices) device.host /= per_host;
   problem.job.training.global_batch = 16;
   return problem;
@@ -31,7 +31,7 @@ const Scheme& scheme(std::string_view name) {
   return *std::find_if(schemes().begin(), schemes().end(), [&](const Scheme& it) { return it.name == name; });
 }
 
-const Layout* layout_of(const std::vector<Layout>& layouts, int tensor, std::size_t stages) {
+const Layout* find_layout(const std::vector<Layout>& layouts, int tensor, std::size_t stages) {
   for (const Layout& it : layouts)
     if (it.plan.tensor == tensor && it.plan.pipelines.front().stages.size() == stages) return &it;
   return nullptr;
@@ -45,7 +45,7 @@ TEST_CASE("ranks of Megatron are in file order, replicas next to each other") {
   std::set<std::size_t> depths;
   for (const Layout& it : layouts) depths.insert(it.plan.pipelines.front().stages.size());
   CHECK(depths == std::set<std::size_t>{1, 2, 4});
-  const Layout* layout = layout_of(layouts, 1, 2);
+  const Layout* layout = find_layout(layouts, 1, 2);
   REQUIRE(layout != nullptr);
   REQUIRE(layout->plan.pipelines.size() == 4);
   for (int d = 0; d < 4; ++d) {
@@ -59,7 +59,7 @@ TEST_CASE("ranks of Megatron are in file order, replicas next to each other") {
 
 TEST_CASE("tensor degrees of Megatron lie in hosts and divide the heads") {
   Problem problem = small_problem(4, 4, 4);
-  CHECK(layout_of(megatron_layouts(problem, {0}), 2, 1) == nullptr);  // no transformer
+  CHECK(find_layout(megatron_layouts(problem, {0}), 2, 1) == nullptr);  // no transformer
   Transformer model;
   model.layers = 4;
   model.hidden = 64;
@@ -68,13 +68,13 @@ TEST_CASE("tensor degrees of Megatron lie in hosts and divide the heads") {
   model.vocabulary = 100;
   problem.job.model = model;
   const auto layouts = megatron_layouts(problem, {0});
-  const Layout* two = layout_of(layouts, 2, 2);
+  const Layout* two = find_layout(layouts, 2, 2);
   REQUIRE(two != nullptr);
   CHECK(two->plan.pipelines[1].stages[1].devices == std::vector<int>{6, 7});
   CHECK(two->job.parallelism.tensor == 2);
-  CHECK(layout_of(layouts, 4, 1) == nullptr);  // 2 heads
+  CHECK(find_layout(layouts, 4, 1) == nullptr);  // 2 heads
   for (int i = 0; i < problem.topology.size(); ++i) problem.topology.devices[at(i)].host = (i + 1) / 2;
-  CHECK(layout_of(megatron_layouts(problem, {0}), 2, 2) == nullptr);
+  CHECK(find_layout(megatron_layouts(problem, {0}), 2, 2) == nullptr);
 }
 
 TEST_CASE("random ranks are all ranks, others for another seed, the same for the same") {
@@ -123,7 +123,7 @@ TEST_CASE("layouts that lack memory are not chosen, and it is said what is lacki
   CHECK(chosen.fitting < chosen.tried);
   const ChosenLayout none = choose_layout(problem, scheme("data-parallel"), {0}, 1);
   CHECK_FALSE(none.layout);
-  CHECK(none.why_none == "s0/0 needs 1.3 GB of 0.5");
+  CHECK(none.no_layout_reason == "s0/0 needs 1.3 GB of 0.5");
   problem.topology.gpus[0].memory = Bytes(0.3e9);  // of 8 parts of the state, 0.16 GB, and two layers
   CHECK(choose_layout(problem, scheme("zero3"), {0}, 1).layout);
 }
@@ -132,9 +132,9 @@ TEST_CASE("layouts that lack memory are not chosen, and it is said what is lacki
 // first stage, whose output's gradient has one too, one at the last, of its input's.
 TEST_CASE("GPipe drains as often as its memory asks for") {
   Problem problem = small_problem(1, 1, 8);
-  CHECK_FALSE(layout_of(gpipe_random_layouts(problem, {0}), 1, 2)->job.parallelism.flush);
+  CHECK_FALSE(find_layout(gpipe_random_layouts(problem, {0}), 1, 2)->job.parallelism.flush);
   problem.topology.gpus[0].memory = Bytes(0.64e9 + 3.5 * 2e7);
-  const Layout two = *layout_of(gpipe_random_layouts(problem, {0}), 1, 2);
+  const Layout two = *find_layout(gpipe_random_layouts(problem, {0}), 1, 2);
   CHECK(two.job.parallelism.flush == 3);
   CHECK(choose_layout(problem, scheme("gpipe-random"), {0}, 1).layout);
 }
@@ -144,15 +144,15 @@ TEST_CASE("GPipe drains as often as its memory asks for") {
 TEST_CASE("local SGD exchanges in the last of so many iterations") {
   const Problem problem = small_problem(2, 1, 4);
   const auto layouts = local_sgd_layouts(problem, {0, 4});
-  const Layout* two = layout_of(layouts, 1, 2);
+  const Layout* two = find_layout(layouts, 1, 2);
   REQUIRE(two != nullptr);
   CHECK(two->plan.pipelines[0].stages[1].devices == std::vector<int>{1});
   CHECK(two->plan.pipelines[1].stages[0].devices == std::vector<int>{2});
   CHECK(two->sync_every == 4);
   CHECK(diloco_layouts(problem, {}).front().sync_every == 500);
 
-  const Problem own{problem.topology, two->job, problem.constants, {}};
-  const double with = undisturbed_seconds(own, two->plan), mean = undisturbed_seconds(own, two->plan, 4);
+  const Problem mutable_matrix{problem.topology, two->job, problem.constants, {}};
+  const double with = undisturbed_seconds(mutable_matrix, two->plan), mean = undisturbed_seconds(mutable_matrix, two->plan, 4);
   const double without = (4 * mean - with) / 3;
   CHECK(without < with);
   ChosenLayout chosen;
@@ -209,12 +209,12 @@ TEST_CASE("a swarm's stages fit every device") {
   problem.topology.gpus[0].memory = Bytes(0.1e9);
   const ChosenLayout none = choose_layout(problem, scheme("swarm"), {0}, 1);
   CHECK_FALSE(none.is_any());
-  CHECK(none.why_none.starts_with("s0/0 needs 0.2 GB of 0.1"));
+  CHECK(none.no_layout_reason.starts_with("s0/0 needs 0.2 GB of 0.1"));
   // One stage lacks little on the first device, and much more on the others.
   problem.topology.gpus.push_back(problem.topology.gpus[0]);
   problem.topology.gpus[0].memory = Bytes(0.6e9);
   for (int device = 1; device < 4; ++device) problem.topology.devices[at(device)].gpu = 1;
-  CHECK(choose_layout(problem, scheme("swarm"), {0}, 1).why_none.starts_with("s0/1 needs 0.2 GB of 0.1"));
+  CHECK(choose_layout(problem, scheme("swarm"), {0}, 1).no_layout_reason.starts_with("s0/1 needs 0.2 GB of 0.1"));
 }
 
 // Four devices, a batch of 16: micro-batches of 4 at most. Each holds 100 bytes of activations a layer.
@@ -224,6 +224,6 @@ TEST_CASE("ZeRO takes the largest micro-batch that fits") {
   problem.topology.gpus[0].memory = Bytes(2e7 * 16 / 4 + 6e7 + 2 * (2 * 100) + 1);
   CHECK(zero3_layouts(problem, {0}).front().job.training.micro_batch == 2);
   problem.job.training.global_batch = 3;
-  CHECK(error_of([&] { zero3_layouts(problem, {0}); }) ==
+  CHECK(error_message([&] { zero3_layouts(problem, {0}); }) ==
         "a batch of 3 leaves some of 4 devices without a sequence");
 }

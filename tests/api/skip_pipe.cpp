@@ -7,8 +7,8 @@
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::api;
@@ -34,7 +34,7 @@ const Scheme& scheme() {
                        [](const Scheme& it) { return it.name == "skip-pipe"; });
 }
 
-std::set<std::pair<std::size_t, int>> depths_of(const Problem& problem, double share) {
+std::set<std::pair<std::size_t, int>> pipeline_shapes(const Problem& problem, double share) {
   std::set<std::pair<std::size_t, int>> depths;
   for (const Layout& it : skip_pipe_layouts(problem, skipping(share)))
     depths.emplace(it.plan.pipelines.front().stages.size(), it.skipped.value());
@@ -59,13 +59,13 @@ TEST_CASE("a stage has as many devices as it has visits") {
 TEST_CASE("what is skipped is a share of whole stages, and something in the middle is visited") {
   const Problem problem = small_problem(8, 12);
   using Depths = std::set<std::pair<std::size_t, int>>;
-  CHECK(depths_of(problem, 0) == Depths{{1, 0}, {2, 0}, {3, 0}, {4, 0}, {6, 0}, {12, 0}});
-  CHECK(depths_of(problem, 0.25) == Depths{{4, 1}, {6, 1}, {12, 3}});
-  CHECK(depths_of(problem, 0.5) == Depths{{6, 3}, {12, 6}});
-  CHECK(error_of([&] {
+  CHECK(pipeline_shapes(problem, 0) == Depths{{1, 0}, {2, 0}, {3, 0}, {4, 0}, {6, 0}, {12, 0}});
+  CHECK(pipeline_shapes(problem, 0.25) == Depths{{4, 1}, {6, 1}, {12, 3}});
+  CHECK(pipeline_shapes(problem, 0.5) == Depths{{6, 3}, {12, 6}});
+  CHECK(error_message([&] {
           skip_pipe_layouts(problem, skipping(0.9));
         }).starts_with("no number of stages divides 12 layers, fits 16 devices"));
-  CHECK(depths_of(small_problem(5, 10), 0.3).count({10, 3}) == 1);
+  CHECK(pipeline_shapes(small_problem(5, 10), 0.3).count({10, 3}) == 1);
 }
 
 TEST_CASE("every device has one stage, of its own or of its neighbourhood") {
@@ -76,7 +76,7 @@ TEST_CASE("every device has one stage, of its own or of its neighbourhood") {
       std::vector<int> devices = pipeline_major(it.plan);
       std::sort(devices.begin(), devices.end());
       CHECK(std::adjacent_find(devices.begin(), devices.end()) == devices.end());
-      CHECK(micro_batches_of(it.plan) == 16);
+      CHECK(total_micro_batches(it.plan) == 16);
     }
     const Layout& runs = layouts[layouts.size() - 6];  // four stages on all devices
     const Layout& dealt = layouts[layouts.size() - 5];
@@ -132,10 +132,10 @@ TEST_CASE("a layout says what it skips") {
   const Problem problem = small_problem(4, 4);
   const ChosenLayout chosen = choose_layout(problem, scheme(), {}, 1);
   REQUIRE(chosen.layout);
-  CHECK(shape_text(problem, chosen).find(", micro-batch 1, skips 1 of 4") != std::string::npos);
+  CHECK(format_shape(problem, chosen).find(", micro-batch 1, skips 1 of 4") != std::string::npos);
   ChosenLayout greedy = chosen;
   greedy.layout->routing->greedy = 7;
-  CHECK(shape_text(problem, greedy).ends_with("skips 1 of 4, 7 of 16 ways greedy"));
+  CHECK(format_shape(problem, greedy).ends_with("skips 1 of 4, 7 of 16 ways greedy"));
 }
 
 // A stage of one of 4 layers: 0.16 GB, and 1e7 bytes of output of each micro-batch that is held beside 100.
@@ -148,7 +148,7 @@ TEST_CASE("a device holds no more than its memory does") {
   SimOptions options;
   options.iterations = 1;
   const SimReport report = simulate_chosen(problem, tight, {}, options);
-  CHECK(report.overfull.empty());
+  CHECK(report.out_of_memory.empty());
   for (const DeviceReport& it : report.devices) CHECK(it.peak_memory_bytes <= 0.16e9 + 2.5e7);
   CHECK(report.iterations.front().duration_s() >=
         simulate_chosen(problem, free, {}, options).iterations.front().duration_s());
@@ -157,7 +157,7 @@ TEST_CASE("a device holds no more than its memory does") {
 TEST_CASE("stages whose outputs differ are not left out") {
   Problem problem = small_problem(4, 4);
   std::get<LayerChain>(problem.job.model).layers[1].output = Bytes(2e7);
-  CHECK(choose_layout(problem, scheme(), {}, 1).why_none ==
+  CHECK(choose_layout(problem, scheme(), {}, 1).no_layout_reason ==
         "of 4 stages none can be left out: their outputs differ in size");
   CHECK(choose_layout(problem, scheme(), skipping(0), 1).layout);
 }

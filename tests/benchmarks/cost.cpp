@@ -20,7 +20,7 @@ CommCostModel worldwide() {
 }
 
 /// A swap of two devices at random, as annealing prices them; none is made.
-void price_a_swap(benchmark::State& state) {
+void evaluate_device_swap(benchmark::State& state) {
   const CommCostModel model = worldwide();
   Rng rng = Rng::for_task(0, 0);
   CommCostState placement(model, best_deployment(model, random_placement(model, rng)), 0.2);
@@ -28,19 +28,19 @@ void price_a_swap(benchmark::State& state) {
     const int a = static_cast<int>(rng.below(64));
     const int b = static_cast<int>(rng.below(64));
     if (placement.group_of(a) == placement.group_of(b)) continue;
-    benchmark::DoNotOptimize(placement.price(a, b, std::numeric_limits<double>::infinity()));
+    benchmark::DoNotOptimize(placement.evaluate_swap(a, b, std::numeric_limits<double>::infinity()));
   }
 }
-BENCHMARK(price_a_swap);
+BENCHMARK(evaluate_device_swap);
 
 /// Order, matchings and cost of a partition from nothing, as the published search does for every candidate.
-void deploy_a_partition(benchmark::State& state) {
+void evaluate_partition(benchmark::State& state) {
   const CommCostModel model = worldwide();
   Rng rng = Rng::for_task(0, 0);
   const Placement placement = random_placement(model, rng);
   for (auto _ : state) benchmark::DoNotOptimize(comm_cost(model, best_deployment(model, placement)));
 }
-BENCHMARK(deploy_a_partition);
+BENCHMARK(evaluate_partition);
 
 }  // namespace
 }  // namespace dtfm

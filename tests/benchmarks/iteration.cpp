@@ -5,7 +5,7 @@
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
 #include "planner/io/readers/job_reader.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 namespace dtfm {
 using namespace cost;
@@ -32,7 +32,7 @@ Plan plan_of(const Problem& problem, Rng& rng) {
   rng.shuffle(std::span<int>(order));
   Placement placement(stages, devices / stages);
   for (int i = 0; i < devices; ++i) placement.at(i % stages, i / stages) = order[at(i)];
-  return deployed_plan(placement, problem.job);
+  return plan_from_placement(placement, problem.job);
 }
 
 /// Devices; whether they share links; gpipe or 1f1b.
@@ -42,12 +42,12 @@ Problem problem_of(const benchmark::State& state) {
   return problem;
 }
 
-void estimate_a_plan(benchmark::State& state) {
+void estimate_plan(benchmark::State& state) {
   const Problem problem = problem_of(state);
   const IterationModel model(problem);
   Rng rng = Rng::for_task(0, 0);
   const Plan plan = plan_of(problem, rng);
-  for (auto _ : state) benchmark::DoNotOptimize(iteration_estimate(model, plan).iteration_s);
+  for (auto _ : state) benchmark::DoNotOptimize(estimate_iteration(model, plan).iteration_s);
 }
 
 void swap_two_devices(benchmark::State& state) {
@@ -69,7 +69,7 @@ void swap_two_devices(benchmark::State& state) {
 }
 
 const std::vector<std::vector<std::int64_t>> settings = {{64, 256, 1024}, {0, 1}, {0, 1}};
-BENCHMARK(estimate_a_plan)
+BENCHMARK(estimate_plan)
     ->ArgsProduct(settings)
     ->ArgNames({"devices", "shared", "1f1b"})
     ->Unit(benchmark::kMicrosecond);

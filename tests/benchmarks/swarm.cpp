@@ -12,19 +12,19 @@
 
 #include "tests/support/swarms.hpp"
 
-int main(int count, char** words) {
+int main(int count, char** arguments) {
   using namespace dtfm;
-  const double hours = count > 1 ? std::atof(words[1]) : 32;
+  const double hours = count > 1 ? std::atof(arguments[1]) : 32;
   SwarmSetup setup;
-  setup.stages = count > 2 ? std::atoi(words[2]) : 4;
+  setup.stages = count > 2 ? std::atoi(arguments[2]) : 4;
   setup.transport =
-      count > 3 && std::string(words[3]) == "relay" ? SwarmTransport::relay : SwarmTransport::peer_to_peer;
+      count > 3 && std::string(arguments[3]) == "relay" ? SwarmTransport::relay : SwarmTransport::peer_to_peer;
   setup.rebalance_s = 300;
   setup.delayed_update = true;
-  const bool apart = count > 4 && std::string(words[4]) == "apart";
+  const bool apart = count > 4 && std::string(arguments[4]) == "apart";
   const Link own = link_of(0.02, 25e6);
   const Topology topology =
-      apart ? flat_topology(std::vector<int>(4, 100), own, own) : access_links(4, 100, 0.02, 25e6);
+      apart ? flat_topology(std::vector<int>(4, 100), own, own) : access_link_topology(4, 100, 0.02, 25e6);
   const Problem problem{topology, published_job(), {}};
   SwarmOptions options;
   options.seconds = hours * 3600;

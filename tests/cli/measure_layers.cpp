@@ -6,10 +6,10 @@
 #include "kernels/platform/emulation.hpp"
 #include "kernels/profile.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cli;
@@ -36,7 +36,7 @@ TEST_CASE("every kind is measured at every size") {
   std::vector<double> shares;
   MeasureRequest request = request_of(job);
   request.on_progress = [&](double share, const std::string&) { shares.push_back(share); };
-  const LayerProfile profile = measured_layers(request);
+  const LayerProfile profile = measure_layers(request);
   CHECK(profile.gpu == "lab-card");
   CHECK(profile.source == LayerProfile::Source::measured);
   CHECK(profile.precision == "fp16");
@@ -54,7 +54,7 @@ TEST_CASE("every kind is measured at every size") {
   // 16 tokens: 5 h, qkv 3 h, two of the MLP 8 h, 2 bytes each; norms and two heads' sums, six numbers of 4
   // bytes.
   CHECK(profile.rows[4].activation_bytes == 16 * (16 * 128 * 2 + 6 * 4));
-  CHECK(parse_profile(json_text(profile_json(profile)), "again.json") == profile);
+  CHECK(parse_profile(format_json(profile_json(profile)), "again.json") == profile);
 }
 
 // What kernels/ writes without any of the project's readers is what these read.
@@ -112,21 +112,21 @@ TEST_CASE("a driver's name without its maker") {
 // than that.
 TEST_CASE("rows that memory has no room for are left out, where that is wanted") {
   kernels::ProfileRequest request{"card", "tiny", {1, 16, 128, 2, 2, 512, 101}, {1, 64}, {1}, 1};
-  request.leaves_out_large = true;
+  request.skips_out_of_memory = true;
   kernels::emulation::set_memory_limit(8'000'000);
   const std::string text = kernels::measured_profile(request);
-  request.leaves_out_large = false;
-  std::string refusal;
+  request.skips_out_of_memory = false;
+  std::string rejection_message;
   try {
     kernels::measured_profile(request);
   } catch (const kernels::DeviceError& error) {
-    refusal = error.what();
+    rejection_message = error.what();
   }
-  request.leaves_out_large = true;
+  request.skips_out_of_memory = true;
   kernels::emulation::set_memory_limit(1'000'000);
   CHECK_THROWS_AS(kernels::measured_profile(request), kernels::OutOfMemory);
   kernels::emulation::set_memory_limit(static_cast<std::size_t>(-1));
-  CHECK(refusal == "layer block at micro-batch 64 and tensor degree 1 cannot be measured: out of memory");
+  CHECK(rejection_message == "layer block at micro-batch 64 and tensor degree 1 cannot be measured: out of memory");
   const LayerProfile profile = parse_profile(text, "written.json");
   CHECK_THAT(profile.derivation,
              contains("there was no memory for block at micro-batch 64 and tensor degree 1"));
@@ -137,27 +137,27 @@ TEST_CASE("rows that memory has no room for are left out, where that is wanted")
 
 TEST_CASE("what cannot be measured is refused") {
   Job job = tiny_job();
-  const auto refusal = [&] { return error_of([&] { measured_layers(request_of(job)); }); };
+  const auto rejection_message = [&] { return error_message([&] { measure_layers(request_of(job)); }); };
   auto& model = std::get<Transformer>(job.model);
   model.encoder = true;
-  CHECK(refusal() == "job tiny: its layers cannot be measured: there are no kernels for encoders");
+  CHECK(rejection_message() == "job tiny: its layers cannot be measured: there are no kernels for encoders");
   model.encoder = false;
   model.biases = false;
-  CHECK_THAT(refusal(), contains("there are no kernels for layer norm without biases"));
+  CHECK_THAT(rejection_message(), contains("there are no kernels for layer norm without biases"));
   model.biases = true;
   model.heads = 4;
   CHECK_THAT(
-      refusal(),
+      rejection_message(),
       contains("layer block at micro-batch 1 and tensor degree 1 cannot be measured: shape: hidden ÷ heads "
                "must be 64 or 128") ||
           contains("layer embedding at micro-batch 1"));
   model.heads = 2;
   job.training.precision = "tf32";
-  CHECK(refusal() == "--precision: layers can be measured in fp16, bf16 or fp32, not in tf32");
+  CHECK(rejection_message() == "--precision: layers can be measured in fp16, bf16 or fp32, not in tf32");
   job.training.precision = "fp16";
   MeasureRequest unnamed = request_of(job);
   unnamed.gpu.reset();
-  CHECK_THAT(error_of([&] { measured_layers(unnamed); }), contains("--gpu: is missing: `"));
+  CHECK_THAT(error_message([&] { measure_layers(unnamed); }), contains("--gpu: is missing: `"));
   job.model = LayerChain{};
-  CHECK_THAT(refusal(), contains("there are no kernels for anything but transformers"));
+  CHECK_THAT(rejection_message(), contains("there are no kernels for anything but transformers"));
 }

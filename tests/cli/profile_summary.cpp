@@ -24,7 +24,7 @@ LayerProfile profile_of(double block_s) {
 
 std::string table_of(const LayerProfile& profile) {
   const std::vector<Gpu> catalogue = {{"card", Bytes(1e9), FlopsPerSecond(1e12)}};
-  return summary_text({profile, *profile.shape, catalogue});
+  return format_summary({profile, *profile.shape, catalogue});
 }
 
 }  // namespace

@@ -29,16 +29,16 @@ int main(int, char** argv) {
   CLI::App app(hostile, "dtfm-sample");
   app.footer(footer);
   dtfm::cli::add_option(app, "--mode", "fast|exact", hostile, ignore);
-  dtfm::cli::offer_values(*dtfm::cli::add_option(app, "-n,--name", "NAME", hostile, ignore),
+  dtfm::cli::set_completion_values(*dtfm::cli::add_option(app, "-n,--name", "NAME", hostile, ignore),
                      {"resnet-50", "gpt3-6.7b"});
   CLI::App* import_command = app.add_subcommand("import", hostile);
   std::string format;
   std::vector<std::string> files;
-  dtfm::cli::offer_values(*import_command->add_option("FORMAT", format, hostile)->type_name(""),
+  dtfm::cli::set_completion_values(*import_command->add_option("FORMAT", format, hostile)->type_name(""),
                      {"ping", "iperf"});
   import_command->add_option("FILE", files, "what was measured")->type_name("");
   dtfm::cli::add_option(*import_command, "--into", "DIR", "where to", ignore);
   CLI::App* show = app.add_subcommand("show", "Prints something.");
   dtfm::cli::add_option(*show->add_subcommand("links", hostile), "--unit", "ms|s", "of times", ignore);
-  dtfm::cli::write_documents(std::vector{dtfm::cli::words_of(app)}, argv[1]);
+  dtfm::cli::write_documents(std::vector{dtfm::cli::describe(app)}, argv[1]);
 }

@@ -5,8 +5,8 @@
 
 #include "planner/core/error.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 namespace dtfm {
 namespace {
@@ -56,7 +56,7 @@ TEST_CASE("factors of matrices and whole vectors, by hand") {
   CHECK(gradient_ratio("rank-4") == Approx((factors + vectors) / (matrices + vectors)).epsilon(1e-12));
   // A rank which makes a matrix no smaller leaves it as it is: whole, of all ranks above.
   CHECK(gradient_ratio("rank-1000") < 1);
-  CHECK(error_of([] { gradient_ratio("rank-2048"); }) == "makes nothing smaller");
+  CHECK(error_message([] { gradient_ratio("rank-2048"); }) == "makes nothing smaller");
 }
 
 TEST_CASE("grouped keys and gated MLPs have other matrices") {
@@ -102,15 +102,15 @@ TEST_CASE("names that there are not") {
        {"8bit", "16-bit", "top-1", "top-%", "top-0%", "top--1%", "top-nan%", "top-1e3%", "rank-", "rank-0",
         "rank-1.5", "rank-4.0", "rank-x", "", "top-", "%"}) {
     INFO(name);
-    CHECK(contains("there are `8-bit`").match(error_of([&] { gradient_ratio(name); })));
+    CHECK(contains("there are `8-bit`").match(error_message([&] { gradient_ratio(name); })));
   }
-  CHECK(error_of([] { gradient_ratio("top-34%"); }) == "makes nothing smaller");  // 3 × 34 %
+  CHECK(error_message([] { gradient_ratio("top-34%"); }) == "makes nothing smaller");  // 3 × 34 %
   CHECK(gradient_ratio("top-33%") < 1);
   for (const std::string name : {"top-1%", "rank-4", "2-bit"})
-    CHECK(contains("there are `8-bit` and `4-bit`").match(error_of([&] {
+    CHECK(contains("there are `8-bit` and `4-bit`").match(error_message([&] {
       activation_preset(name, training_in("fp16"));
     })));
-  CHECK(contains("kind transformer").match(error_of([] {
+  CHECK(contains("kind transformer").match(error_message([] {
     gradient_preset("rank-4", training_in("fp16"), Model(LayerChain{}));
   })));
 }
@@ -141,64 +141,64 @@ Job job_with(const std::string& activations, const std::string& gradients) {
 TEST_CASE("a preset takes the memory of the slowest device so long") {
   const Topology topology = two_gpus(BitsPerSecond(8e11));  // 1e11 bytes a second
   const Job job = job_with("4-bit", "top-1%");
-  CHECK(activation_recode_s_per_byte(topology, job) == Approx(1.28125 / 1e11));
-  CHECK(gradient_recode_s_per_byte(topology, job) == Approx((4 + 2 * 0.03) / 2 / 1e11));
+  CHECK(activation_compression_s_per_byte(topology, job) == Approx(1.28125 / 1e11));
+  CHECK(gradient_compression_s_per_byte(topology, job) == Approx((4 + 2 * 0.03) / 2 / 1e11));
   Topology throttled = topology;
   throttled.devices[1].speed = 0.5;
-  CHECK(activation_recode_s_per_byte(throttled, job) == Approx(1.28125 / 5e10));
+  CHECK(activation_compression_s_per_byte(throttled, job) == Approx(1.28125 / 5e10));
 }
 
 TEST_CASE("a throughput takes the place of a preset's cost") {
   Job job = job_with("4-bit", "");
   job.compression.throughput = BitsPerSecond(8e9);
-  CHECK(activation_recode_s_per_byte(two_gpus(std::nullopt), job) == Approx(1e-9));
-  CHECK(gradient_recode_s_per_byte(two_gpus(std::nullopt), job) == 0);  // not compressed
+  CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job) == Approx(1e-9));
+  CHECK(gradient_compression_s_per_byte(two_gpus(std::nullopt), job) == 0);  // not compressed
 }
 
 TEST_CASE("nobody knows what a preset costs where the bandwidth of the memory is not known") {
   CHECK(contains("(slow)").match(
-      error_of([] { activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", "")); })));
-  CHECK(activation_recode_s_per_byte(two_gpus(std::nullopt), job_with("", "")) == 0);
+      error_message([] { activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("8-bit", "")); })));
+  CHECK(activation_compression_s_per_byte(two_gpus(std::nullopt), job_with("", "")) == 0);
 }
 
 TEST_CASE("only over links slower than the job says, uplinks and downlinks with them") {
   Topology topology = flat_topology({2, 1}, link_of(0, 1e8), link_of(0, 1e7));
   Compression all, adaptive;
-  adaptive.slower_than = BitsPerSecond(5e8);
+  adaptive.bandwidth_threshold = BitsPerSecond(5e8);
   CHECK(is_compressed(topology, all, 0, 1));
   CHECK_FALSE(is_compressed(topology, all, 1, 1));
   CHECK_FALSE(is_compressed(topology, adaptive, 0, 1));
   CHECK(is_compressed(topology, adaptive, 0, 2));
-  CHECK(topology.alone(0, 1).value() == 8e8);
+  CHECK(topology.uncontended_bandwidth(0, 1).value() == 8e8);
   topology.devices[0].uplink = BitsPerSecond(4e8);
-  CHECK(topology.alone(0, 1).value() == 4e8);
+  CHECK(topology.uncontended_bandwidth(0, 1).value() == 4e8);
   CHECK(is_compressed(topology, adaptive, 0, 1));
   CHECK_FALSE(is_compressed(topology, adaptive, 1, 0));
-  adaptive.slower_than = BitsPerSecond(4e8);  // not slower than itself
+  adaptive.bandwidth_threshold = BitsPerSecond(4e8);  // not slower than itself
   CHECK_FALSE(is_compressed(topology, adaptive, 0, 1));
 }
 
 TEST_CASE("an exchange is compressed if any two of its devices have a slow link, in either direction") {
   Topology topology = flat_topology({3, 1}, link_of(0, 1e8), link_of(0, 1e7));
   Compression adaptive;
-  adaptive.slower_than = BitsPerSecond(5e8);
-  const std::vector<int> near = {0, 1, 2}, far = {0, 1, 3}, alone = {3};
+  adaptive.bandwidth_threshold = BitsPerSecond(5e8);
+  const std::vector<int> near = {0, 1, 2}, far = {0, 1, 3}, uncontended_bandwidth = {3};
   CHECK(is_compressed(topology, Compression(), near));
   CHECK_FALSE(is_compressed(topology, adaptive, near));
   CHECK(is_compressed(topology, adaptive, far));
-  CHECK_FALSE(is_compressed(topology, adaptive, alone));
+  CHECK_FALSE(is_compressed(topology, adaptive, uncontended_bandwidth));
   topology.devices[1].downlink = BitsPerSecond(1e8);
   CHECK(is_compressed(topology, adaptive, near));
 }
 
 TEST_CASE("what is not sent of gradients is kept: one more number a parameter") {
-  CHECK(feedback_bytes(job_with("8-bit", "top-1%")) == 2);
+  CHECK(error_feedback_bytes(job_with("8-bit", "top-1%")) == 2);
   Job in_full = job_with("", "rank-4");
-  CHECK(feedback_bytes(in_full) == 2);
+  CHECK(error_feedback_bytes(in_full) == 2);
   in_full.training.optimizer = "adam-20";
-  CHECK(feedback_bytes(in_full) == 4);
-  CHECK(feedback_bytes(job_with("8-bit", "8-bit")) == 0);
-  CHECK(feedback_bytes(job_with("", "")) == 0);
+  CHECK(error_feedback_bytes(in_full) == 4);
+  CHECK(error_feedback_bytes(job_with("8-bit", "8-bit")) == 0);
+  CHECK(error_feedback_bytes(job_with("", "")) == 0);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST_CASE("layers of VGG-16 by hand") {
 // 784 · 300 + 300 + 300 · 100 + 100 + 100 · 10 + 10 = 266,610.
 TEST_CASE("a perceptron goes from width to width") {
   const int widths[] = {784, 300, 100, 10};
-  const LayerChain chain = perceptron(widths, 4);
+  const LayerChain chain = mlp_model(widths, 4);
   REQUIRE(chain.layers.size() == 3);
   CHECK(parameters(chain) == 266610);
   CHECK(multiply_adds(chain) == 784 * 300 + 300 * 100 + 100 * 10);

@@ -1,7 +1,7 @@
 #include "planner/core/layer_profile.hpp"
 
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 
@@ -50,7 +50,7 @@ TEST_CASE("times beyond what was measured say so") {
 }
 
 TEST_CASE("a layer that the profile does not have is an error") {
-  CHECK(error_of([] { profiled_time(profile(), "blok", 1, 1); }) ==
+  CHECK(error_message([] { profiled_time(profile(), "blok", 1, 1); }) ==
         "the profile of GPU one has no layer `blok` for a tensor degree up to 1; it has block, block at "
         "degree 2, "
         "head");

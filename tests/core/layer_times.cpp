@@ -2,7 +2,7 @@
 
 #include "planner/core/model_state.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 
@@ -199,11 +199,11 @@ TEST_CASE("a profile of another model or precision is refused, and times that ca
   job.profiles = {measured()};
   Topology topology = one_gpu();
   job.profiles[0].precision = "bf16";
-  CHECK(error_of([&] { LayerTimes(job, topology, {}, {1}); }) ==
+  CHECK(error_message([&] { LayerTimes(job, topology, {}, {1}); }) ==
         "the profile of GPU one (tiny) is not of this job: it is of precision bf16, the job of fp16");
   job.profiles[0].precision = "fp16";
   job.profiles[0].shape = Transformer{3, 16, 2, 16, 100};
-  CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}); }),
+  CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}); }),
              contains("its transformer has other sizes"));
   // The number of layers means nothing; neither do weights that are tied, and defaults that are written out.
   Transformer same{99, 8, 2, 16, 100};
@@ -219,19 +219,19 @@ TEST_CASE("a profile of another model or precision is refused, and times that ca
             "the profile of GPU one names another kind of attention than job tiny, whose memory is "
             "counted"});
   job.profiles[0].source = LayerProfile::Source::imported;
-  CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}); }),
+  CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}); }),
              contains("its transformer has other sizes"));
   job.profiles[0].shape->flash_attention = false;
 
   job.profiles[0].rows.pop_back();
-  CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),
+  CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),
              contains("device d: the profile of GPU one has no layer `head`"));
   job.profiles.clear();
   topology.gpus[0].memory_bandwidth.reset();
-  CHECK_THAT(error_of([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),
+  CHECK_THAT(error_message([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }),
              contains("has no `memory_bandwidth`"));
   topology.devices[0].gpu = -1;
-  CHECK(error_of([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }) ==
+  CHECK(error_message([&] { LayerTimes(job, topology, {}, {1}).of(0, 0, 1); }) ==
         "the speed of device d is not known: the topology gives it no `gpu`");
 }
 
@@ -247,7 +247,7 @@ TEST_CASE("a profile of unlike layers knows them by their names") {
   profile.rows = {{"layer", 2, 1, {1}, {2}, {}, {}, {}}, {"narrow", 2, 1, {4}, {8}, {}, {}, {}}};
   job.profiles = {profile};
   Topology topology = one_gpu();
-  CHECK(error_of([&] { LayerTimes(job, topology, {}, {1}); }) ==
+  CHECK(error_message([&] { LayerTimes(job, topology, {}, {1}); }) ==
         "the model has different layers of the name `layer`, which the profile of GPU one cannot tell apart; "
         "give "
         "them names of their own");

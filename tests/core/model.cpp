@@ -49,7 +49,7 @@ TEST_CASE("a block of GPT has the operations and activations of the papers") {
   const LayerKinds kinds = layer_kinds(Transformer{3, 8, 2, 16, 100}, 2);
   REQUIRE(kinds.kinds.size() == 3);
   const Layer &embedding = kinds.kinds[0], &block = kinds.kinds[1], &head = kinds.kinds[2];
-  CHECK(kinds.of_layer == std::vector<std::vector<int>>{{0, 1}, {1}, {1, 2}});
+  CHECK(kinds.kinds_of_layer == std::vector<std::vector<int>>{{0, 1}, {1}, {1, 2}});
   CHECK(block.parameters == 12 * 64 + 13 * 8);
   CHECK(block.forward.value() == 24 * 16 * 64 + 4 * 256 * 8);
   CHECK(block.backward.value() == 2 * block.forward.value());
@@ -85,7 +85,7 @@ TEST_CASE("grouped queries and gated MLPs have their own operations and activati
 
 TEST_CASE("the first and the last layer of a chain are sums of their kinds") {
   const LayerKinds kinds = layer_kinds(Transformer{1, 8, 2, 16, 100}, 2);
-  CHECK(kinds.of_layer == std::vector<std::vector<int>>{{0, 1, 2}});
+  CHECK(kinds.kinds_of_layer == std::vector<std::vector<int>>{{0, 1, 2}});
   const Layer only = layer_chain(kinds).front();
   CHECK(only.forward.value() == kinds.kinds[1].forward.value() + kinds.kinds[2].forward.value());
   CHECK(only.head.value() == kinds.kinds[2].forward.value());
@@ -99,6 +99,6 @@ TEST_CASE("equal layers of a chain are one kind") {
   narrow.parameters = 1;
   const LayerKinds kinds = layer_kinds(LayerChain{1, {wide, narrow, wide, wide}}, 2);
   CHECK(kinds.kinds == std::vector<Layer>{wide, narrow});
-  CHECK(kinds.of_layer == std::vector<std::vector<int>>{{0}, {1}, {0}, {0}});
+  CHECK(kinds.kinds_of_layer == std::vector<std::vector<int>>{{0}, {1}, {0}, {0}});
   CHECK(layer_chain(kinds) == std::vector<Layer>{wide, narrow, wide, wide});
 }

@@ -47,7 +47,7 @@ using Numbers = std::vector<double>;
 
 TEST_CASE("a chain of operators is the same chain of layers, whatever the sizes of its tensors") {
   const OperatorGraph graph = graph_of(4, {{0, 1}, {1, 2}, {2, 3}});
-  const std::vector<Layer> layers = tasklets(graph, 1);
+  const std::vector<Layer> layers = partition_into_layers(graph, 1);
   REQUIRE(names(layers) == Names{"a", "b", "c", "d"});
   CHECK(outputs(layers) == Numbers{1, 10, 100, 1000});
   for (std::size_t i = 0; i < 4; ++i) {
@@ -62,51 +62,51 @@ TEST_CASE("a chain of operators is the same chain of layers, whatever the sizes 
 // a → b → c → d → e, and a → d: the shortcut a lives until d has run.
 TEST_CASE("a residual block is cut only where one tensor lives, unless asked") {
   const OperatorGraph graph = graph_of(5, {{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}});
-  const std::vector<Layer> layers = tasklets(graph, 1);
+  const std::vector<Layer> layers = partition_into_layers(graph, 1);
   CHECK(names(layers) == Names{"a", "b…d", "e"});
   CHECK(outputs(layers) == Numbers{1, 1000, 10000});
   CHECK(layers[1].parameters == 2 + 4 + 8);
   // b reads a, c reads b, d reads c and a: a once.
   CHECK(layers[1].activation_memory.value() == 1 + 10 + 100);
-  CHECK(names(tasklets(graph, 2)) == Names{"a", "b", "c", "d", "e"});
-  CHECK(outputs(tasklets(graph, 2)) == Numbers{1, 1 + 10, 1 + 100, 1000, 10000});
+  CHECK(names(partition_into_layers(graph, 2)) == Names{"a", "b", "c", "d", "e"});
+  CHECK(outputs(partition_into_layers(graph, 2)) == Numbers{1, 1 + 10, 1 + 100, 1000, 10000});
 }
 
 // b is read by c, d and e, each of which also reads the one before it.
 TEST_CASE("a tensor that several later operators read is carried once through every cut") {
   const OperatorGraph graph = graph_of(5, {{0, 1}, {1, 2}, {1, 3}, {2, 3}, {1, 4}, {3, 4}});
-  CHECK(names(tasklets(graph, 1)) == Names{"a", "b", "c…e"});
-  CHECK(outputs(tasklets(graph, 2)) == Numbers{1, 10, 10 + 100, 10 + 1000, 10000});
+  CHECK(names(partition_into_layers(graph, 1)) == Names{"a", "b", "c…e"});
+  CHECK(outputs(partition_into_layers(graph, 2)) == Numbers{1, 10, 10 + 100, 10 + 1000, 10000});
 }
 
 // a and b are inputs, c reads both; d is read by nobody, and neither is e.
 TEST_CASE("several inputs and results are allowed; what nobody reads leaves with the last layer alone") {
   OperatorGraph graph = graph_of(5, {{0, 2}, {1, 2}, {2, 3}, {2, 4}});
-  CHECK(names(tasklets(graph, 1)) == Names{"a", "b…c", "d", "e"});
-  CHECK(outputs(tasklets(graph, 1)) == Numbers{1, 100, 100, 10000});
+  CHECK(names(partition_into_layers(graph, 1)) == Names{"a", "b…c", "d", "e"});
+  CHECK(outputs(partition_into_layers(graph, 1)) == Numbers{1, 100, 100, 10000});
   // An edge without bytes orders its ends, and no tensor lives for it.
   graph = graph_of(4, {{0, 1}, {1, 2}, {2, 3}, {0, 3}});
   graph.operators[0].output = Bytes(0);
-  CHECK(outputs(tasklets(graph, 1)) == Numbers{0, 10, 100, 1000});
+  CHECK(outputs(partition_into_layers(graph, 1)) == Numbers{0, 10, 100, 1000});
 }
 
 TEST_CASE("activations that are given take the place of what an operator reads") {
   OperatorGraph graph = graph_of(5, {{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}});
   graph.operators[2].activation_memory = Bytes(7);
-  CHECK(tasklets(graph, 1)[1].activation_memory.value() == 1 + 7 + 100);
+  CHECK(partition_into_layers(graph, 1)[1].activation_memory.value() == 1 + 7 + 100);
 }
 
 TEST_CASE("a cycle is told in the direction of its edges") {
-  CHECK(cycle_of(graph_of(3, {{0, 1}, {1, 2}})).empty());
-  CHECK(cycle_of(graph_of(3, {{0, 1}, {1, 1}})) == std::vector<int>{1});
+  CHECK(find_cycle(graph_of(3, {{0, 1}, {1, 2}})).empty());
+  CHECK(find_cycle(graph_of(3, {{0, 1}, {1, 1}})) == std::vector<int>{1});
   // c → d → b → c; e only comes after it, a before.
-  CHECK(cycle_of(graph_of(5, {{0, 1}, {1, 2}, {2, 3}, {3, 1}, {3, 4}})) == std::vector<int>{1, 2, 3});
+  CHECK(find_cycle(graph_of(5, {{0, 1}, {1, 2}, {2, 3}, {3, 1}, {3, 4}})) == std::vector<int>{1, 2, 3});
 }
 
 TEST_CASE("operators apart from the first one are found") {
-  CHECK_FALSE(separate_operator(graph_of(3, {{0, 2}, {1, 2}})));
-  CHECK(separate_operator(graph_of(4, {{0, 2}, {1, 3}})) == 1);
-  CHECK(separate_operator(graph_of(2, {})) == 1);
+  CHECK_FALSE(find_disconnected_operator(graph_of(3, {{0, 2}, {1, 2}})));
+  CHECK(find_disconnected_operator(graph_of(4, {{0, 2}, {1, 3}})) == 1);
+  CHECK(find_disconnected_operator(graph_of(2, {})) == 1);
 }
 
 namespace {
@@ -154,7 +154,7 @@ void check_tasklets(const OperatorGraph& graph, int most_live) {
   for (std::size_t i = 0; i < order.size(); ++i) place[at(order[i])] = static_cast<int>(i);
   for (const auto& [from, to] : graph.edges) REQUIRE(place[at(from)] < place[at(to)]);
 
-  const std::vector<Layer> layers = tasklets(graph, most_live);
+  const std::vector<Layer> layers = partition_into_layers(graph, most_live);
   std::set<std::size_t> cuts;
   std::size_t done = 0;
   double parameters = 0, forward = 0, backward = 0;
@@ -186,8 +186,8 @@ TEST_CASE("random graphs: sums are kept, the order is topological, a cut carries
     INFO("seed " << seed);
     Rng rng = Rng::for_task(1, seed);
     const OperatorGraph graph = random_graph(rng);
-    REQUIRE(cycle_of(graph).empty());
-    REQUIRE_FALSE(separate_operator(graph));
+    REQUIRE(find_cycle(graph).empty());
+    REQUIRE_FALSE(find_disconnected_operator(graph));
     for (const int most_live : {1, 2, 100}) check_tasklets(graph, most_live);
   }
 }
@@ -201,7 +201,7 @@ TEST_CASE("random graphs: an edge turned back makes a cycle, which is told as it
     if (graph.edges.empty()) continue;
     const auto [from, to] = graph.edges[rng.below(static_cast<std::uint32_t>(graph.edges.size()))];
     graph.edges.emplace_back(to, from);
-    const std::vector<int> cycle = cycle_of(graph);
+    const std::vector<int> cycle = find_cycle(graph);
     REQUIRE(cycle.size() >= 2);
     for (std::size_t i = 0; i < cycle.size(); ++i) {
       const std::pair<int, int> edge(cycle[i], cycle[(i + 1) % cycle.size()]);

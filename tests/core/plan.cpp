@@ -68,7 +68,7 @@ TEST_CASE("a deployed placement has the layers and micro-batches of each pipelin
   job.parallelism.gradient_sync = "ring";
   Placement placement(3, 2);
   for (int i = 0; i < 6; ++i) placement.at(i / 2, i % 2) = 5 - i;  // stages 54, 32, 10
-  const Plan plan = deployed_plan(placement, job);
+  const Plan plan = plan_from_placement(placement, job);
   CHECK(plan.tensor == 1);
   CHECK(plan.schedule == "1f1b");
   CHECK(plan.gradient_sync == "ring");

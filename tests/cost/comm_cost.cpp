@@ -8,9 +8,9 @@
 #include "planner/core/index.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/support/exhaustive.hpp"
-#include "tests/support/networks.hpp"
+#include "tests/support/random_networks.hpp"
 #include "tests/support/shipped_model.hpp"
 
 using namespace dtfm;
@@ -176,11 +176,11 @@ TEST_CASE("stages and replicas must use all devices") {
   Rng rng = Rng::for_task(0, 0);
   const Topology topology = directed_topology(rng, 6);
   CHECK_NOTHROW(comm_cost_model(topology, gigabits, 3, 2));
-  CHECK(error_of([&] { comm_cost_model(topology, gigabits, 4, 2); }) ==
+  CHECK(error_message([&] { comm_cost_model(topology, gigabits, 4, 2); }) ==
         "4 stages × 2 replicas need 8 devices, and the topology has 6");
-  CHECK(error_of([&] { comm_cost_model(topology, gigabits, 0, 6); }) != "no error");
-  CHECK(error_of([&] { comm_cost_model(topology, gigabits, -2, -3); }) != "no error");
-  CHECK(error_of([&] { comm_cost_model(topology, gigabits, 65536, 65536); }) != "no error");
+  CHECK(error_message([&] { comm_cost_model(topology, gigabits, 0, 6); }) != "no error");
+  CHECK(error_message([&] { comm_cost_model(topology, gigabits, -2, -3); }) != "no error");
+  CHECK(error_message([&] { comm_cost_model(topology, gigabits, 65536, 65536); }) != "no error");
 }
 
 // The best known structures. Where there are as many hosts or regions as replicas, or fewer, and of equal
@@ -236,7 +236,7 @@ TEST_CASE("a deployed partition costs the least over all orders and all matching
         BottleneckMatcher matcher(replicas);
         const Groups groups = groups_of(placement);
         for (const auto& a : groups) {
-          REQUIRE(sync_cost(model, a) == Approx(exhaustive_sync(model, a)).epsilon(rounding));
+          REQUIRE(sync_cost(model, a) == Approx(exhaustive_sync_cost(model, a)).epsilon(rounding));
           for (const auto& b : groups)
             if (&a != &b) REQUIRE(matching_cost(model, a, b, matcher) == exhaustive_matching(model, a, b));
         }
@@ -330,6 +330,6 @@ TEST_CASE("a link whose time is beyond all numbers is an error, not an infinite 
   Eigen::MatrixXd latency = Eigen::MatrixXd::Zero(2, 2);
   Eigen::MatrixXd bandwidth = Eigen::MatrixXd::Constant(2, 2, 1e-320);
   const Topology topology = measured_topology(latency, bandwidth);
-  CHECK(error_of([&] { comm_cost_model(topology, gigabits, 2, 1); }) ==
+  CHECK(error_message([&] { comm_cost_model(topology, gigabits, 2, 1); }) ==
         "a link is so slow, or a message so large, that its time is beyond all numbers");
 }

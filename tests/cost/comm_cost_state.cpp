@@ -8,7 +8,7 @@
 #include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/exhaustive.hpp"
-#include "tests/support/networks.hpp"
+#include "tests/support/random_networks.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -24,7 +24,7 @@ double cost_in_order(const CommCostModel& model, const Groups& groups) {
   if (groups.front().size() <= 4) return exhaustive_cost_in_order(model, groups);
   double slowest = 0, path = 0;
   BottleneckMatcher matcher(model.replicas);
-  for (const auto& group : groups) slowest = std::max(slowest, exhaustive_sync(model, group));
+  for (const auto& group : groups) slowest = std::max(slowest, exhaustive_sync_cost(model, group));
   for (std::size_t i = 1; i < groups.size(); ++i)
     path += matching_cost(model, groups[i - 1], groups[i], matcher);
   return slowest + path;
@@ -90,15 +90,15 @@ void check_state(const CommCostState& state, const CommCostModel& model, double 
 
 /// Nobody exchanges longer than the critical device, and each critical pair costs what the hop costs.
 void check_critical(const CommCostState& state, const CommCostModel& model) {
-  const auto exchange = [&](int device) {
+  const auto device_sync_cost = [&](int device) {
     double sum = 0;
     for (const int peer : state.group(state.group_of(device)))
       if (peer != device) sum += model.sync(peer, device);
     return sum;
   };
   const Placement placement = state.placement();
-  const double slowest = exchange(state.critical_device(0, false));
-  for (const int device : placement.devices()) REQUIRE(exchange(device) <= slowest * (1 + rounding));
+  const double slowest = device_sync_cost(state.critical_device(0, false));
+  for (const int device : placement.devices()) REQUIRE(device_sync_cost(device) <= slowest * (1 + rounding));
   for (int stage = 1; stage < model.stages; ++stage) {
     const int first = state.critical_device(stage, false), second = state.critical_device(stage, true);
     REQUIRE(state.group_of(first) == stage - 1);
@@ -119,18 +119,18 @@ void check_swap(CommCostState& state, const CommCostModel& model, double guidanc
   for (auto& group : groups)
     for (int& device : group) device = device == a ? b : device == b ? a : device;
   const double exact = cost_in_order(model, groups);
-  const PricedSwap swap = state.price(a, b, infinity);
+  const EvaluatedSwap swap = state.evaluate_swap(a, b, infinity);
   REQUIRE(swap.a == a);
   REQUIRE(swap.b == b);
   if (guidance == 0) REQUIRE(swap.energy >= exact * (1 - rounding));
-  REQUIRE(state.price(b, a, infinity).energy >= exact * (1 - rounding));
+  REQUIRE(state.evaluate_swap(b, a, infinity).energy >= exact * (1 - rounding));
   for (const double factor : {0.0, 0.5, 0.9, 0.999999, 1.000001, 1.5}) {
     const double limit = factor * swap.energy;
-    const double limited = state.price(a, b, limit).energy;
+    const double limited = state.evaluate_swap(a, b, limit).energy;
     CAPTURE(limit, limited, swap.energy);
     REQUIRE((limited == swap.energy || (limited == infinity && swap.energy >= limit)));
   }
-  const double at_limit = state.price(a, b, swap.energy).energy;
+  const double at_limit = state.evaluate_swap(a, b, swap.energy).energy;
   REQUIRE((at_limit == swap.energy || at_limit == infinity));
   check_groups(state, model);  // pricing leaves everything as it was
   state.apply(swap);
@@ -155,20 +155,20 @@ void check_random_swaps(Rng& rng, const CommCostModel& model, double guidance, i
 }
 
 /// Two runs of stages of one random length that share no stage, the later one first in every other call.
-std::tuple<StageRun, StageRun, int> random_runs(Rng& rng, const CommCostModel& model) {
+std::tuple<StageSegment, StageSegment, int> random_runs(Rng& rng, const CommCostModel& model) {
   const auto below = [&rng](int end) { return static_cast<int>(rng.below(static_cast<std::uint32_t>(end))); };
   const int length = 1 + below(model.stages / 2);
   const int first = below(model.stages - 2 * length + 1);
   const int second = first + length + below(model.stages - first - 2 * length + 1);
-  const StageRun one{first, below(model.replicas)}, other{second, below(model.replicas)};
+  const StageSegment one{first, below(model.replicas)}, other{second, below(model.replicas)};
   if (below(2) == 0) return {one, other, length};
   return {other, one, length};
 }
 
 /// What the groups become when two runs of stages along the pipelines of `state` change places.
-Groups with_runs_exchanged(const CommCostState& state, StageRun a, StageRun b, int length) {
+Groups with_runs_swapped(const CommCostState& state, StageSegment a, StageSegment b, int length) {
   const Placement placement = state.placement();
-  const auto pipeline_of = [&](StageRun run) {
+  const auto pipeline_of = [&](StageSegment run) {
     const int device = state.group(run.stage)[at(run.slot)];
     int pipeline = 0;
     while (placement.at(run.stage, pipeline) != device) ++pipeline;
@@ -181,23 +181,23 @@ Groups with_runs_exchanged(const CommCostState& state, StageRun a, StageRun b, i
   return groups;
 }
 
-void check_random_runs(Rng& rng, const CommCostModel& model, double guidance, int exchanges) {
+void check_random_runs(Rng& rng, const CommCostModel& model, double guidance, int run_swaps) {
   CommCostState state(model, random_placement(rng, model.stages, model.replicas), guidance);
-  for (int i = 0; i < exchanges; ++i) {
+  for (int i = 0; i < run_swaps; ++i) {
     const auto [a, b, length] = random_runs(rng, model);
     CAPTURE(i, length, a.stage, b.stage);
-    Groups after = with_runs_exchanged(state, a, b, length);
+    Groups after = with_runs_swapped(state, a, b, length);
     const double exact = cost_in_order(model, after), energy_before = state.energy();
-    const double energy = state.price_runs(a, b, length, infinity);
+    const double energy = state.evaluate_segment_swap(a, b, length, infinity);
     if (guidance == 0) REQUIRE(energy >= exact * (1 - rounding));
     for (const double factor : {0.0, 0.5, 0.9, 0.999999, 1.000001, 1.5}) {
-      const double limited = state.price_runs(a, b, length, factor * energy);
+      const double limited = state.evaluate_segment_swap(a, b, length, factor * energy);
       CAPTURE(factor, limited, energy);
       REQUIRE(limited == (factor > 1 ? energy : infinity));
     }
     REQUIRE(state.energy() == energy_before);  // pricing leaves everything as it was
     check_groups(state, model);
-    state.exchange_runs(a, b, length);
+    state.swap_segments(a, b, length);
     check_groups(state, model);
     Groups now = groups_of(state, model.stages);
     for (Groups* each : {&after, &now})
@@ -258,7 +258,7 @@ TEST_CASE("after thousands of swaps the cost is still that of the placement") {
   CommCostState state(model, random_placement(rng, 5, 6), 0.2);
   for (int i = 0; i < 5000; ++i) {
     const auto [a, b] = random_swap(rng, state, model);
-    state.apply(state.price(a, b, infinity));
+    state.apply(state.evaluate_swap(a, b, infinity));
   }
   check_state(state, model, 0.2);
   check_critical(state, model);
@@ -283,9 +283,9 @@ TEST_CASE("a swap by hand") {
   for (int i = 0; i < 4; ++i) placement.at(i / 2, i % 2) = i;
   CommCostState state(model, placement, 0);
   CHECK(state.cost() == 5);
-  CHECK(state.price(1, 2, infinity).energy == 7);
-  CHECK(state.price(1, 2, 6).energy == infinity);
-  state.apply(state.price(1, 2, infinity));
+  CHECK(state.evaluate_swap(1, 2, infinity).energy == 7);
+  CHECK(state.evaluate_swap(1, 2, 6).energy == infinity);
+  state.apply(state.evaluate_swap(1, 2, infinity));
   CHECK(state.cost() == 7);
   CHECK(state.group_of(2) == 0);
   CHECK(state.group_of(1) == 1);

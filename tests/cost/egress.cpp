@@ -4,9 +4,9 @@
 #include "planner/core/shards.hpp"
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/simulate.hpp"
-#include "tests/support/any_plan.hpp"
+#include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -53,7 +53,7 @@ TEST_CASE("what is sent costs what the simulator's messages cost, for any plan, 
     set_prices(rng, problem.topology);
     set_training(rng, problem.job);
     const int tensor = problem.topology.size() > 1 && rng.below(3) == 0 ? 2 : 1;
-    const Plan plan = any_plan(rng, problem, tensor, seed % 2 == 0);
+    const Plan plan = arbitrary_plan(rng, problem, tensor, seed % 2 == 0);
     const Parallelism& how = problem.job.parallelism;
     CAPTURE(seed, tensor, plan.pipelines.size(), depth(plan), how.schedule, how.gradient_sync, how.overlap,
             how.flush.value_or(0), how.chunks.value_or(1));
@@ -71,7 +71,7 @@ TEST_CASE("what is sent costs as much after changes as anew") {
     Problem problem{random_topology(rng, 8, rng.below(2) == 0), random_chain_job(rng, 8), {}};
     set_prices(rng, problem.topology);
     set_training(rng, problem.job);
-    const Plan plan = any_plan(rng, problem, 1);
+    const Plan plan = arbitrary_plan(rng, problem, 1);
     const IterationModel model(problem);
     IterationTimer timer(model, plan);
     for (int change = 0; change < 20; ++change) {
@@ -98,7 +98,7 @@ TEST_CASE("the sender pays, each direction its own price") {
   Problem problem{flat_topology({1, 1}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(2, 1e3, 100), {}};
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(rules.links[1]);
-  rules.table.own()(0, 1) = 2;
+  rules.table.mutable_matrix()(0, 1) = 2;
   rules.links[1].egress = DollarsPerByte(1e-4);
   rules.links[2].egress = DollarsPerByte(1e-3);
   problem.job.training.global_batch = 5;

@@ -11,9 +11,9 @@
 #include "planner/io/readers/topology_reader.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
-#include "tests/support/any_plan.hpp"
+#include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 #include "tests/validation/estimates.hpp"
 
 using namespace dtfm;
@@ -47,14 +47,14 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     set_training(rng, problem.job);
     const int tensor = problem.topology.size() > 1 && rng.below(4) == 0 ? 2 : 1;
     const bool any_degree = tensor == 2 && seed % 2 == 0;
-    const Plan plan = any_plan(rng, problem, tensor, any_degree);
+    const Plan plan = arbitrary_plan(rng, problem, tensor, any_degree);
     const Parallelism& how = problem.job.parallelism;
     CAPTURE(seed, shared, tensor, any_degree, stages_of(plan), replicas_of(plan), how.schedule,
             how.gradient_sync, how.overlap, how.flush.value_or(0), how.chunks.value_or(1));
     const IterationModel model(problem, any_degree ? std::vector{1, 2} : std::vector{tensor},
                                std::make_shared<const NetworkCost>(problem.topology, problem.constants));
     const IterationBounds bounds(model);
-    const IterationBound bound = bounds.of_shape(stages_of(plan), replicas_of(plan));
+    const IterationBound bound = bounds.for_shape(stages_of(plan), replicas_of(plan));
     CAPTURE(bound.method);
     IterationTimer timer(model, plan);
     REQUIRE(bound.value > 0);
@@ -62,18 +62,18 @@ void check_random_plans(std::uint64_t seeds, bool shared) {
     const double simulated = replay(iteration_graph(problem, plan).graph).makespan;
     REQUIRE(bound.value <= simulated);
     if (has_common_cuts(plan)) {
-      const IterationBound common = bounds.of_shape(stages_of(plan), replicas_of(plan), Cuts::common);
+      const IterationBound common = bounds.for_shape(stages_of(plan), replicas_of(plan), Cuts::common);
       CAPTURE(common.method);
       REQUIRE(common.value >= bound.value);
       REQUIRE(common.value <= timer.iteration_s());
       REQUIRE(common.value <= simulated);
     }
-    if (timer.lacking_bytes() > 0) continue;
+    if (timer.deficit_bytes() > 0) continue;
     REQUIRE(bound.fits);
-    REQUIRE(bounds.least_stages() <= stages_of(plan));
-    REQUIRE(bounds.of_all().fits);
-    REQUIRE(bounds.of_all().value <= bound.value);
-    REQUIRE(bounds.of_all().value <= bounds.of_all(Cuts::common).value);
+    REQUIRE(bounds.min_stages() <= stages_of(plan));
+    REQUIRE(bounds.for_all_shapes().fits);
+    REQUIRE(bounds.for_all_shapes().value <= bound.value);
+    REQUIRE(bounds.for_all_shapes().value <= bounds.for_all_shapes(Cuts::common).value);
   }
 }
 
@@ -100,8 +100,8 @@ TEST_CASE("no random plan takes less on the topologies shipped") {
       CAPTURE(seed);
       Rng rng = Rng::for_task(seed, 2);
       const Plan plan = random_plan(problem, rng);
-      const IterationBound bound = bounds.of_shape(stages_of(plan), replicas_of(plan), Cuts::common);
-      REQUIRE(bound.value <= iteration_estimate(model, plan).iteration_s);
+      const IterationBound bound = bounds.for_shape(stages_of(plan), replicas_of(plan), Cuts::common);
+      REQUIRE(bound.value <= estimate_iteration(model, plan).iteration_s);
       REQUIRE(bound.value <= replay(iteration_graph(problem, plan).graph).makespan);
     }
   }
@@ -113,8 +113,8 @@ TEST_CASE("on one device the bound is the time") {
                   Calibration{1, 0, 1, 0.25}};
   problem.job.training.global_batch = 5;
   const IterationModel model(problem);
-  const IterationBound bound = IterationBounds(model).of_all();
-  const double time = iteration_estimate(model, plan_of(problem.job, 1, 1, 5)).iteration_s;
+  const IterationBound bound = IterationBounds(model).for_all_shapes();
+  const double time = estimate_iteration(model, plan_of(problem.job, 1, 1, 5)).iteration_s;
   CHECK(bound.value == Approx(time).epsilon(1e-8));
   CHECK(bound.value >= 5 * 4 * 3 + 0.25 - 1e-6);
 }
@@ -126,9 +126,9 @@ TEST_CASE("an even gpipe on equal devices and links takes what the bound says") 
   problem.job.training.global_batch = 6;
   problem.job.training.precision = "fp32";
   const IterationModel model(problem);
-  const IterationBound bound = IterationBounds(model).of_shape(4, 1);
+  const IterationBound bound = IterationBounds(model).for_shape(4, 1);
   CHECK(bound.value == Approx(24 + 3.6 + 5 * 6).epsilon(1e-3));
-  CHECK(bound.value <= iteration_estimate(model, plan_of(problem.job, 4, 1, 6)).iteration_s);
+  CHECK(bound.value <= estimate_iteration(model, plan_of(problem.job, 4, 1, 6)).iteration_s);
 }
 
 // 4 fast devices (1 s a layer and direction … 3 s) and 4 of half the speed do 6 fast devices' work.
@@ -137,21 +137,21 @@ TEST_CASE("unlike devices share out the work by their speeds") {
   for (int i = 4; i < 8; ++i) problem.topology.devices[at(i)].speed = 0.5;
   problem.job.training.global_batch = 600;
   const IterationModel model(problem);
-  CHECK(IterationBounds(model).of_shape(1, 8).value == Approx(600 * 12 * 3 / 6.0).epsilon(0.01));
+  CHECK(IterationBounds(model).for_shape(1, 8).value == Approx(600 * 12 * 3 / 6.0).epsilon(0.01));
 }
 
 TEST_CASE("what cannot fit memory is said") {
   Problem problem{flat_topology({4}, link_of(0, 1e9), link_of(0, 1e9)), chain_job(8, 1e9, 1e3), {}};
   problem.job.training.global_batch = 4;
   const StageNeeds needs = IterationModel(problem).stages.needs({0, 8});
-  const double held = needs.state + needs.of_micro_batch + needs.working;
+  const double held = needs.state + needs.per_micro_batch + needs.working;
   problem.topology.gpus[0].memory = Bytes(held / 2.5);
   const IterationModel model(problem);
   const IterationBounds bounds(model);
-  CHECK(bounds.least_stages() == 3);
-  CHECK_FALSE(bounds.of_shape(2, 1).fits);
-  CHECK(bounds.of_all().fits);
+  CHECK(bounds.min_stages() == 3);
+  CHECK_FALSE(bounds.for_shape(2, 1).fits);
+  CHECK(bounds.for_all_shapes().fits);
   problem.topology.gpus[0].memory = Bytes(held / 10);
-  CHECK_FALSE(IterationBounds(model).of_all().fits);
-  CHECK(IterationBounds(model).least_stages() == 0);
+  CHECK_FALSE(IterationBounds(model).for_all_shapes().fits);
+  CHECK(IterationBounds(model).min_stages() == 0);
 }

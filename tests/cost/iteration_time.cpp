@@ -9,9 +9,9 @@
 
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/estimated.hpp"
-#include "tests/support/unlike_layers.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/iteration_seconds.hpp"
+#include "tests/support/heterogeneous_layers.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -39,7 +39,7 @@ Topology random_topology(Rng& rng) {
 }
 
 /// That some of its links are slower than.
-BitsPerSecond middling(Rng& rng) {
+BitsPerSecond moderate_rate(Rng& rng) {
   return BitsPerSecond(8e6 * (0.5 + 5 * rng.uniform()));
 }
 
@@ -58,14 +58,14 @@ Topology shared_topology(Rng& rng) {
 std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages) {
   std::vector<int> ends = {layers};
   for (int stage = stages - 1; stage > 0; --stage)
-    ends.insert(ends.begin(), from_to(rng, 2 * stage, ends.front() - 2));
+    ends.insert(ends.begin(), random_int(rng, 2 * stage, ends.front() - 2));
   std::vector<std::pair<int, int>> split;
   for (const int end : ends) split.emplace_back(split.empty() ? 0 : split.back().second, end);
   return split;
 }
 
 int random_micro_batches(Rng& rng, const Job& job, int stages) {
-  return job.parallelism.schedule == "interleaved" ? stages * from_to(rng, 1, 3) : from_to(rng, 1, 12);
+  return job.parallelism.schedule == "interleaved" ? stages * random_int(rng, 1, 3) : random_int(rng, 1, 12);
 }
 
 /// Random devices, splits and numbers of micro-batches in up to four pipelines of up to four stages of
@@ -74,7 +74,7 @@ Plan random_plan(Rng& rng, const Job& job, int tensor, bool even = false) {
   std::vector<int> order(at(16 / tensor));
   std::iota(order.begin(), order.end(), 0);
   rng.shuffle(std::span<int>(order));
-  const int stages = from_to(rng, 1, 4), pipelines = from_to(rng, 1, std::min(4, 16 / tensor / stages));
+  const int stages = random_int(rng, 1, 4), pipelines = random_int(rng, 1, std::min(4, 16 / tensor / stages));
   const int micro_batches = random_micro_batches(rng, job, stages), layers = layer_count(job.model);
   Plan plan{tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
   std::size_t next = 0;
@@ -97,11 +97,11 @@ void change(Rng& rng, IterationTimer& timer) {
   const Plan plan = timer.plan();
   const int pipelines = static_cast<int>(plan.pipelines.size());
   const int stages = static_cast<int>(plan.pipelines.front().stages.size());
-  const int pipeline = from_to(rng, 0, pipelines - 1);
+  const int pipeline = random_int(rng, 0, pipelines - 1);
   const Job& job = timer.model().problem.job;
   switch (rng.below(5)) {
     case 4:
-      return timer.set_flush(stages * from_to(rng, 0, 2));
+      return timer.set_flush(stages * random_int(rng, 0, 2));
     case 0: {
       const auto split = random_split(rng, layer_count(job.model), stages);
       for (int stage = 0; stage < stages; ++stage) timer.set_layers(pipeline, stage, split[at(stage)]);
@@ -110,8 +110,8 @@ void change(Rng& rng, IterationTimer& timer) {
     case 1:
       return timer.set_micro_batches(pipeline, random_micro_batches(rng, job, stages));
     default:
-      const int other = from_to(rng, 0, pipelines - 1), stage = from_to(rng, 0, stages - 1),
-                other_stage = from_to(rng, 0, stages - 1);
+      const int other = random_int(rng, 0, pipelines - 1), stage = random_int(rng, 0, stages - 1),
+                other_stage = random_int(rng, 0, stages - 1);
       timer.set_devices(pipeline, stage, plan.pipelines[at(other)].stages[at(other_stage)].devices);
       timer.set_devices(other, other_stage, plan.pipelines[at(pipeline)].stages[at(stage)].devices);
   }
@@ -123,11 +123,11 @@ void check_same(IterationTimer& timer) {
   const IterationEstimate changed = timer.estimate(), fresh = other.estimate();
   CHECK(changed.iteration_s == fresh.iteration_s);
   CHECK(changed.pipelines_s == fresh.pipelines_s);
-  CHECK(changed.exchanges_s == fresh.exchanges_s);
+  CHECK(changed.gradient_sync_end_s == fresh.gradient_sync_end_s);
   CHECK(changed.update_s == fresh.update_s);
   CHECK(changed.pipeline_s == fresh.pipeline_s);
   CHECK(changed.steady_s == fresh.steady_s);
-  CHECK(timer.lacking_bytes() == other.lacking_bytes());
+  CHECK(timer.deficit_bytes() == other.deficit_bytes());
 }
 
 }  // namespace
@@ -143,13 +143,13 @@ TEST_CASE("an iteration is pipelines, exchanges, updates and overhead") {
   problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8 * 32e6);
   const Plan plan = plan_of(problem.job, 2, 2, 4);
   const IterationModel model(problem);
-  const IterationEstimate estimate = iteration_estimate(model, plan);
+  const IterationEstimate estimate = estimate_iteration(model, plan);
   CHECK(estimate.pipelines_s == Approx(16));
-  CHECK(estimate.exchanges_s == Approx(20));
+  CHECK(estimate.gradient_sync_end_s == Approx(20));
   CHECK(estimate.update_s == Approx(1));
   CHECK(estimate.overhead_s == Approx(0.5));
   CHECK(estimate.iteration_s == Approx(21.5));
-  CHECK(estimate.iteration_s == Approx(simulated(problem, plan)));
+  CHECK(estimate.iteration_s == Approx(simulated_iteration_s(problem, plan)));
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(estimate.pipeline_s[i] == Approx(16));
     CHECK(estimate.steady_s[i] == Approx(3));
@@ -166,17 +166,17 @@ TEST_CASE("after changes a timer says the same as a new one") {
           CAPTURE(schedule, shared, overlap, seed);
           Rng rng = Rng::for_task(1, seed);
           Problem problem{shared ? shared_topology(rng) : random_topology(rng),
-                          unlike_layers(rng, schedule, syncs[rng.below(5)]),
+                          heterogeneous_layers(rng, schedule, syncs[rng.below(5)]),
                           {1, 0.01, 0.9, 0.5}};
           problem.job.parallelism.overlap = overlap;
           problem.job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
-          if (rng.below(2) == 0) problem.job.compression.slower_than = middling(rng);
+          if (rng.below(2) == 0) problem.job.compression.bandwidth_threshold = moderate_rate(rng);
           problem.topology.gpus[0].memory = Bytes(1e8);
-          const int tensor = from_to(rng, 1, 2);
+          const int tensor = random_int(rng, 1, 2);
           const IterationModel model(problem, tensor);
           IterationTimer timer(model, random_plan(rng, problem.job, tensor));
           for (int step = 0; step < 20; ++step) {
-            for (int i = from_to(rng, 0, 2); i >= 0; --i) change(rng, timer);
+            for (int i = random_int(rng, 0, 2); i >= 0; --i) change(rng, timer);
             check_same(timer);
           }
         }
@@ -188,10 +188,10 @@ TEST_CASE("exactly what the simulator says where nothing is shared and all pipel
       Rng rng = Rng::for_task(5, seed);
       const std::string sync = syncs[seed % 5];
       CAPTURE(schedule, sync, seed);
-      const Problem problem{random_topology(rng), unlike_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
+      const Problem problem{random_topology(rng), heterogeneous_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
       Plan plan = random_plan(rng, problem.job, 1, true);
-      for (Pipeline& pipeline : plan.pipelines) pipeline.micro_batches = from_to(rng, 1, 12);
-      CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(1e-9));
+      for (Pipeline& pipeline : plan.pipelines) pipeline.micro_batches = random_int(rng, 1, 12);
+      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
     }
 }
 
@@ -203,9 +203,9 @@ TEST_CASE("as the simulator says where nothing is shared: splits, schedules, exc
       Rng rng = Rng::for_task(2, seed);
       const std::string sync = syncs[seed % 5];
       CAPTURE(schedule, sync, seed);
-      const Problem problem{random_topology(rng), unlike_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
+      const Problem problem{random_topology(rng), heterogeneous_layers(rng, schedule, sync), {1.5, 0.01, 0.9, 0.5}};
       const Plan plan = random_plan(rng, problem.job, 1);
-      CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.025));
+      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.025));
     }
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("as the simulator says: overlap, tensor parallelism, compression, upda
     CAPTURE(seed);
     Rng rng = Rng::for_task(3, seed);
     Problem problem{random_topology(rng),
-                    unlike_layers(rng, schedules[seed % 3], syncs[seed % 5]),
+                    heterogeneous_layers(rng, schedules[seed % 3], syncs[seed % 5]),
                     {1, 0.01, 0.9, 0.5},
                     {1, 0, 0, 0, 1}};
     Job& job = problem.job;
@@ -222,12 +222,12 @@ TEST_CASE("as the simulator says: overlap, tensor parallelism, compression, upda
     if (rng.below(2) == 0) job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
     if (rng.below(2) == 0) problem.topology.gpus[0].memory_bandwidth = BitsPerSecond(8e8);
     if (rng.below(3) == 0) job.training.recompute = "full";
-    const int tensor = from_to(rng, 1, 2);
+    const int tensor = random_int(rng, 1, 2);
     const Plan plan = random_plan(rng, job, tensor, true);
-    if (rng.below(2) == 0) job.compression.slower_than = middling(rng);
+    if (rng.below(2) == 0) job.compression.bandwidth_threshold = moderate_rate(rng);
     if (rng.below(3) == 0) job.parallelism.flush = static_cast<int>(plan.pipelines[0].stages.size());
     CAPTURE(job.parallelism.schedule, job.parallelism.gradient_sync, job.parallelism.overlap, tensor);
-    CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.025));
+    CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.025));
   }
 }
 
@@ -244,15 +244,15 @@ TEST_CASE("a device compresses for one exchange after the other") {
   for (const bool overlap : {false, true}) {
     CAPTURE(overlap);
     problem.job.parallelism.overlap = overlap;
-    CHECK(estimated(problem, plan) == Approx(14));
-    CHECK(simulated(problem, plan) == Approx(14));
+    CHECK(estimated_iteration_s(problem, plan) == Approx(14));
+    CHECK(simulated_iteration_s(problem, plan) == Approx(14));
   }
   // A first layer of four times that: the last one is compressed until 8 s, the first until 16 s, exchanged
   // until 20 s and expanded until 28 s; meanwhile the last one is expanded.
   problem.job.parallelism.overlap = false;
   std::get<LayerChain>(problem.job.model).layers.front().parameters = 4e6;
-  CHECK(estimated(problem, plan) == Approx(28));
-  CHECK(simulated(problem, plan) == Approx(28));
+  CHECK(estimated_iteration_s(problem, plan) == Approx(28));
+  CHECK(simulated_iteration_s(problem, plan) == Approx(28));
 }
 
 // From one device of the first pipeline to one of the second it takes twenty times as long as elsewhere: what
@@ -261,7 +261,7 @@ TEST_CASE("as the simulator says where exchanges of chunks wait for one slow lin
   for (const std::string& sync : syncs)
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       Rng rng = Rng::for_task(8, seed);
-      Problem problem{random_topology(rng), unlike_layers(rng, "interleaved", sync), {1, 0.01, 0.9, 0.5}};
+      Problem problem{random_topology(rng), heterogeneous_layers(rng, "interleaved", sync), {1, 0.01, 0.9, 0.5}};
       Plan plan{1, "interleaved", sync, {}};
       for (int i = 0; i < 3; ++i) {
         Pipeline pipeline{6, {}};
@@ -276,7 +276,7 @@ TEST_CASE("as the simulator says where exchanges of chunks wait for one slow lin
       bandwidth(3, 0) /= 20;
       links.bandwidth = bandwidth;
       CAPTURE(sync, seed);
-      CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.05));
+      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.05));
     }
 }
 
@@ -290,15 +290,15 @@ TEST_CASE("as the simulator says where compressing gradients takes long") {
       for (std::uint64_t seed = 0; seed < count; ++seed) {
         Rng rng = Rng::for_task(7, seed);
         Problem problem{
-            random_topology(rng), unlike_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
+            random_topology(rng), heterogeneous_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
         Job& job = problem.job;
         job.parallelism.overlap = overlap;
         job.compression = {rng.below(2) == 0 ? 0.25 : 1, 0.1,
                            BitsPerSecond(1e7 * std::pow(100, rng.uniform()))};
-        const int tensor = from_to(rng, 1, 2);
+        const int tensor = random_int(rng, 1, 2);
         const Plan plan = random_plan(rng, job, tensor, rng.below(2) == 0);
-        if (rng.below(2) == 0) job.compression.slower_than = middling(rng);
-        const double error = estimated(problem, plan) / simulated(problem, plan) - 1;
+        if (rng.below(2) == 0) job.compression.bandwidth_threshold = moderate_rate(rng);
+        const double error = estimated_iteration_s(problem, plan) / simulated_iteration_s(problem, plan) - 1;
         sum += std::abs(error);
         low = std::min(low, error);
         high = std::max(high, error);
@@ -319,10 +319,10 @@ TEST_CASE("near to what the simulator says where links are shared") {
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       Rng rng = Rng::for_task(4, seed);
       Problem problem{
-          shared_topology(rng), unlike_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
+          shared_topology(rng), heterogeneous_layers(rng, schedule, syncs[seed % 5]), {1, 0.01, 0.9, 0.5}};
       problem.job.parallelism.overlap = seed % 2 == 1;
       const Plan plan = random_plan(rng, problem.job, 1, true);
-      const double error = std::abs(estimated(problem, plan) / simulated(problem, plan) - 1);
+      const double error = std::abs(estimated_iteration_s(problem, plan) / simulated_iteration_s(problem, plan) - 1);
       sum += error;
       worst = std::max(worst, error);
       ++count;
@@ -343,9 +343,9 @@ TEST_CASE("what the schedule cannot run is refused") {
                         }(),
                         {}};
   const IterationModel model(problem);
-  CHECK(error_of([&] { iteration_estimate(model, plan_of(problem.job, 4, 1, 4)); }) ==
+  CHECK(error_message([&] { estimate_iteration(model, plan_of(problem.job, 4, 1, 4)); }) ==
         "schedule interleaved: 1 layers of a device cannot be cut into 2 chunks");
-  CHECK(error_of([&] { iteration_estimate(model, plan_of(problem.job, 2, 1, 3)); }) ==
+  CHECK(error_message([&] { estimate_iteration(model, plan_of(problem.job, 2, 1, 3)); }) ==
         "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
 }
 
@@ -372,11 +372,11 @@ TEST_CASE("like devices have the time of devices that are almost alike") {
     for (int change = 0; change < 6; ++change) {
       std::swap(plan.pipelines[rng.below(4)].stages[rng.below(3)].devices,
                 plan.pipelines[rng.below(4)].stages[rng.below(3)].devices);
-      const double alike = iteration_estimate(IterationModel(problem), plan).iteration_s;
+      const double alike = estimate_iteration(IterationModel(problem), plan).iteration_s;
       Problem other = problem;
       std::get<MeasuredLinks>(other.topology.links).latency = almost;
       CAPTURE(seed, change, job.parallelism.schedule);
-      CHECK(alike == Approx(iteration_estimate(IterationModel(other), plan).iteration_s).epsilon(1e-9));
+      CHECK(alike == Approx(estimate_iteration(IterationModel(other), plan).iteration_s).epsilon(1e-9));
     }
   }
 }

@@ -10,7 +10,7 @@
 #include "planner/io/readers/roofline_reader.hpp"
 #include "planner/io/readers/topology_reader.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/support/random_problem.hpp"
 
 using namespace dtfm;
@@ -59,13 +59,13 @@ struct Best {
 };
 
 /// The least time, as the estimate has it, of the slowest pipeline of all splits that fit.
-Best least_estimate(const IterationModel& model, const std::vector<StageChain>& chains) {
+Best min_estimate(const IterationModel& model, const std::vector<StageChain>& chains) {
   Best best;
   for_each_split(model.stages.layers(), static_cast<int>(chains.front().devices.size()),
                  [&](const Split& split) {
                    IterationTimer timer(model, plan_of(model, chains, split));
                    const double time = timer.estimate().pipelines_s;
-                   if (timer.lacking_bytes() == 0 && time < best.time_s) best = {time, split};
+                   if (timer.deficit_bytes() == 0 && time < best.time_s) best = {time, split};
                  });
   return best;
 }
@@ -73,15 +73,15 @@ Best least_estimate(const IterationModel& model, const std::vector<StageChain>& 
 /// Is what goes from one stage of single devices to another compressed, by the definition in the job's keys?
 bool is_compressed(const IterationModel& model, const StageChain& chain, std::size_t from, std::size_t to) {
   const Problem& problem = model.problem;
-  const auto& slower_than = problem.job.compression.slower_than;
-  return !slower_than || problem.topology.alone(chain.devices[from][0], chain.devices[to][0]) < *slower_than;
+  const auto& bandwidth_threshold = problem.job.compression.bandwidth_threshold;
+  return !bandwidth_threshold || problem.topology.uncontended_bandwidth(chain.devices[from][0], chain.devices[to][0]) < *bandwidth_threshold;
 }
 
 /// Seconds of a micro-batch in which stage `s` compresses and expands, forward and backward.
-double recode_s(const IterationModel& model, const StageChain& chain, const Split& split, std::size_t s) {
+double compression_s(const IterationModel& model, const StageChain& chain, const Split& split, std::size_t s) {
   double sum = 0;
   const auto add = [&](std::size_t other, int layer) {
-    sum += model.stages.recode_s(layer) *
+    sum += model.stages.compression_s(layer) *
            (is_compressed(model, chain, s, other) + is_compressed(model, chain, other, s));
   };
   if (s > 0) add(s - 1, split[s].first);
@@ -97,7 +97,7 @@ double one_f_one_b_s(const IterationModel& model, const StageChain& chain, const
   for (std::size_t s = 0; s < split.size(); ++s) {
     const int device = chain.devices[s].front();
     const ComputeTime time = costs.compute(costs.kind_of(device), split[s]);
-    const double both = time.forward_s + time.backward_s + recode_s(model, chain, split, s);
+    const double both = time.forward_s + time.backward_s + compression_s(model, chain, split, s);
     sum += both;
     most = std::max({most, both, sum / static_cast<double>(s + 1)});
     if (s + 1 == split.size()) break;
@@ -111,11 +111,11 @@ double one_f_one_b_s(const IterationModel& model, const StageChain& chain, const
   return rounds * sum + (m - rounds) * most;
 }
 
-double least_one_f_one_b(const IterationModel& model, const StageChain& chain) {
+double min_one_f_one_b(const IterationModel& model, const StageChain& chain) {
   double least = never;
   for_each_split(model.stages.layers(), static_cast<int>(chain.devices.size()), [&](const Split& split) {
     IterationTimer timer(model, plan_of(model, {chain}, split));
-    if (timer.lacking_bytes() == 0) least = std::min(least, one_f_one_b_s(model, chain, split));
+    if (timer.deficit_bytes() == 0) least = std::min(least, one_f_one_b_s(model, chain, split));
   });
   return least;
 }
@@ -134,9 +134,9 @@ Problem random_problem(Rng& rng, int devices, const char* schedule) {
   Problem problem{random_topology(rng, devices, false),
                   random_chain_job(rng, 5 + static_cast<int>(rng.below(8))), Calibration{1, 0.001, 0.9, 0}};
   if (rng.below(4) == 0) {
-    const double number_bytes = 2;
+    const double element_bytes = 2;
     LayerChain chain =
-        rng.below(2) == 0 ? resnet_50(224, 1000, number_bytes) : vgg_16(224, 1000, number_bytes);
+        rng.below(2) == 0 ? resnet_50(224, 1000, element_bytes) : vgg_16(224, 1000, element_bytes);
     const auto first =
         static_cast<std::ptrdiff_t>(rng.below(static_cast<std::uint32_t>(chain.layers.size() - 11)));
     chain.layers.erase(chain.layers.begin(), chain.layers.begin() + first);
@@ -148,27 +148,27 @@ Problem random_problem(Rng& rng, int devices, const char* schedule) {
   job.parallelism.schedule = schedule;
   if (rng.below(3) == 0) job.parallelism.flush = 1 + static_cast<int>(rng.below(6));
   if (rng.below(3) == 0) job.compression = {0.25, 1, BitsPerSecond(random_size(rng, 1e9, 1e12))};
-  if (rng.below(2) == 0) job.compression.slower_than = BitsPerSecond(random_size(rng, 1e7, 1e10));
+  if (rng.below(2) == 0) job.compression.bandwidth_threshold = BitsPerSecond(random_size(rng, 1e7, 1e10));
   return problem;
 }
 
 /// As long as the split says, and no longer than any; or nothing fits.
-void check(const IterationModel& model, const LayerSplit& split, double least, int& unfit) {
+void check(const IterationModel& model, const LayerSplit& split, double least, int& infeasible_count) {
   REQUIRE(split.fits == (least < never));
   if (!split.fits) {
-    ++unfit;
-    REQUIRE(split.fullness > 1);
+    ++infeasible_count;
+    REQUIRE(split.memory_utilization > 1);
     return;
   }
   REQUIRE(split.time_s == Approx(least).epsilon(1e-12));
-  REQUIRE(split.least_s == split.time_s);
+  REQUIRE(split.lower_bound_s == split.time_s);
   REQUIRE(split.layers.back().second == model.stages.layers());
 }
 
 }  // namespace
 
 TEST_CASE("gpipe: no split of one pipeline is estimated to take less") {
-  int unfit = 0;
+  int infeasible_count = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 1);
@@ -177,17 +177,17 @@ TEST_CASE("gpipe: no split of one pipeline is estimated to take less") {
     const StageChain chain =
         chain_of(1 + static_cast<int>(rng.below(5)), 1 + static_cast<int>(rng.below(24)));
     const LayerSplit split = best_layer_split(model, {chain});
-    check(model, split, least_estimate(model, {chain}).time_s, unfit);
+    check(model, split, min_estimate(model, {chain}).time_s, infeasible_count);
     if (!split.fits) continue;
-    const IterationEstimate estimate = iteration_estimate(model, plan_of(model, {chain}, split.layers));
+    const IterationEstimate estimate = estimate_iteration(model, plan_of(model, {chain}, split.layers));
     REQUIRE(split.time_s == Approx(estimate.pipelines_s).epsilon(1e-12));
   }
-  CHECK(unfit > 20);
-  CHECK(unfit < 200);
+  CHECK(infeasible_count > 20);
+  CHECK(infeasible_count < 200);
 }
 
 TEST_CASE("gpipe: no common split of pipelines on equal devices, or of several devices a stage, takes less") {
-  int unfit = 0;
+  int infeasible_count = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 2);
@@ -196,23 +196,23 @@ TEST_CASE("gpipe: no common split of pipelines on equal devices, or of several d
     const int stages = 1 + static_cast<int>(rng.below(3));
     if (!tensor) {  // device i + stages is like device i
       problem.topology.devices.resize(at(2 * stages));
-      auto& port = std::get<RuleLinks>(problem.topology.links).port;
-      port.resize(at(2 * stages));
+      auto& link_class = std::get<RuleLinks>(problem.topology.links).link_class;
+      link_class.resize(at(2 * stages));
       for (int i = 0; i < stages; ++i) {
         Device& like = problem.topology.devices[at(i + stages)];
         const int host = like.host;
         like = problem.topology.devices[at(i)];
         like.host = host;
-        port[at(i + stages)] = port[at(i)];
+        link_class[at(i + stages)] = link_class[at(i)];
       }
     }
     const IterationModel model(problem, tensor ? 2 : 1);
     const std::vector<StageChain> chains =
         tensor ? std::vector{chain_of(stages, 7, 0, 2)}
                : std::vector{chain_of(stages, 7), chain_of(stages, 7, stages)};
-    check(model, best_layer_split(model, chains), least_estimate(model, chains).time_s, unfit);
+    check(model, best_layer_split(model, chains), min_estimate(model, chains).time_s, infeasible_count);
   }
-  CHECK(unfit < 50);
+  CHECK(infeasible_count < 50);
 }
 
 TEST_CASE("no pipeline takes longer than its split says") {
@@ -223,14 +223,14 @@ TEST_CASE("no pipeline takes longer than its split says") {
     const IterationModel model(problem);
     const std::vector<StageChain> chains = {chain_of(3, 9), chain_of(3, 4, 3)};
     const LayerSplit split = best_layer_split(model, chains);
-    const IterationEstimate estimate = iteration_estimate(model, plan_of(model, chains, split.layers));
+    const IterationEstimate estimate = estimate_iteration(model, plan_of(model, chains, split.layers));
     CHECK(estimate.pipelines_s <= split.time_s * (1 + 1e-12));
   }
 }
 
 TEST_CASE(
     "1f1b: no split takes less by the definition, and the estimate of the best is near the best estimate") {
-  int unfit = 0, fit = 0;
+  int infeasible_count = 0, fit = 0;
   double excess = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
@@ -240,14 +240,14 @@ TEST_CASE(
     const StageChain chain =
         chain_of(1 + static_cast<int>(rng.below(5)), 1 + static_cast<int>(rng.below(24)));
     const LayerSplit split = best_layer_split(model, {chain});
-    check(model, split, least_one_f_one_b(model, chain), unfit);
+    check(model, split, min_one_f_one_b(model, chain), infeasible_count);
     if (!split.fits || seed % 4 != 0) continue;
-    const double best = least_estimate(model, {chain}).time_s;
-    const double own = iteration_estimate(model, plan_of(model, {chain}, split.layers)).pipelines_s;
+    const double best = min_estimate(model, {chain}).time_s;
+    const double own = estimate_iteration(model, plan_of(model, {chain}, split.layers)).pipelines_s;
     ++fit;
     excess += own / best - 1;
   }
-  CHECK(unfit > 10);
+  CHECK(infeasible_count > 10);
   CHECK(excess / fit < 0.02);
 }
 
@@ -263,10 +263,10 @@ TEST_CASE("where nothing fits, the stage that lacks most is named") {
   const IterationModel model(problem);
   const LayerSplit split = best_layer_split(model, {chain_of(2, 1)});
   CHECK_FALSE(split.fits);
-  CHECK(split.fullest_stage == 1);
+  CHECK(split.peak_memory_stage == 1);
   const StageNeeds needs = model.stages.needs({1, 2});
-  CHECK(split.fullness == Approx((needs.state + needs.of_micro_batch + needs.working) / 1e9));
-  CHECK(error_of([&] {
+  CHECK(split.memory_utilization == Approx((needs.state + needs.per_micro_batch + needs.working) / 1e9));
+  CHECK(error_message([&] {
           best_layer_split(model, {StageChain{{{0}, {1}, {0}}, 1}});
         }) == "2 layers cannot be split into 3 stages");
 }
@@ -299,7 +299,7 @@ TEST_CASE("ResNet-50 and VGG-16 on equal devices are split within 3 % of what no
       const IterationModel model(problem);
       const std::vector<StageChain> chain = {chain_of(stages, 256)};
       const LayerSplit split = best_layer_split(model, chain);
-      const double time = iteration_estimate(model, plan_of(model, chain, split.layers)).iteration_s;
-      CHECK(time < 1.03 * IterationBounds(model).of_shape(stages, 1).value);
+      const double time = estimate_iteration(model, plan_of(model, chain, split.layers)).iteration_s;
+      CHECK(time < 1.03 * IterationBounds(model).for_shape(stages, 1).value);
     }
 }

@@ -8,7 +8,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -23,7 +23,7 @@ double end_of(const std::vector<PipelinePace>& pipelines, const std::vector<int>
 }
 
 /// Of all ways to share out.
-double least_end(const std::vector<PipelinePace>& pipelines, int multiple, int total) {
+double min_end(const std::vector<PipelinePace>& pipelines, int multiple, int total) {
   std::vector<int> counts(pipelines.size());
   double least = std::numeric_limits<double>::infinity();
   const std::function<void(std::size_t, int)> share = [&](std::size_t i, int left) {
@@ -53,7 +53,7 @@ TEST_CASE("a pipeline that is slower with one micro-batch than the others with a
 
 TEST_CASE("shares are multiples") {
   CHECK(balanced_micro_batches({{0, 1}, {0, 1}}, 4, 12) == std::vector<int>{8, 4});
-  CHECK(error_of([] {
+  CHECK(error_message([] {
           balanced_micro_batches({{0, 1}}, 4, 6);
         }) == "6 micro-batches are not a multiple of 4");
 }
@@ -69,6 +69,6 @@ TEST_CASE("the last pipeline ends as early as in the best of all ways to share")
     const std::vector<int> counts = balanced_micro_batches(pipelines, multiple, total);
     REQUIRE(std::accumulate(counts.begin(), counts.end(), 0) == total);
     for (const int count : counts) REQUIRE(count % multiple == 0);
-    REQUIRE(end_of(pipelines, counts) == least_end(pipelines, multiple, total));
+    REQUIRE(end_of(pipelines, counts) == min_end(pipelines, multiple, total));
   }
 }

@@ -8,8 +8,8 @@
 #include "planner/core/rng.hpp"
 #include "planner/cost/iteration_time/schedule_steps.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -189,13 +189,13 @@ TEST_CASE("1f1b: a cycle through two stages is shared by two micro-batches") {
 // A micro-batch takes the first stage 5 s. Others take a quarter of that on a link which asks for all of a
 // message's 0.5 s, which so takes 0.5 ÷ (1 − 1/4); on a link that asks for half of it nobody notices.
 TEST_CASE("1f1b: a message among others takes as much longer as they leave less of the link") {
-  const auto work = [](double occupancy_s, double others_s, double among_s, double at_once = 20) {
+  const auto work = [](double occupancy_s, double background_s, double link_demand_s, double concurrent_messages = 20) {
     PipelineWork it = even_work(2, 20, occupancy_s);
     it.backward_s[0] = 4;
     for (auto* hops : {&it.forward_hops, &it.backward_hops}) {
-      hops->front().others_s = others_s;
-      hops->front().among_s = among_s;
-      hops->front().at_once = at_once;
+      hops->front().background_s = background_s;
+      hops->front().link_demand_s = link_demand_s;
+      hops->front().concurrent_messages = concurrent_messages;
     }
     return it;
   };
@@ -239,36 +239,36 @@ TEST_CASE("a pipeline without micro-batches takes no time") {
 }
 
 TEST_CASE("what cannot be run is refused") {
-  CHECK(error_of([] { pipeline_time(interleaved, interleaved_work(2, 2, 3)); }) ==
+  CHECK(error_message([] { pipeline_time(interleaved, interleaved_work(2, 2, 3)); }) ==
         "schedule interleaved needs micro-batches in multiples of the 2 devices of a pipeline; there are 3");
-  CHECK(error_of([] { pipeline_schedule("zero-bubble"); }) == "there is no schedule `zero-bubble`");
+  CHECK(error_message([] { parse_pipeline_schedule("zero-bubble"); }) == "there is no schedule `zero-bubble`");
 }
 
 TEST_CASE("micro-batches in flight") {
-  CHECK(most_in_flight(gpipe, 4, 1, 1, 9) == 9);
-  CHECK(most_in_flight(one_f_one_b, 4, 0, 1, 9) == 4);
-  CHECK(most_in_flight(one_f_one_b, 4, 3, 1, 9) == 1);
-  CHECK(most_in_flight(one_f_one_b, 4, 0, 1, 2) == 2);
+  CHECK(max_in_flight(gpipe, 4, 1, 1, 9) == 9);
+  CHECK(max_in_flight(one_f_one_b, 4, 0, 1, 9) == 4);
+  CHECK(max_in_flight(one_f_one_b, 4, 3, 1, 9) == 1);
+  CHECK(max_in_flight(one_f_one_b, 4, 0, 1, 2) == 2);
   // 4 devices of 2 chunks: the first is 2 · 3 + 4 forwards ahead, and computes one more.
-  CHECK(most_in_flight(interleaved, 8, 0, 2, 8) == 11);
-  CHECK(most_in_flight(interleaved, 8, 3, 2, 8) == 5);
+  CHECK(max_in_flight(interleaved, 8, 0, 2, 8) == 11);
+  CHECK(max_in_flight(interleaved, 8, 3, 2, 8) == 5);
 }
 
 // Two devices of two chunks. The first one computes F0 F1 of its first chunk, F0 F1 of its second, and F2 of
 // its first before the first backward: 3 and 2 micro-batches. The second one computes F0 F1, then of its
 // second chunk F0 B0 F1 B1, and then of its first F2 B0 F3 B1: 2 and 1, or 3 and none.
 TEST_CASE("micro-batches held are counted by chunk") {
-  const auto most_bytes = [](int device, double first, double second, double working_second = 0) {
+  const auto max_bytes = [](int device, double first, double second, double working_second = 0) {
     const std::vector<StageNeeds> chunks = {{1000, first, 0}, {2000, second, working_second}};
-    return HeldMicroBatches(interleaved, 2, device, 2, 8).most_bytes(chunks) - 3000;
+    return InFlightMicroBatches(interleaved, 2, device, 2, 8).max_bytes(chunks) - 3000;
   };
-  CHECK(most_bytes(0, 1, 100) == 203);
-  CHECK(most_bytes(0, 100, 1) == 401);
-  CHECK(most_bytes(1, 1, 100) == 102);
-  CHECK(most_bytes(1, 100, 1) == 300);
-  CHECK(most_bytes(1, 100, 1, 250) == 201 + 250);
-  CHECK(HeldMicroBatches(one_f_one_b, 4, 1, 1, 9).most_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 36);
-  CHECK(HeldMicroBatches(one_f_one_b, 4, 1, 1, 0).most_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 5);
+  CHECK(max_bytes(0, 1, 100) == 203);
+  CHECK(max_bytes(0, 100, 1) == 401);
+  CHECK(max_bytes(1, 1, 100) == 102);
+  CHECK(max_bytes(1, 100, 1) == 300);
+  CHECK(max_bytes(1, 100, 1, 250) == 201 + 250);
+  CHECK(InFlightMicroBatches(one_f_one_b, 4, 1, 1, 9).max_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 36);
+  CHECK(InFlightMicroBatches(one_f_one_b, 4, 1, 1, 0).max_bytes(std::vector<StageNeeds>{{5, 10, 1}}) == 5);
 }
 
 TEST_CASE("gpipe: exactly what the simulator says of random pipelines") {

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/estimated.hpp"
+#include "tests/support/iteration_seconds.hpp"
 #include "tests/support/regular_layout.hpp"
 
 using namespace dtfm;
@@ -13,14 +13,14 @@ using namespace dtfm;
 TEST_CASE("pipelines share links") {
   Problem problem{flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(2, 0, 0.9e6), {}};
   const Plan plan = plan_of(problem.job, 2, 2, 4);  // devices 0, 1 and 2, 3
-  CHECK(estimated(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1 + 2 + 0.9 + 2 + 3 * 2));
-  std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+  CHECK(estimated_iteration_s(problem, plan) == Approx(1 + 0.9 + 1 + 3 * 1 + 2 + 0.9 + 2 + 3 * 2));
+  std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
   for (const int device : {0, 2}) {  // the first stages
     problem.topology.devices[at(device)].host = 0;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8e6);
   }
-  CHECK(estimated(problem, plan) == Approx(1 + 1.8 + 1 + 3 * 1.8 + 2 + 0.9 + 2 + 3 * 2));
-  CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)));
+  CHECK(estimated_iteration_s(problem, plan) == Approx(1 + 1.8 + 1 + 3 * 1.8 + 2 + 0.9 + 2 + 3 * 2));
+  CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)));
 }
 
 // Two pipelines from host to host. Every device sends at 0.6 MB/s, both of a host at 0.9 MB/s: alone a
@@ -37,11 +37,11 @@ TEST_CASE("what others send holds up the link that they share, not a narrower on
       it.uplink = BitsPerSecond(8 * 0.6e6);
       it.host_uplink = BitsPerSecond(8 * 0.9e6);
     }
-    std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+    std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
     Plan plan{1, schedule, "ring", {}};
     for (int i = 0; i < 2; ++i) plan.pipelines.push_back({24, {{{0, 4}, {i}}, {{4, 8}, {i + 2}}}});
     CAPTURE(schedule);
-    CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.05));
+    CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.05));
   }
 }
 
@@ -53,8 +53,8 @@ TEST_CASE("pipelines that are alike are in step") {
       for (const int micro_batches : {4, 8, 16, 64}) {
         const auto [problem, plan] = regular_layout(schedule, 4, pipelines, micro_batches);
         CAPTURE(schedule, pipelines, micro_batches);
-        CHECK(estimated(problem, plan) ==
-              Approx(simulated(problem, plan)).epsilon(micro_batches == 64 ? 0.02 : 0.002));
+        CHECK(estimated_iteration_s(problem, plan) ==
+              Approx(simulated_iteration_s(problem, plan)).epsilon(micro_batches == 64 ? 0.02 : 0.002));
       }
 }
 
@@ -63,11 +63,11 @@ TEST_CASE("pipelines that are alike are in step") {
 TEST_CASE("links of the same rate and load are not one link") {
   for (const std::string schedule : {"gpipe", "1f1b"}) {
     auto [problem, plan] = regular_layout(schedule, 4, 2, 6);
-    const double alike = estimated(problem, plan);
+    const double alike = estimated_iteration_s(problem, plan);
     for (Device& device : problem.topology.devices)
       device.host_uplink = BitsPerSecond(8e6 * (1 + device.host * 1e-6));
     CAPTURE(schedule);
-    CHECK(alike == Approx(estimated(problem, plan)).epsilon(1e-4));
+    CHECK(alike == Approx(estimated_iteration_s(problem, plan)).epsilon(1e-4));
   }
 }
 
@@ -80,11 +80,11 @@ TEST_CASE("what others send over a link may come later") {
     problem.topology.devices[at(device)].host = 0;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
   }
-  std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+  std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
   problem.topology.devices[1].speed = 0.05;
   const Plan plan{
       1, "1f1b", "ring", {{1, {{{0, 2}, {0}}, {{2, 4}, {1}}}}, {24, {{{0, 2}, {2}}, {{2, 4}, {3}}}}}};
-  CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.02));
+  CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.02));
 }
 
 // All stages send through the same narrow capacity. What a lone micro-batch sends meets nothing; many are as
@@ -99,17 +99,17 @@ TEST_CASE("only micro-batches that are in flight meet") {
     Plan plan = plan_of(problem.job, chunks ? 1 : 6, 1, 1);
     CAPTURE(schedule);
     if (!chunks) {
-      CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(1e-9));
+      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
       problem.job.parallelism.flush = 1;
       plan.pipelines.front().micro_batches = 7;
-      CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(1e-9));
+      CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(1e-9));
       problem.job.parallelism.flush.reset();
     }
     for (const int micro_batches : {6, 12, 24}) {
       CAPTURE(micro_batches);
       plan = plan_of(problem.job, 6, 1, micro_batches);
-      CHECK(estimated(problem, plan) ==
-            Approx(simulated(problem, plan)).epsilon(micro_batches == 6 ? 0.2 : 0.1));
+      CHECK(estimated_iteration_s(problem, plan) ==
+            Approx(simulated_iteration_s(problem, plan)).epsilon(micro_batches == 6 ? 0.2 : 0.1));
     }
   }
 }
@@ -123,7 +123,7 @@ TEST_CASE("messages of one pipeline meet those between its other stages") {
     problem.topology.devices[at(device)].host = device % 2;
     problem.topology.devices[at(device)].host_uplink = BitsPerSecond(8 * 0.5e6);
   }
-  std::get<RuleLinks>(problem.topology.links).same_host.own()(0, 0) = 0;
+  std::get<RuleLinks>(problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
   const Plan plan{1, "1f1b", "ring", {{24, {{{0, 1}, {0}}, {{1, 2}, {1}}, {{2, 3}, {2}}, {{3, 4}, {3}}}}}};
-  CHECK(estimated(problem, plan) == Approx(simulated(problem, plan)).epsilon(0.1));
+  CHECK(estimated_iteration_s(problem, plan) == Approx(simulated_iteration_s(problem, plan)).epsilon(0.1));
 }

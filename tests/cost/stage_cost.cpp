@@ -11,7 +11,7 @@
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -20,16 +20,16 @@ using namespace dtfm::sim;
 namespace {
 
 template <std::size_t n>
-std::string one_of(Rng& rng, const std::array<const char*, n>& values) {
+std::string pick_one(Rng& rng, const std::array<const char*, n>& values) {
   return values[rng.below(n)];
 }
 
-int from_to(Rng& rng, int least, int most) {
+int random_int(Rng& rng, int least, int most) {
   return least + static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
 }
 
 LayerChain random_chain(Rng& rng) {
-  LayerChain chain{1, std::vector<Layer>(at(from_to(rng, 2, 12)))};
+  LayerChain chain{1, std::vector<Layer>(at(random_int(rng, 2, 12)))};
   for (std::size_t i = 0; i < chain.layers.size(); ++i) {
     Layer& layer = chain.layers[i];
     layer.name = "layer";
@@ -48,21 +48,21 @@ LayerChain random_chain(Rng& rng) {
 Job random_job(Rng& rng) {
   Job job;
   if (rng.below(2) == 0)
-    job.model = Transformer{from_to(rng, 4, 12), 64, 4, 32, 100};
+    job.model = Transformer{random_int(rng, 4, 12), 64, 4, 32, 100};
   else
     job.model = random_chain(rng);
-  job.training.micro_batch = from_to(rng, 1, 4);
+  job.training.micro_batch = random_int(rng, 1, 4);
   job.training.global_batch = 16 * job.training.micro_batch;
-  job.training.recompute = one_of<3>(rng, {"none", "selective", "full"});
+  job.training.recompute = pick_one<3>(rng, {"none", "selective", "full"});
   job.training.optimizer =
-      one_of<6>(rng, {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"});
-  job.training.precision = one_of<2>(rng, {"fp16", "fp32"});
-  job.parallelism.schedule = one_of<3>(rng, {"gpipe", "1f1b", "interleaved"});
+      pick_one<6>(rng, {"adam-16", "adam-18", "adam-20", "sgd-12", "sgd-8", "host-offload"});
+  job.training.precision = pick_one<2>(rng, {"fp16", "fp32"});
+  job.parallelism.schedule = pick_one<3>(rng, {"gpipe", "1f1b", "interleaved"});
   if (job.parallelism.schedule == "interleaved") job.parallelism.chunks = 2;
   job.compression.activations = rng.below(2) == 0 ? 1 : 0.25;
   job.compression.gradients = rng.below(2) == 0 ? 1 : 0.5;
-  if (rng.below(3) == 0) compress_activations(job, one_of<2>(rng, {"8-bit", "4-bit"}));
-  if (rng.below(3) == 0) compress_gradients(job, one_of<3>(rng, {"8-bit", "4-bit", "top-2%"}));
+  if (rng.below(3) == 0) compress_activations(job, pick_one<2>(rng, {"8-bit", "4-bit"}));
+  if (rng.below(3) == 0) compress_gradients(job, pick_one<3>(rng, {"8-bit", "4-bit", "top-2%"}));
   if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(1e9);
   return job;
 }
@@ -98,8 +98,8 @@ TEST_CASE("times, bytes and memory of a stage are those of the simulator") {
     const Problem problem = random_problem(rng);
     const int tensor = 1 << rng.below(3);
     const StageCosts costs(problem, tensor);
-    const int begin = from_to(rng, 0, costs.layers() - 1);
-    const Stage stage{{begin, from_to(rng, begin, costs.layers())}, random_devices(rng, tensor)};
+    const int begin = random_int(rng, 0, costs.layers() - 1);
+    const Stage stage{{begin, random_int(rng, begin, costs.layers())}, random_devices(rng, tensor)};
     Plan plan;
     plan.pipelines = {{1, {stage}}};
     const LoadModel model(problem, plan);
@@ -119,7 +119,7 @@ TEST_CASE("times, bytes and memory of a stage are those of the simulator") {
     CHECK(costs.saved_bytes(stage.layers) == Approx(load.weight_bytes));
     const StageNeeds needs = costs.needs(stage.layers);
     CHECK(needs.state == Approx(load.state_bytes));
-    CHECK(needs.of_micro_batch == Approx(load.activation_bytes));
+    CHECK(needs.per_micro_batch == Approx(load.activation_bytes));
     CHECK(needs.working == Approx(load.working_bytes));
   }
 }
@@ -148,13 +148,13 @@ TEST_CASE("compressing takes what its throughput says") {
   problem.job.compression = {0.25, 0.5, BitsPerSecond(8e9)};
   const StageCosts costs(problem, 1);
   CHECK(costs.boundary_bytes(1) == Approx(0.25e6));
-  CHECK(costs.recode_s(1) == Approx(1e-3));
+  CHECK(costs.compression_s(1) == Approx(1e-3));
   CHECK(costs.gradient_bytes({0, 1}, false) == Approx(2e6 / 2));
-  CHECK(costs.gradient_recode_s(0.5e6) == Approx(1e-3));
+  CHECK(costs.gradient_compression_s(0.5e6) == Approx(1e-3));
   problem.job.compression = {1, 1, BitsPerSecond(8e9)};
   const StageCosts plain(problem, 1);
-  CHECK(plain.recode_s(1) == 0);
-  CHECK(plain.gradient_recode_s(1e6) == 0);
+  CHECK(plain.compression_s(1) == 0);
+  CHECK(plain.gradient_compression_s(1e6) == 0);
 }
 
 // Two layers of 1e6 bytes on 4 devices: two all-reduces a layer, each of 6 messages of a quarter.
@@ -178,9 +178,9 @@ TEST_CASE("memory that a plan needs against the simulator's peaks") {
     for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1);  // so that all are told
     const bool interleaved = problem.job.parallelism.schedule == "interleaved";
     const int layers = layer_count(problem.job.model);
-    const int stages = from_to(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
+    const int stages = random_int(rng, 1, std::min(4, interleaved ? layers / 2 : layers));
     if (rng.below(3) == 0) problem.job.parallelism.flush = stages;
-    const Plan plan = plan_of(problem.job, stages, 2, stages * from_to(rng, 1, 3));
+    const Plan plan = plan_of(problem.job, stages, 2, stages * random_int(rng, 1, 3));
     const IterationModel model(problem);
     IterationTimer timer(model, plan);
     SimOptions options;
@@ -188,17 +188,17 @@ TEST_CASE("memory that a plan needs against the simulator's peaks") {
     const SimReport report = simulate(problem, plan, {}, options);
     const std::vector<DeviceMemory> memory = timer.memory();
     REQUIRE(memory.size() == report.devices.size());
-    double lacking = 0;
+    double deficit_bytes = 0;
     for (const DeviceMemory& it : memory) {
       const auto device = std::find_if(report.devices.begin(), report.devices.end(),
                                        [&](const DeviceReport& other) { return other.device == it.device; });
       REQUIRE(device != report.devices.end());
       CAPTURE(problem.job.parallelism.schedule, problem.job.training.recompute, it.device);
       CHECK(it.needed == Approx(device->peak_memory_bytes).epsilon(1e-9));
-      lacking += it.needed - it.capacity;
+      deficit_bytes += it.needed - it.capacity;
       ++compared;
     }
-    CHECK(timer.lacking_bytes() == Approx(lacking));
+    CHECK(timer.deficit_bytes() == Approx(deficit_bytes));
   }
   CHECK(compared > 100);
 }

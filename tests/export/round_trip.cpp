@@ -3,34 +3,34 @@
 
 #include "planner/core/error.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/handed_over.hpp"
+#include "tests/support/export_examples.hpp"
 
 namespace dtfm {
 using namespace exporter;
 namespace {
 
 /// The plans that a target takes.
-PlanKind kind_for(std::string_view name) {
-  PlanKind kind;
-  kind.is_alike = name != "flashflex";
+PlanConstraints kind_for(std::string_view name) {
+  PlanConstraints kind;
+  kind.is_uniform = name != "flashflex";
   kind.has_equal_stages = name == "varuna" || name == "deepspeed";
-  kind.most_tensor = name == "dtfm" || name == "varuna" || name == "petals" ? 1 : 3;
+  kind.max_tensor = name == "dtfm" || name == "varuna" || name == "petals" ? 1 : 3;
   return kind;
 }
 
-Handover handover_for(Rng& rng, const Exporter& exporter) {
+ExportBundle bundle_for(Rng& rng, const Exporter& exporter) {
   const RankOrder order = exporter.is_trainer
                               ? exporter.orders[rng.below(static_cast<std::uint32_t>(exporter.orders.size()))]
                               : RankOrder(rng.below(2));
-  Handover handover = any_handover(rng, kind_for(exporter.name), order);
-  while (exporter.name == "dtfm" && handover.plan.pipelines.front().stages.size() == 1)
-    handover = any_handover(rng, kind_for(exporter.name), order);
-  handover.launch.any_gpu = true;
-  return handover;
+  ExportBundle bundle = arbitrary_bundle(rng, kind_for(exporter.name), order);
+  while (exporter.name == "dtfm" && bundle.plan.pipelines.front().stages.size() == 1)
+    bundle = arbitrary_bundle(rng, kind_for(exporter.name), order);
+  bundle.launch.any_gpu = true;
+  return bundle;
 }
 
 const Exporter* netem() {
-  return &exporter_named("netem");
+  return &find_exporter("netem");
 }
 
 TEST_CASE("Any plan comes back from the files of every target as it was") {
@@ -39,72 +39,72 @@ TEST_CASE("Any plan comes back from the files of every target as it was") {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
       INFO(exporter.name << ", seed " << seed);
       Rng rng = Rng::for_task(seed, 0);
-      const Handover handover = handover_for(rng, exporter);
+      const ExportBundle bundle = bundle_for(rng, exporter);
       const Exporter* target = &exporter;
-      const ExportFiles files = exported(handover, {&target, 1});
-      CHECK(exporter.read_back(files, handover).rows == rank_rows(handover));
-      CHECK(parse_rank_table(text_of(files, rank_table_file), "table") == rank_rows(handover));
+      const ExportFiles files = export_files(bundle, {&target, 1});
+      CHECK(exporter.read_back(files, bundle).rows == rank_rows(bundle));
+      CHECK(parse_rank_table(file_text(files, rank_table_file), "table") == rank_rows(bundle));
     }
   }
 }
 
 /// One machine for each pipeline, so that the ranks of each are one block.
-Handover in_blocks(Rng& rng) {
-  Handover handover = any_handover(rng, {true, false, 2}, RankOrder::pipeline_major);
-  for (const Pipeline& pipeline : handover.plan.pipelines) {
+ExportBundle block_layout_bundle(Rng& rng) {
+  ExportBundle bundle = arbitrary_bundle(rng, {true, false, 2}, RankOrder::pipeline_major);
+  for (const Pipeline& pipeline : bundle.plan.pipelines) {
     int gpu = 0;
-    const std::string host = fmt::format("machine {}", &pipeline - handover.plan.pipelines.data());
+    const std::string host = fmt::format("machine {}", &pipeline - bundle.plan.pipelines.data());
     std::vector<int> gpus;
     for (const Stage& stage : pipeline.stages)
       for (std::size_t i = 0; i < stage.devices.size(); ++i) gpus.push_back(gpu++);
     rng.shuffle(std::span<int>(gpus));
     for (const Stage& stage : pipeline.stages)
       for (const int device : stage.devices) {
-        handover.places[at(device)] = {host, fmt::format("10.0.0.{}", host.back()), gpus.back()};
+        bundle.locations[at(device)] = {host, fmt::format("10.0.0.{}", host.back()), gpus.back()};
         gpus.pop_back();
       }
   }
-  handover.launch.agents = Agents::host;
-  return handover;
+  bundle.launch.agents = AgentPer::host;
+  return bundle;
 }
 
 TEST_CASE("One agent a machine, and addresses that are not the machines' names") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 2);
-    const Handover handover = in_blocks(rng);
-    const Exporter* target = &exporter_named("torchrun");
-    const ExportFiles files = exported(handover, {&target, 1});
-    const auto rows = parse_rank_table(text_of(files, rank_table_file), "table");
-    CHECK(rows == rank_rows(handover));
-    CHECK(rows.back().node_rank + 1 == static_cast<int>(handover.plan.pipelines.size()));
-    CHECK(rows.back().address == handover.place(handover.world() - 1).address);
+    const ExportBundle bundle = block_layout_bundle(rng);
+    const Exporter* target = &find_exporter("torchrun");
+    const ExportFiles files = export_files(bundle, {&target, 1});
+    const auto rows = parse_rank_table(file_text(files, rank_table_file), "table");
+    CHECK(rows == rank_rows(bundle));
+    CHECK(rows.back().node_rank + 1 == static_cast<int>(bundle.plan.pipelines.size()));
+    CHECK(rows.back().address == bundle.location(bundle.world_size() - 1).address);
   }
 }
 
 TEST_CASE("Any plan with virtual stages, and with stages without layers, comes back from Megatron's flags") {
-  const Exporter* target = &exporter_named("megatron");
+  const Exporter* target = &find_exporter("megatron");
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     Rng rng = Rng::for_task(seed, 3);
-    Handover handover = any_handover(rng, {true, false, 2}, RankOrder(rng.below(2)));
-    const int stages = static_cast<int>(handover.plan.pipelines.front().stages.size());
+    ExportBundle bundle = arbitrary_bundle(rng, {true, false, 2}, RankOrder(rng.below(2)));
+    const int stages = static_cast<int>(bundle.plan.pipelines.front().stages.size());
     const int chunks = stages < 3 ? 1 : 1 + static_cast<int>(rng.below(3));
     // The first and the last virtual stage hold embedding and loss, and a layer at least for those.
     const auto split = random_split(rng, 24, stages, chunks > 1 ? chunks : 0);
-    for (Pipeline& pipeline : handover.plan.pipelines) {
+    for (Pipeline& pipeline : bundle.plan.pipelines) {
       pipeline.micro_batches = 2 * stages;
       for (int s = 0; s < stages; ++s) pipeline.stages[at(s)].layers = split[at(s)];
     }
-    handover.job.training.global_batch =
-        2 * stages * handover.job.training.micro_batch * static_cast<int>(handover.plan.pipelines.size());
+    bundle.job.training.global_batch =
+        2 * stages * bundle.job.training.micro_batch * static_cast<int>(bundle.plan.pipelines.size());
     if (chunks > 1) {
-      handover.job.parallelism.schedule = "interleaved";
-      handover.job.parallelism.chunks = chunks;
+      bundle.job.parallelism.schedule = "interleaved";
+      bundle.job.parallelism.chunks = chunks;
     }
-    handover.seats = seats_of(handover.plan, handover.job, handover.order);
-    const ExportFiles files = exported(handover, {&target, 1});
-    CHECK(target->read_back(files, handover).rows == rank_rows(handover));
+    bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
+    const ExportFiles files = export_files(bundle, {&target, 1});
+    CHECK(target->read_back(files, bundle).rows == rank_rows(bundle));
   }
 }
 
@@ -113,44 +113,44 @@ TEST_CASE("The rule of each order is the one that trainers have") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     for (const RankOrder order : {RankOrder::stage_major, RankOrder::pipeline_major}) {
       Rng rng = Rng::for_task(seed, 1);
-      const Handover handover = any_handover(rng, {true, false, 3}, order);
-      const auto& stages = handover.plan.pipelines.front().stages;
+      const ExportBundle bundle = arbitrary_bundle(rng, {true, false, 3}, order);
+      const auto& stages = bundle.plan.pipelines.front().stages;
       const int T = static_cast<int>(stages.front().devices.size()), P = static_cast<int>(stages.size()),
-                D = static_cast<int>(handover.plan.pipelines.size());
-      REQUIRE(handover.world() == T * P * D);
+                D = static_cast<int>(bundle.plan.pipelines.size());
+      REQUIRE(bundle.world_size() == T * P * D);
       for (int d = 0; d < D; ++d)
         for (int p = 0; p < P; ++p)
           for (int t = 0; t < T; ++t) {
             const int rank = order == RankOrder::stage_major ? t + T * (d + D * p) : t + T * (p + P * d);
-            const Stage& stage = handover.plan.pipelines[at(d)].stages[at(p)];
-            CHECK(handover.seats[at(rank)] == Seat{stage.devices[at(t)], d, p, t, {stage.layers}});
+            const Stage& stage = bundle.plan.pipelines[at(d)].stages[at(p)];
+            CHECK(bundle.assignments[at(rank)] == RankAssignment{stage.devices[at(t)], d, p, t, {stage.layers}});
           }
     }
   }
 }
 
 /// The same files with a digit of one of them changed.
-ExportFiles with_other_digit(ExportFiles files, std::string_view name, std::size_t place) {
+ExportFiles with_changed_digit(ExportFiles files, std::string_view name, std::size_t location) {
   for (ExportFile& file : files)
     if (file.name == name)
-      file.text[place] = file.text[place] == '9' ? '8' : static_cast<char>(file.text[place] + 1);
+      file.text[location] = file.text[location] == '9' ? '8' : static_cast<char>(file.text[location] + 1);
   return files;
 }
 
 /// Whether reading these files back tells another plan, or that they make no sense.
-bool is_noticed(const Exporter& exporter, const ExportFiles& files, const Handover& handover) {
+bool is_rejected(const Exporter& exporter, const ExportFiles& files, const ExportBundle& bundle) {
   try {
-    const ReadBack read = exporter.read_back(files, handover);
-    if (read.rows != rank_rows(handover)) return true;
+    const ReadBack read = exporter.read_back(files, bundle);
+    if (read.rows != rank_rows(bundle)) return true;
     return !read.micro_batches.empty() &&
-           read.micro_batches.front() != handover.plan.pipelines.front().micro_batches;
+           read.micro_batches.front() != bundle.plan.pipelines.front().micro_batches;
   } catch (const std::exception&) {
     return true;
   }
 }
 
 /// The place of the first digit behind `key` in a file.
-std::size_t digit_behind(const std::string& text, std::string_view key) {
+std::size_t digit_after(const std::string& text, std::string_view key) {
   return text.find_first_of("0123456789", text.find(key) + key.size());
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("A file that says otherwise is noticed") {
                         {"openmpi", "rankfile", "rank "},
                         {"kubernetes", "kubernetes.json", "\"RANK\", \"value\": \""}};
   for (const Case& it : cases) {
-    const Exporter& exporter = exporter_named(it.target);
+    const Exporter& exporter = find_exporter(it.target);
     std::string plan = worked_example;
     if (exporter.name == "varuna")  // equal stages
       for (const auto& [from, to] :
@@ -185,38 +185,38 @@ TEST_CASE("A file that says otherwise is noticed") {
             std::pair("[3, 5]", "[2, 4]"), std::pair("[5, 7]", "[4, 6]")})
         for (std::size_t i; (i = plan.find(from)) != plan.npos;)
           plan.replace(i, std::string_view(from).size(), to);
-    HandoverChoices choices;
+    ExportChoices choices;
     choices.launch.any_gpu = true;
     const Exporter* target = &exporter;
-    choices.order = common_order({&target, 1}, {});
-    const Handover handover = read_handover({"plan.json", plan}, std::nullopt, choices);
-    const ExportFiles files = exported(handover, {&target, 1});
-    REQUIRE_FALSE(is_noticed(exporter, files, handover));
-    const std::size_t place = digit_behind(text_of(files, it.file), it.key);
-    INFO(it.target << ", " << it.file << " behind " << it.key << ", place " << place);
-    REQUIRE(place != std::string::npos);
-    CHECK(is_noticed(exporter, with_other_digit(files, it.file, place), handover));
+    choices.order = choose_rank_order({&target, 1}, {});
+    const ExportBundle bundle = read_export_bundle({"plan.json", plan}, std::nullopt, choices);
+    const ExportFiles files = export_files(bundle, {&target, 1});
+    REQUIRE_FALSE(is_rejected(exporter, files, bundle));
+    const std::size_t location = digit_after(file_text(files, it.file), it.key);
+    INFO(it.target << ", " << it.file << " behind " << it.key << ", place " << location);
+    REQUIRE(location != std::string::npos);
+    CHECK(is_rejected(exporter, with_changed_digit(files, it.file, location), bundle));
   }
 }
 
 TEST_CASE("With virtual stages a device has layers from several places") {
   // 2 chunks over 3 stages of 4/4/4 layers: chunk 0 of each is layers 0-2, 2-4, 4-6, chunk 1 6-8, 8-10,
   // 10-12.
-  Handover handover;
-  handover.job.model = Transformer{12, 1024, 16, 512, 50257};
-  handover.job.training = {6, 1};
-  handover.job.parallelism.schedule = "interleaved";
-  handover.job.parallelism.chunks = 2;
-  handover.plan.pipelines = {{6, {{{0, 4}, {0}}, {{4, 8}, {1}}, {{8, 12}, {2}}}}};
-  handover.places = {{"a", "a", 0}, {"b", "b", 0}, {"c", "c", 0}};
-  handover.seats = seats_of(handover.plan, handover.job, RankOrder::stage_major);
-  CHECK(handover.seats[1].layers == std::vector<std::pair<int, int>>{{2, 4}, {8, 10}});
+  ExportBundle bundle;
+  bundle.job.model = Transformer{12, 1024, 16, 512, 50257};
+  bundle.job.training = {6, 1};
+  bundle.job.parallelism.schedule = "interleaved";
+  bundle.job.parallelism.chunks = 2;
+  bundle.plan.pipelines = {{6, {{{0, 4}, {0}}, {{4, 8}, {1}}, {{8, 12}, {2}}}}};
+  bundle.locations = {{"a", "a", 0}, {"b", "b", 0}, {"c", "c", 0}};
+  bundle.assignments = assign_ranks(bundle.plan, bundle.job, RankOrder::stage_major);
+  CHECK(bundle.assignments[1].layers == std::vector<std::pair<int, int>>{{2, 4}, {8, 10}});
   for (const char* name : {"megatron", "torchtitan", "torchtitan-py"}) {
-    const Exporter* target = &exporter_named(name);
-    const ExportFiles files = exported(handover, {&target, 1});
+    const Exporter* target = &find_exporter(name);
+    const ExportFiles files = export_files(bundle, {&target, 1});
     if (std::string_view(name) == "megatron")
-      CHECK(text_of(files, "megatron.sh").find("\"Ett|tt|tt|tt|tt|ttL\"") != std::string::npos);
-    CHECK(text_of(files, rank_table_file).find("\"layers\":[[2,4],[8,10]]") != std::string::npos);
+      CHECK(file_text(files, "megatron.sh").find("\"Ett|tt|tt|tt|tt|ttL\"") != std::string::npos);
+    CHECK(file_text(files, rank_table_file).find("\"layers\":[[2,4],[8,10]]") != std::string::npos);
   }
 }
 

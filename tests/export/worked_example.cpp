@@ -1,14 +1,14 @@
 // The worked example of trainers' formats (shared/reference/trainers.md, section 2), byte for byte where it
 // has bytes.
 #include "tests/support/catch.hpp"
-#include "tests/support/handed_over.hpp"
+#include "tests/support/export_examples.hpp"
 
 namespace dtfm {
 using namespace exporter;
 namespace {
 
 std::string file(const std::string& target, const char* name, std::optional<RankOrder> order = {}) {
-  return text_of(handed_over(worked_example, {target}, {}, order), name);
+  return file_text(make_export_files(worked_example, {target}, {}, order), name);
 }
 
 bool has(const std::string& text, std::string_view part) {
@@ -18,7 +18,7 @@ bool has(const std::string& text, std::string_view part) {
 std::vector<std::string> devices(const std::string& table) {
   std::vector<std::string> devices;
   for (const RankRow& row : parse_rank_table(table, "table"))
-    devices.push_back(fmt::format("{}:{} ({},{})", row.host, row.gpu, row.seat.pipeline, row.seat.stage));
+    devices.push_back(fmt::format("{}:{} ({},{})", row.host, row.gpu, row.assignment.pipeline, row.assignment.stage));
   return devices;
 }
 

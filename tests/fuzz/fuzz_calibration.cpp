@@ -7,7 +7,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/io/readers/calibration_reader.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "simulator/calibration/prediction.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   DTFM_ASSERT(read.constants.network_efficiency > 0 && read.constants.network_efficiency <= 1);
   DTFM_ASSERT(read.constants.sync_efficiency > 0 && read.constants.sync_efficiency <= 1);
   const dtfm::FittedCalibration again =
-      dtfm::parse_calibration(dtfm::json_text(dtfm::calibration_json(read)), "written.json");
+      dtfm::parse_calibration(dtfm::format_json(dtfm::calibration_json(read)), "written.json");
   DTFM_ASSERT(again.constants == read.constants && again.spread == read.spread);
   if (!read.spread) return 0;
   const double factor =

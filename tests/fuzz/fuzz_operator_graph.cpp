@@ -38,7 +38,7 @@ void check(const dtfm::OperatorGraph& graph, int most_live) {
   dtfm::Job job;
   job.name = "graph";
   job.training.global_batch = 1;
-  job.model = dtfm::LayerChain{1, dtfm::tasklets(graph, most_live)};
+  job.model = dtfm::LayerChain{1, dtfm::partition_into_layers(graph, most_live)};
   const Sums given = sums_of(graph.operators), cut = sums_of(dtfm::layer_chain(job));
   if (!near(given.parameters, cut.parameters) || !near(given.forward, cut.forward) ||
       !near(given.backward, cut.backward))

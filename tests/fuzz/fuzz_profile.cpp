@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/error.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } catch (const dtfm::Error&) {
     return 0;
   }
-  if (dtfm::parse_profile(dtfm::json_text(dtfm::profile_json(profile)), "written.json") != profile)
+  if (dtfm::parse_profile(dtfm::format_json(dtfm::profile_json(profile)), "written.json") != profile)
     std::abort();
   return 0;
 }

@@ -5,7 +5,7 @@
 
 #include "planner/core/error.hpp"
 #include "simulator/io/runs_reader.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dtfm;

@@ -15,7 +15,7 @@ bool is_ordered(const dtfm::TaskRecord& task) {
     case dtfm::TaskState::done:
     case dtfm::TaskState::failed:
       return task.ready <= task.start && task.start <= task.finish;
-    case dtfm::TaskState::cut:
+    case dtfm::TaskState::aborted:
       return task.ready <= task.start;
     case dtfm::TaskState::blocked:
       return task.finish != task.finish;

@@ -21,12 +21,12 @@ void read_trace_of(const std::string& text) {
   DTFM_ASSERT(trace.period == 0 || trace.steps.back().date - trace.steps.front().date < trace.period);
 }
 
-void read_availability_of(const std::string& text, bool counts) {
+void read_availability_of(const std::string& text, bool has_counts) {
   const std::vector<int> devices{0, 1, 2};
   std::vector<bool> there(devices.size(), true);
   double date = 0;
   for (const dtfm::DeviceEvent& event :
-       dtfm::parse_availability(text, "t.csv", {counts, dtfm::time_unit("s"), devices})) {
+       dtfm::parse_availability(text, "t.csv", {has_counts, dtfm::time_unit("s"), devices})) {
     DTFM_ASSERT(event.date >= date);
     date = event.date;
     const bool joins = event.kind == dtfm::DeviceEvent::Kind::join;

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/folder.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -27,20 +27,20 @@ std::string content_of(const fs::path& path) {
 }  // namespace
 
 TEST_CASE("a file appears with its content and nothing beside it") {
-  const Folder folder;
-  write_whole_file(folder.path() / "plan.json", "one");
+  const TemporaryFolder folder;
+  write_file_atomically(folder.path() / "plan.json", "one");
   CHECK(content_of(folder.path() / "plan.json") == "one");
-  write_whole_file(folder.path() / "plan.json", std::string(3'000'000, 'x'));
+  write_file_atomically(folder.path() / "plan.json", std::string(3'000'000, 'x'));
   CHECK(content_of(folder.path() / "plan.json") == std::string(3'000'000, 'x'));
   CHECK(folder.files() == 1);
 }
 
 TEST_CASE("a file written in parts appears when it is complete, or not at all") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const fs::path path = folder.path() / "trace.json";
-  write_whole_file(path, "before");
+  write_file_atomically(path, "before");
   {
-    WholeFile file(path);
+    AtomicFile file(path);
     file.write(std::string(200'000, 'a'));  // more than is held in memory
     file.write("b");
     CHECK(content_of(path) == "before");
@@ -48,7 +48,7 @@ TEST_CASE("a file written in parts appears when it is complete, or not at all") 
   }
   CHECK(content_of(path) == std::string(200'000, 'a') + "b");
   {
-    WholeFile file(path);
+    AtomicFile file(path);
     file.write(std::string(200'000, 'c'));
   }
   CHECK(content_of(path) == std::string(200'000, 'a') + "b");
@@ -56,58 +56,58 @@ TEST_CASE("a file written in parts appears when it is complete, or not at all") 
 }
 
 TEST_CASE("the mode is that of the file before, or what the umask says") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const fs::path file = folder.path() / "plan.json";
   const mode_t before = ::umask(027);
-  write_whole_file(file, "one");
+  write_file_atomically(file, "one");
   ::umask(before);
   CHECK((fs::status(file).permissions() & fs::perms::all) == static_cast<fs::perms>(0640));
   fs::permissions(file, static_cast<fs::perms>(0604));
-  write_whole_file(file, "two");
+  write_file_atomically(file, "two");
   CHECK((fs::status(file).permissions() & fs::perms::all) == static_cast<fs::perms>(0604));
 }
 
 TEST_CASE("a symbolic link stays a link") {
-  const Folder folder;
+  const TemporaryFolder folder;
   fs::create_directory(folder.path() / "real");
   fs::create_symlink("real/plan.json", folder.path() / "link.json");
-  write_whole_file(folder.path() / "link.json", "through");
+  write_file_atomically(folder.path() / "link.json", "through");
   CHECK(fs::is_symlink(folder.path() / "link.json"));
   CHECK(content_of(folder.path() / "real" / "plan.json") == "through");
   fs::create_symlink("loop", folder.path() / "loop");
   const std::string loop = (folder.path() / "loop").string();
-  CHECK(error_of([&] { write_whole_file(loop, "x"); }) ==
+  CHECK(error_message([&] { write_file_atomically(loop, "x"); }) ==
         loop + ": cannot write: too many levels of symbolic links");
 }
 
 TEST_CASE("what cannot be written is named, before and while writing, and nothing is left") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string missing = (folder.path() / "missing" / "plan.json").string();
   const std::string expected = missing + ": cannot write: No such file or directory";
-  CHECK(error_of([&] { check_can_write(missing); }) == expected);
-  CHECK(error_of([&] { write_whole_file(missing, "x"); }) == expected);
+  CHECK(error_message([&] { check_writable(missing); }) == expected);
+  CHECK(error_message([&] { write_file_atomically(missing, "x"); }) == expected);
 
   const std::string itself = folder.path().string();
-  CHECK(error_of([&] { check_can_write(itself); }) == itself + ": cannot write: it is a folder");
-  CHECK(error_of([&] { check_can_write(itself + "/"); }) == itself + "/: cannot write: it is a folder");
-  CHECK(error_of([&] { check_can_write(""); }) == "the name of the output file is empty");
+  CHECK(error_message([&] { check_writable(itself); }) == itself + ": cannot write: it is a folder");
+  CHECK(error_message([&] { check_writable(itself + "/"); }) == itself + "/: cannot write: it is a folder");
+  CHECK(error_message([&] { check_writable(""); }) == "the name of the output file is empty");
   CHECK(folder.files() == 0);
 }
 
 TEST_CASE("what is no regular file is written to in its place") {
-  write_whole_file("/dev/null", "x");
-  check_can_write("/dev/null");
+  write_file_atomically("/dev/null", "x");
+  check_writable("/dev/null");
   CHECK(fs::is_character_file("/dev/null"));
-  CHECK(error_of([] { write_whole_file("/dev/full", "x"); }) ==
+  CHECK(error_message([] { write_file_atomically("/dev/full", "x"); }) ==
         "/dev/full: cannot write: No space left on device");
 
-  const Folder folder;
+  const TemporaryFolder folder;
   const fs::path pipe = folder.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  check_can_write(pipe);  // does not wait for a reader
+  check_writable(pipe);  // does not wait for a reader
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);
-  write_whole_file(pipe, "through");
+  write_file_atomically(pipe, "through");
   std::string received(16, ' ');
   received.resize(static_cast<std::size_t>(::read(reader, received.data(), received.size())));
   ::close(reader);
@@ -117,15 +117,15 @@ TEST_CASE("what is no regular file is written to in its place") {
 }
 
 TEST_CASE("checking leaves nothing behind") {
-  const Folder folder;
-  check_can_write(folder.path() / "plan.json");
+  const TemporaryFolder folder;
+  check_writable(folder.path() / "plan.json");
   CHECK(folder.files() == 0);
 }
 
 TEST_CASE("a file that cannot be replaced leaves the old one and nothing beside it") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string too_long = (folder.path() / std::string(300, 'n')).string();
-  CHECK(error_of([&] { write_whole_file(too_long, "x"); }) ==
+  CHECK(error_message([&] { write_file_atomically(too_long, "x"); }) ==
         too_long + ": cannot write: File name too long");
   CHECK(folder.files() == 0);
 }

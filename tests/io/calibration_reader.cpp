@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -21,7 +21,7 @@ std::string with(const std::string& before, const std::string& after) {
 }
 
 std::string error_in(const std::string& text) {
-  return error_of([&] { parse_calibration(text, "c.yaml"); });
+  return error_message([&] { parse_calibration(text, "c.yaml"); });
 }
 
 }  // namespace
@@ -45,16 +45,16 @@ TEST_CASE("what newer files may say beside the constants changes nothing where i
 }
 
 TEST_CASE("fitted constants and how well they are known are read back as they were written") {
-  FittedCalibration fitted{{1.1, 2.3456789e-3, 0.7, 0.1, 1e-5, 0.8}, CalibrationSpread{0.05, 12.5, {}}};
-  for (std::size_t i = 0; i < CalibrationSpread::size; ++i)
-    for (std::size_t k = 0; k < CalibrationSpread::size; ++k)
+  FittedCalibration fitted{{1.1, 2.3456789e-3, 0.7, 0.1, 1e-5, 0.8}, CalibrationUncertainty{0.05, 12.5, {}}};
+  for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i)
+    for (std::size_t k = 0; k < CalibrationUncertainty::size; ++k)
       fitted.spread->covariance[i][k] = (i == k ? 2e-5 : -1e-6) / 3;
-  const std::string text = json_text(calibration_json(fitted));
+  const std::string text = format_json(calibration_json(fitted));
   const FittedCalibration read = parse_calibration(text, "written.json");
   CHECK(read.constants == fitted.constants);
   CHECK(read.spread == fitted.spread);
   fitted.spread.reset();
-  CHECK(!parse_calibration(json_text(calibration_json(fitted)), "written.json").spread);
+  CHECK(!parse_calibration(format_json(calibration_json(fitted)), "written.json").spread);
 }
 
 TEST_CASE("a spread that no fit has is refused where it stands") {

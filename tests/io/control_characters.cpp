@@ -8,11 +8,11 @@ using namespace dtfm;
 using namespace dtfm::io;
 
 TEST_CASE("what a terminal would obey is made visible") {
-  CHECK(visible("a\033[1m") == "a\\x1b[1m");
-  CHECK(visible(std::string("\0\x7f", 2)) == "\\x00\\u007f");
-  CHECK(visible("\u0080\u009f") == "\\u0080\\u009f");
-  CHECK(visible("\u202a\u202e\u2066\u2069") == "\\u202a\\u202e\\u2066\\u2069");
-  CHECK(visible("a\tb\nc", "\n") == "a\\x09b\nc");
+  CHECK(escape_control_characters("a\033[1m") == "a\\x1b[1m");
+  CHECK(escape_control_characters(std::string("\0\x7f", 2)) == "\\x00\\u007f");
+  CHECK(escape_control_characters("\u0080\u009f") == "\\u0080\\u009f");
+  CHECK(escape_control_characters("\u202a\u202e\u2066\u2069") == "\\u202a\\u202e\\u2066\\u2069");
+  CHECK(escape_control_characters("a\tb\nc", "\n") == "a\\x09b\nc");
 }
 
 TEST_CASE("all else stays, at the edges too") {
@@ -20,7 +20,7 @@ TEST_CASE("all else stays, at the edges too") {
   // off.
   for (const std::string text :
        {" ~", "\u00a0é", "\u2029\u202f", "\u2065\u206a", "×→😀", "\xc2", "\xe2\x80"}) {
-    CHECK(visible(text) == text);
+    CHECK(escape_control_characters(text) == text);
     CHECK_FALSE(has_control_character(text));
   }
   CHECK(has_control_character("a\u009b"));

@@ -17,7 +17,7 @@ Eigen::MatrixXd read(const std::string& text, bool zero_allowed = false) {
   return parse_csv_matrix(text, "m.csv", {ids, time_unit("ms"), zero_allowed});
 }
 
-std::string complaint(const std::string& text) {
+std::string error_text(const std::string& text) {
   try {
     read(text);
   } catch (const Error& error) {
@@ -46,29 +46,29 @@ TEST_CASE("notations of other programs are fine") {
 }
 
 TEST_CASE("another shape is refused") {
-  CHECK(complaint("0,1,1\n1,0,1\n") == "m.csv:3:1: expected 3 rows, as the topology has 3 devices; found 2");
-  CHECK(complaint("0,1,1\n1,0,1\n1,1,0\n1,1,1\n") ==
+  CHECK(error_text("0,1,1\n1,0,1\n") == "m.csv:3:1: expected 3 rows, as the topology has 3 devices; found 2");
+  CHECK(error_text("0,1,1\n1,0,1\n1,1,0\n1,1,1\n") ==
         "m.csv:4:1: expected 3 rows, as the topology has 3 devices; found 4");
-  CHECK(complaint("") == "m.csv:1:1: expected 3 rows, as the topology has 3 devices; found 0");
-  CHECK(complaint("0,1,1\n1,0\n1,1,0\n") ==
+  CHECK(error_text("") == "m.csv:1:1: expected 3 rows, as the topology has 3 devices; found 0");
+  CHECK(error_text("0,1,1\n1,0\n1,1,0\n") ==
         "m.csv:2:1: expected 3 cells, as the topology has 3 devices; found 2");
-  CHECK(complaint("0,1,1\n1,0,1,\n1,1,0\n") ==
+  CHECK(error_text("0,1,1\n1,0,1,\n1,1,0\n") ==
         "m.csv:2:1: expected 3 cells, as the topology has 3 devices; found 4");
-  CHECK(complaint("0,1,1\n\n1,0,1\n") ==
+  CHECK(error_text("0,1,1\n\n1,0,1\n") ==
         "m.csv:2:1: expected 3 cells, as the topology has 3 devices; found 1");
 }
 
 TEST_CASE("a header in another order than the devices is refused") {
-  CHECK(complaint("oregon/0,ohio/1,ohio/0\n0,1,1\n1,0,1\n1,1,0\n") ==
+  CHECK(error_text("oregon/0,ohio/1,ohio/0\n0,1,1\n1,0,1\n1,1,0\n") ==
         "m.csv:1:10: expected `ohio/0`, the id of device 2 of the topology; found `ohio/1`");
-  CHECK(complaint(",oregon/0,ohio/0,ohio/1\noregon/0,0,1,1\nohio/1,1,0,1\nohio/0,1,1,0\n") ==
+  CHECK(error_text(",oregon/0,ohio/0,ohio/1\noregon/0,0,1,1\nohio/1,1,0,1\nohio/0,1,1,0\n") ==
         "m.csv:3:1: expected `ohio/0`, the id of device 2 of the topology; found `ohio/1`");
-  CHECK(complaint("oregon/0,ohio/0\n0,1,1\n1,0,1\n1,1,0\n") ==
+  CHECK(error_text("oregon/0,ohio/0\n0,1,1\n1,0,1\n1,1,0\n") ==
         "m.csv:1:1: expected 3 cells, as the topology has 3 devices; found 2");
 }
 
 TEST_CASE("a cell that is no measurement is refused") {
-  const auto cell = [](const std::string& text) { return complaint("0,1,1\n1,0, " + text + "\n1,1,0\n"); };
+  const auto cell = [](const std::string& text) { return error_text("0,1,1\n1,0, " + text + "\n1,1,0\n"); };
   CHECK(cell("fast") == "m.csv:2:6: expected a decimal number; found `fast`");
   CHECK(cell("1;2") == "m.csv:2:6: expected a decimal number; found `1;2`");
   CHECK(cell("inf") == "m.csv:2:6: expected a decimal number; found `inf`");
@@ -78,18 +78,18 @@ TEST_CASE("a cell that is no measurement is refused") {
   CHECK(cell("0") == "m.csv:2:6: must be above zero; found `0`");
   CHECK(cell("-") == "m.csv:2:6: ohio/0 → ohio/1 is not measured");
   CHECK(cell("nan") == "m.csv:2:6: ohio/0 → ohio/1 is not measured");
-  CHECK(complaint("0,1,1\n1,0,\n1,1,0\n") == "m.csv:2:5: ohio/0 → ohio/1 is not measured");
+  CHECK(error_text("0,1,1\n1,0,\n1,1,0\n") == "m.csv:2:5: ohio/0 → ohio/1 is not measured");
   CHECK(cell("\x01") == "m.csv:2:6: control character in a text file: byte 0x01");
 }
 
 TEST_CASE("a bad cell in the first line is told as a cell, not as a header") {
-  const auto first = [](const std::string& line) { return complaint(line + "\n1,0,1\n1,1,0\n"); };
+  const auto first = [](const std::string& line) { return error_text(line + "\n1,0,1\n1,1,0\n"); };
   CHECK(first("0,1x0,5") == "m.csv:1:3: expected a decimal number; found `1x0`");
   CHECK(first("1x0,fast,5") == "m.csv:1:5: expected a decimal number; found `fast`");
   CHECK(first("-,fast,slow") == "m.csv:1:3: expected a decimal number; found `fast`");
   CHECK(first("0,1,+inf") == "m.csv:1:5: expected a decimal number; found `+inf`");
   CHECK(first("0,1x0,5,7") == "m.csv:1:1: expected 3 cells, as the topology has 3 devices; found 4");
-  CHECK(complaint("oregon/0,fast,slow\n0,1,1\n1,0,1\n1,1,0\n") ==
+  CHECK(error_text("oregon/0,fast,slow\n0,1,1\n1,0,1\n1,1,0\n") ==
         "m.csv:1:10: expected `ohio/0`, the id of device 2 of the topology; found `fast`");
   CHECK(read("0,oregon/0,ohio/0,ohio/1\noregon/0,0,67,49\nohio/0,11,0,5\nohio/1,1.5,2,0\n") ==
         read("0,67,49\n11,0,5\n1.5,2,0\n"));
@@ -106,9 +106,9 @@ TEST_CASE("a large matrix and ten megabytes of garbage are read in one pass") {
   CHECK(matrix(1, 0) == 0.523e9);
   CHECK(matrix(1023, 1022) == 0.523e9);
 
-  CHECK(complaint(std::string(10'000'000, ',')) ==
+  CHECK(error_text(std::string(10'000'000, ',')) ==
         "m.csv:2:1: expected 3 rows, as the topology has 3 devices; found 1");
-  CHECK(complaint(std::string(10'000'000, '\n')) ==
+  CHECK(error_text(std::string(10'000'000, '\n')) ==
         "m.csv:1:1: expected 3 rows, as the topology has 3 devices; found 0");
-  CHECK(complaint("0,1,1\n1,0," + std::string(10'000'000, '9') + "\n1,1,0\n").ends_with("of a number"));
+  CHECK(error_text("0,1,1\n1,0," + std::string(10'000'000, '9') + "\n1,1,0\n").ends_with("of a number"));
 }

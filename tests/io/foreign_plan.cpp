@@ -7,7 +7,7 @@
 #include "planner/core/index.hpp"
 #include "planner/io/readers/csv_plan.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -44,17 +44,17 @@ Job seven_layers() {
 PlanAndNotes read(const std::string& file, const std::string& text, const std::string& ranks = "",
                   const Job& job = seven_layers()) {
   const auto source =
-      plan_source({file, text}, ranks.empty() ? std::nullopt : std::optional(NamedFile{"ranks", ranks}));
+      make_plan_source({file, text}, ranks.empty() ? std::nullopt : std::optional(NamedFile{"ranks", ranks}));
   return read_any_plan(source, three_hosts(), job);
 }
 
 std::string error_in(const std::string& file, const std::string& text, const std::string& ranks = "",
                      const Job& job = seven_layers()) {
-  return error_of([&] { read(file, text, ranks, job); });
+  return error_message([&] { read(file, text, ranks, job); });
 }
 
 /// "gc:1[0,3) ga:0[3,5) …" by pipeline, with its micro-batches.
-std::string in_words(const Plan& plan) {
+std::string format_plan(const Plan& plan) {
   const Topology topology = three_hosts();
   std::string text;
   for (const Pipeline& pipeline : plan.pipelines) {
@@ -90,26 +90,26 @@ const std::string table = header +
 }  // namespace
 
 TEST_CASE("both rank orders of Megatron, the table and the plan file give the same plan") {
-  CHECK(in_words(read("train.sh", flags, stage_major_ranks).plan) == worked_example);
-  CHECK(in_words(read("train.sh", flags + "--use-tp-pp-dp-mapping\n", pipeline_major_ranks).plan) ==
+  CHECK(format_plan(read("train.sh", flags, stage_major_ranks).plan) == worked_example);
+  CHECK(format_plan(read("train.sh", flags + "--use-tp-pp-dp-mapping\n", pipeline_major_ranks).plan) ==
         worked_example);
-  CHECK(in_words(read("plan.csv", table).plan) == worked_example);
+  CHECK(format_plan(read("plan.csv", table).plan) == worked_example);
   const std::string json = R"({"pipelines": [
     {"stages": [{"layers": [0, 3], "devices": ["gc:1"]}, {"layers": [3, 5], "devices": ["ga:0"]},
                 {"layers": [5, 7], "devices": ["gc:0"]}]},
     {"stages": [{"layers": [0, 3], "devices": ["gb"]}, {"layers": [3, 5], "devices": ["gc:2"]},
                 {"layers": [5, 7], "devices": ["ga:1"]}]}]})";
-  CHECK(in_words(read("plan.json", json).plan) == worked_example);
+  CHECK(format_plan(read("plan.json", json).plan) == worked_example);
   // The other order makes another plan of the same ranks: pipelines 0 are ranks 0, 2, 4 or 0, 1, 2.
-  CHECK(in_words(read("train.sh", flags, pipeline_major_ranks).plan) ==
+  CHECK(format_plan(read("train.sh", flags, pipeline_major_ranks).plan) ==
         "8: gc:1[0,3) gc:0[3,5) gc:2[5,7); 8: ga:0[0,3) gb[3,5) ga:1[5,7); ");
 }
 
 TEST_CASE("a format is told by what is in the file, not by its name") {
-  CHECK(in_words(read("plan.json", table).plan) == worked_example);
-  CHECK(in_words(read("plan.csv", flags, stage_major_ranks).plan) == worked_example);
-  CHECK(plan_source({"plan.txt", " \n{}"}, {}).format == PlanFormat::json);
-  CHECK(plan_source({"plan.json", "nothing"}, {}).format ==
+  CHECK(format_plan(read("plan.json", table).plan) == worked_example);
+  CHECK(format_plan(read("plan.csv", flags, stage_major_ranks).plan) == worked_example);
+  CHECK(make_plan_source({"plan.txt", " \n{}"}, {}).format == PlanFormat::json);
+  CHECK(make_plan_source({"plan.json", "nothing"}, {}).format ==
         PlanFormat::json);  // whose reader says what is wrong
   CHECK(error_in("net.yaml", "version: 1\n").starts_with("net.yaml: is no plan: expected JSON"));
   CHECK(error_in("train.sh", flags) ==
@@ -127,11 +127,11 @@ TEST_CASE("a table has its columns in any order, tensor-parallel stages and micr
            "micro_batches, stage, pipeline, device, last_layer, first_layer\n"
            "12,0,0,gc:1,6,0\n12,0,0,gc:0,6,0\n4,0,1,ga:1,3,0\n4,0,1,ga:0,3,0\n\n4,1,1,gb:0,6,4\n")
           .plan;
-  CHECK(in_words(plan) == "12: gc:1 gc:0[0,7); 4: ga:1 ga:0[0,4) gb[4,7); ");
+  CHECK(format_plan(plan) == "12: gc:1 gc:0[0,7); 4: ga:1 ga:0[0,4) gb[4,7); ");
   CHECK(plan.tensor == 2);
   CHECK(plan.schedule == "1f1b");
   // 16 micro-batches of three pipelines are 5, 5 and 6; a stage without layers ends before it begins.
-  CHECK(in_words(read("plan.csv", header + "ga:0,0,0,0,6\nga:1,1,0,0,6\ngb,2,0,0,6\ngc:0,2,1,7,6\n").plan) ==
+  CHECK(format_plan(read("plan.csv", header + "ga:0,0,0,0,6\nga:1,1,0,0,6\ngb,2,0,0,6\ngc:0,2,1,7,6\n").plan) ==
         "5: ga:0[0,7); 5: ga:1[0,7); 6: gb[0,7) gc:0[7,7); ");
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("what is odd and no mistake is noted") {
               "`--pipeline-model-paralel-size` (did "
               "you mean `--pipeline-model-parallel-size`?), `--lr`",
               "Megatron runs schedule 1f1b; the job says gpipe, which is what is taken"});
-  const auto csv = plan_source({"plan.csv", table}, {});
+  const auto csv = make_plan_source({"plan.csv", table}, {});
   CHECK(
       read_any_plan(csv, three_hosts(), seven_layers(), false).notes ==
       Notes{"plan.csv says no job: it is read as a plan for the built-in seven (--job FILE names another)"});

@@ -11,7 +11,7 @@ using namespace dtfm::io;
 
 namespace {
 
-std::string complaint(const std::string& text) {
+std::string error_text(const std::string& text) {
   try {
     parse_gpu_catalogue(text, "g.yaml");
   } catch (const Error& error) {
@@ -84,7 +84,7 @@ TEST_CASE("TF32 is where the architecture has it") {
 
 TEST_CASE("a catalogue is extended and overridden by name") {
   const std::vector<Gpu> gpus =
-      extended({{"A", Bytes(1)}, {"B", Bytes(2)}}, {{"B", Bytes(3)}, {"C", Bytes(4)}});
+      merge_gpus({{"A", Bytes(1)}, {"B", Bytes(2)}}, {{"B", Bytes(3)}, {"C", Bytes(4)}});
   CHECK(gpus.size() == 3);
   CHECK(memory_of(gpus, "A") == 1);
   CHECK(memory_of(gpus, "B") == 3);
@@ -92,15 +92,15 @@ TEST_CASE("a catalogue is extended and overridden by name") {
 }
 
 TEST_CASE("a bad catalogue is refused") {
-  CHECK(complaint("version: 1\ngpus: [{name: A, memory: 1 GB}, {name: A, memory: 2 GB}]\n") ==
+  CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB}, {name: A, memory: 2 GB}]\n") ==
         "g.yaml:2:40: GPU `A` is given twice, first at g.yaml:2:15");
-  CHECK(complaint("version: 1\ngpus: [{name: A, memory: 0 GB}]\n") ==
+  CHECK(error_text("version: 1\ngpus: [{name: A, memory: 0 GB}]\n") ==
         "g.yaml:2:26: `memory`: must be above zero");
-  CHECK(complaint("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 0 TFLOP/s}]\n") ==
+  CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 0 TFLOP/s}]\n") ==
         "g.yaml:2:38: `peak`: must be above zero; found `0 TFLOP/s`");
-  CHECK(complaint("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 125}]\n") ==
+  CHECK(error_text("version: 1\ngpus: [{name: A, memory: 1 GB, peak: 125}]\n") ==
         "g.yaml:2:38: `peak`: expected a computing speed with its unit (FLOP/s, kFLOP/s, MFLOP/s, GFLOP/s, "
         "TFLOP/s, PFLOP/s) such as `125 TFLOP/s`; found `125`");
-  CHECK(complaint("version: 1\ngpus: [{name: A}]\n") == "g.yaml:2:8: missing key `memory`");
-  CHECK(complaint("version: 1\n") == "g.yaml:1:1: missing key `gpus`");
+  CHECK(error_text("version: 1\ngpus: [{name: A}]\n") == "g.yaml:2:8: missing key `memory`");
+  CHECK(error_text("version: 1\n") == "g.yaml:1:1: missing key `gpus`");
 }

@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/folder.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -93,7 +93,7 @@ const ProfileRow& row_of(const LayerProfile& profile, const std::string& kind) {
 }
 
 bool reads_back(const LayerProfile& profile) {
-  return parse_profile(json_text(profile_json(profile)), "again.json") == profile;
+  return parse_profile(format_json(profile_json(profile)), "again.json") == profile;
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ TEST_CASE("Sailor: a file that is not of the model or not of the format") {
        {R"({"1": {"1": {)" + layers + ", " + layers + "}}}", "p.json:1:"},
        {"{\n\"1\": ", "p.json:2:"},
        {"{}", "p.json: no times of layer `embedding`"}}));
-  CHECK_THAT(error_of([&, faulty = text] { from_sailor(faulty); }), contains(message));
+  CHECK_THAT(error_message([&, faulty = text] { from_sailor(faulty); }), contains(message));
 }
 
 TEST_CASE("Sailor: a published profile", "[data]") {
@@ -202,7 +202,7 @@ TEST_CASE("Metis: files that are not of the model, the format or each other") {
         name + ": /execution_time/layer_compute_total_ms: expected 5 layers"},
        {{metis(1, 1, R"({"execution_time": {"layer_compute_total_ms": [3, 1, "x", 1, 6]}})")},
         name + ": /execution_time/layer_compute_total_ms/2: expected a number"}}));
-  CHECK_THAT(error_of([&, faulty = files] { from_metis(faulty); }), contains(message));
+  CHECK_THAT(error_message([&, faulty = files] { from_metis(faulty); }), contains(message));
 }
 
 TEST_CASE("Kineto: the union of the kernels that an annotation launched on its thread") {
@@ -296,23 +296,23 @@ TEST_CASE("Kineto: a trace without what is needed") {
        {trace(annotations(0) + launch(1, 11) + kernel(1, 11, 5)),
         "t.json: no kernel was launched within `embedding.fwd` at 0 us, on its thread"}}));
   const ImportFile file{"t.json", text};
-  CHECK_THAT(error_of([&] { import_kineto(std::vector{file}, of_one_size()); }), contains(message));
+  CHECK_THAT(error_message([&] { import_kineto(std::vector{file}, of_one_size()); }), contains(message));
 }
 
 TEST_CASE("what the files say cannot be given, what they do not say must be") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("trace.json", "\x1f\x8b\x08");
   const std::filesystem::path path = folder.path() / "trace.json";
   const std::vector one{path};
   const auto formats = import_formats();
-  CHECK(error_of([&] {
+  CHECK(error_message([&] {
           import_profile(formats[0], std::vector{path, path}, three_blocks());
         }) == "--import: sailor reads one profile.json; found 2 files");
-  CHECK(error_of([&] { import_profile(formats[0], one, of_one_size()); }) ==
+  CHECK(error_message([&] { import_profile(formats[0], one, of_one_size()); }) ==
         "--micro-batch: is in the sailor files, and cannot be given");
-  CHECK(error_of([&] { import_profile(formats[2], one, three_blocks()); }) ==
+  CHECK(error_message([&] { import_profile(formats[2], one, three_blocks()); }) ==
         "--micro-batch: is missing: kineto files do not say it");
-  CHECK_THAT(error_of([&] { import_profile(formats[2], one, of_one_size()); }),
+  CHECK_THAT(error_message([&] { import_profile(formats[2], one, of_one_size()); }),
              contains("is compressed: unpack it first (gunzip)"));
   std::filesystem::remove(path);
 }

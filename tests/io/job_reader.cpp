@@ -8,7 +8,7 @@
 
 #include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -26,7 +26,7 @@ Job job_of(const std::string& text) {
 }
 
 std::string error_in(const std::string& text) {
-  return error_of([&] { job_of(text); });
+  return error_message([&] { job_of(text); });
 }
 
 /// `small` with one thing written differently.
@@ -96,7 +96,7 @@ comm_cost: {stages: 4, gradient: 1 GiB, activation: 3.5 MB}
   CHECK(job.parallelism.gradient_sync == "ring");
   CHECK(job.parallelism.overlap);
   CHECK(job.compression.throughput->value() == 400e9);
-  CHECK(job.compression.slower_than->value() == 1e9);
+  CHECK(job.compression.bandwidth_threshold->value() == 1e9);
   CHECK(job.compression.activations == 0.25);
   CHECK(job.compression.gradients == 0.5);
   CHECK(job.efficiency == 0.3);
@@ -262,9 +262,9 @@ TEST_CASE("layers of a chain may say what recomputation does") {
   CHECK(only.attention_memory.value() == 5);
   CHECK(layer_chain(job_of(job_json(job).dump())).front() == only);
   CHECK(layer_chain(layer("")).front().head.value() == 0);
-  CHECK_THAT(error_of([&] { layer(", attention_flops: 4 FLOP, head_flops: 7 FLOP"); }),
+  CHECK_THAT(error_message([&] { layer(", attention_flops: 4 FLOP, head_flops: 7 FLOP"); }),
              contains("`attention_flops`: is more than that of which it is a part"));
-  CHECK_THAT(error_of([&] { layer(", attention_memory: 9 B"); }),
+  CHECK_THAT(error_message([&] { layer(", attention_memory: 9 B"); }),
              contains("`attention_memory`: is more than that of which it is a part"));
 }
 

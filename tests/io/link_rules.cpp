@@ -22,7 +22,7 @@ Topology read(const std::string& entries) {
       "t.yaml", ".");
 }
 
-std::string complaint(const std::string& entries) {
+std::string error_text(const std::string& entries) {
   try {
     read(entries);
   } catch (const Error& error) {
@@ -127,16 +127,16 @@ TEST_CASE("a link has what its entry says") {
 
 TEST_CASE("two equally specific entries for a pair are refused, unless a better one decides") {
   const std::string two = entry("between: [a, b]", 1) + entry("between: [b, a]", 2);
-  CHECK(complaint(two + any) ==
+  CHECK(error_text(two + any) ==
         "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for b/0 → a/0:0");
-  CHECK(complaint(entry("within: host", 1) + any + entry("within: host", 2)) ==
+  CHECK(error_text(entry("within: host", 1) + any + entry("within: host", 2)) ==
         "t.yaml:9:5: the entries of lines 7 and 9 are equally specific for a/0:0 → a/0:1");
-  CHECK(complaint(entry("between: [a, \"*\"]", 1) + entry("between: [b, \"*\"]", 2) + any) ==
+  CHECK(error_text(entry("between: [a, \"*\"]", 1) + entry("between: [b, \"*\"]", 2) + any) ==
         "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for b/0 → a/0:0");
-  CHECK(complaint(entry("within: a", 1) + entry("between: [a, a]", 2) + any) ==
+  CHECK(error_text(entry("within: a", 1) + entry("between: [a, a]", 2) + any) ==
         "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for a/0:0 → a/0:1");
-  CHECK(complaint(two + entry("from: a, to: b", 3) + entry("from: b, to: a", 4) + any) == "no error");
-  CHECK(complaint(any + any + entry("from: a, to: b", 3)) ==
+  CHECK(error_text(two + entry("from: a, to: b", 3) + entry("from: b, to: a", 4) + any) == "no error");
+  CHECK(error_text(any + any + entry("from: a, to: b", 3)) ==
         "t.yaml:8:5: the entries of lines 7 and 8 are equally specific for a/0:0 → a/0:1");
 }
 
@@ -145,28 +145,28 @@ TEST_CASE("a pair of sites has one capacity in each direction") {
     return "  - {" + ends + ", latency: 1 ms, bandwidth: 1 Gbps, capacity: " + capacity + "}\n";
   };
   const std::string sites = entry_with("between: [a, b]", "5 Gbps");
-  CHECK(complaint(any + sites + entry_with("from: a, to: lab", "6 Gbps")) ==
+  CHECK(error_text(any + sites + entry_with("from: a, to: lab", "6 Gbps")) ==
         "t.yaml:9:5: the entries of lines 8 and 9 give different capacities from a to b; a `capacity` is "
         "shared by all flows from the one site to the other");
-  CHECK(complaint(any + sites + entry_with("from: a, to: lab", "5 Gbps")) == "no error");
-  CHECK(complaint(any + sites + entry("from: a, to: lab", 1)) == "no error");
-  CHECK(complaint(any + entry_with("from: a, to: b", "5 Gbps") + entry_with("from: b, to: a", "6 Gbps")) ==
+  CHECK(error_text(any + sites + entry_with("from: a, to: lab", "5 Gbps")) == "no error");
+  CHECK(error_text(any + sites + entry("from: a, to: lab", 1)) == "no error");
+  CHECK(error_text(any + entry_with("from: a, to: b", "5 Gbps") + entry_with("from: b, to: a", "6 Gbps")) ==
         "no error");
 }
 
 TEST_CASE("pairs without an entry are told") {
-  CHECK(complaint(entry("within: \"*\"", 1) + entry("from: a, to: b", 2)) ==
+  CHECK(error_text(entry("within: \"*\"", 1) + entry("from: a, to: b", 2)) ==
         "t.yaml:7:3: `links`: no entry is for b/0 → a/0:0, nor for 11 more pairs");
-  CHECK(complaint(entry("within: \"*\"", 1) + entry("from: a, to: b", 2) + entry("from: b/0, to: a", 2) +
+  CHECK(error_text(entry("within: \"*\"", 1) + entry("from: a, to: b", 2) + entry("from: b/0, to: a", 2) +
                   entry("from: b/1, to: a", 2) + entry("from: lab, to: a/0", 2) +
                   entry("from: lab, to: \"a/1:0\"", 2)) ==
         "t.yaml:7:3: `links`: no entry is for lab → a/1:1");
-  CHECK(complaint(entry("between: [a/0, a/0]", 1)) ==
+  CHECK(error_text(entry("between: [a/0, a/0]", 1)) ==
         "t.yaml:7:3: `links`: no entry is for a/0:0 → a/1:0, nor for 39 more pairs");
 }
 
 TEST_CASE("entries are checked") {
-  const auto bad = [](const std::string& text) { return complaint("  - {" + text + "}\n"); };
+  const auto bad = [](const std::string& text) { return error_text("  - {" + text + "}\n"); };
   CHECK(bad("within: *, latency: 1 ms, bandwidth: 1 Gbps") ==
         "t.yaml:7:15: not YAML: alias not found after *; a star is written in quotes: \"*\"");
   CHECK(bad("latency: 1 ms, bandwidth: 1 Gbps") ==
@@ -201,5 +201,5 @@ TEST_CASE("entries are checked") {
         "t.yaml:7:19: unknown site or machine `lap`; did you mean `lab`?");
   CHECK(bad("between: [a, b/7], latency: 1 ms, bandwidth: 1 Gbps") ==
         "t.yaml:7:19: unknown host or device `b/7`; did you mean `b/0`?");
-  CHECK(complaint("  {}\n") == "t.yaml:7:3: `links`: expected a list; found a map");
+  CHECK(error_text("  {}\n") == "t.yaml:7:3: `links`: expected a list; found a map");
 }

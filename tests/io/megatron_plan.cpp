@@ -8,7 +8,7 @@
 #include "planner/io/importers/megatron_layout.hpp"
 #include "planner/io/readers/rank_file.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -42,19 +42,19 @@ Job job_of(int layers) {
 
 /// The plan of flags and ranks on four hosts with two devices each.
 Plan plan_of(const std::string& flags, const std::string& ranks, const Job& job) {
-  Faults faults;
+  InputErrors errors;
   const Topology topology = hosts(4, 2);
-  DevicePlaces places(topology, faults);
+  DeviceResolver resolver(topology, errors);
   std::vector<std::string> notes;
-  Plan plan = read_megatron_plan({"flags", flags}, {"ranks", ranks}, job, places, faults, notes);
-  faults.throw_if_any();
+  Plan plan = read_megatron_plan({"flags", flags}, {"ranks", ranks}, job, resolver, errors, notes);
+  errors.throw_if_any();
   return plan;
 }
 
 const std::string eight = "a slots=2\nb slots=2\nc slots=2\nd slots=2\n";
 
 std::string error_in(const std::string& flags, const std::string& ranks = eight, const Job& job = job_of(8)) {
-  return error_of([&] { plan_of(flags, ranks, job); });
+  return error_message([&] { plan_of(flags, ranks, job); });
 }
 
 /// Layers of the stages of the first pipeline.
@@ -67,27 +67,27 @@ std::vector<int> split(const std::string& flags, int layers) {
 }
 
 std::vector<std::optional<int>> ranks_in(const std::string& text) {
-  Faults faults;
+  InputErrors errors;
   const Topology topology = hosts(4, 2);
-  DevicePlaces places(topology, faults);
-  auto ranks = read_ranks(text, "ranks", places, faults);
-  faults.throw_if_any();
+  DeviceResolver resolver(topology, errors);
+  auto ranks = read_ranks(text, "ranks", resolver, errors);
+  errors.throw_if_any();
   return ranks;
 }
 
 std::string error_in_ranks(const std::string& text) {
-  return error_of([&] { ranks_in(text); });
+  return error_message([&] { ranks_in(text); });
 }
 
 std::optional<std::vector<int>> layout(const std::string& text) {
-  Faults faults;
-  auto layers = layout_layers(text, "flags:1:1", faults);
-  faults.throw_if_any();
+  InputErrors errors;
+  auto layers = parse_layout(text, "flags:1:1", errors);
+  errors.throw_if_any();
   return layers;
 }
 
 std::string error_in_layout(const std::string& text) {
-  return error_of([&] { layout(text); });
+  return error_message([&] { layout(text); });
 }
 
 using Counts = std::vector<int>;
@@ -159,11 +159,11 @@ TEST_CASE("virtual stages are the chunks of an interleaved schedule") {
   job.model = Transformer{8, 8, 2, 16, 100};
   CHECK(ends("--num-virtual-stages-per-pipeline-rank 2") == Counts{4, 8});
   CHECK(ends("--num-layers-per-virtual-pipeline-stage 2") == Counts{4, 8});
-  CHECK(error_of([&] { ends("--num-layers-per-virtual-pipeline-stage 3"); }) ==
+  CHECK(error_message([&] { ends("--num-layers-per-virtual-pipeline-stage 3"); }) ==
         "flags:1:74: --num-layers-per-virtual-pipeline-stage 3: the 4 layers of a pipeline rank cannot be "
         "cut so\n"
         "flags: virtual stages of a device: 1, but job small has schedule interleaved with 2");
-  CHECK(error_of([&] { ends("--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\""); }) ==
+  CHECK(error_message([&] { ends("--pipeline-model-parallel-layout \"Et|tt|ttt|ttL\""); }) ==
         "flags:1:67: virtual stages of pipeline rank 0 differ: stage 0 of the layout has 1 layers; plans cut "
         "the 4 of "
         "a device evenly, which makes that 2");

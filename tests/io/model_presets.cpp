@@ -11,7 +11,7 @@
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -27,7 +27,7 @@ double parameters(const Job& job) {
 }
 
 std::string error_in(const std::string& model) {
-  return error_of([&] { job_with(model); });
+  return error_message([&] { job_with(model); });
 }
 
 double rounded_to_two_digits(double value) {

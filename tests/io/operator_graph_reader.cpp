@@ -7,8 +7,8 @@
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/folder.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -26,7 +26,7 @@ const std::string block = R"({
 })";
 
 std::string error_in(const std::string& text) {
-  return error_of([&] { parse_operator_graph(text, "ops.json"); });
+  return error_message([&] { parse_operator_graph(text, "ops.json"); });
 }
 
 /// The message for `block` with one thing written differently.
@@ -99,7 +99,7 @@ TEST_CASE("graphs have limits") {
 }
 
 TEST_CASE("a job names the file of its graph, which becomes a chain of layers") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("ops.json", block);
   const auto job_with = [&](const std::string& model) {
     return parse_job("version: 1\nname: g\nmodel: " + model + "\ntraining: {global_batch: 1}\n",
@@ -122,7 +122,7 @@ TEST_CASE("a job names the file of its graph, which becomes a chain of layers") 
   // A plan holds the chain, and needs the file no more.
   const std::string json = job_json(job).dump();
   CHECK(parse_job(json, "elsewhere.json").model == job.model);
-  CHECK_THAT(error_of([&] { job_with("{kind: graph, file: ../ops.json}"); }),
+  CHECK_THAT(error_message([&] { job_with("{kind: graph, file: ../ops.json}"); }),
              contains("`file`: `../ops.json` is not below the folder of this file"));
-  CHECK_THAT(error_of([&] { job_with("{kind: graph, file: none.json}"); }), contains("none.json"));
+  CHECK_THAT(error_message([&] { job_with("{kind: graph, file: none.json}"); }), contains("none.json"));
 }

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/plan_reader.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -59,7 +59,7 @@ Plan parsed(const std::string& text) {
 }
 
 std::string error_in(const std::string& text) {
-  return error_of([&] { parsed(text); });
+  return error_message([&] { parsed(text); });
 }
 
 /// A plan of pipelines; each stage is written as in the contract.
@@ -84,7 +84,7 @@ TEST_CASE("the plan file holds what the contract says, in its order") {
   record.lower_bound = {3, "s", 0.125, "by hand"};
   record.search = {"random", 7, 10, "evaluations", {{1, 4}, {9, 3.5}}};
   record.version = "0.1.0";
-  const std::string text = plan_json(topology, job, deployed_plan(two_by_two(), job), record);
+  const std::string text = plan_json(topology, job, plan_from_placement(two_by_two(), job), record);
   const auto plan = ordered_json::parse(text);
 
   std::vector<std::string> keys;
@@ -105,7 +105,7 @@ TEST_CASE("the plan file holds what the contract says, in its order") {
         R"({"comm_cost":{"data_parallel_s":1.5,"pipeline_parallel_s":2.0,"total_s":3.5}})");
   CHECK(plan["search"]["convergence"].dump() == "[[1,4.0],[9,3.5]]");
   CHECK(text.find("{\"layers\": [0, 2], \"devices\": [\"a/3\"]}, ") != std::string::npos);
-  CHECK(text == plan_json(topology, job, deployed_plan(two_by_two(), job), record));
+  CHECK(text == plan_json(topology, job, plan_from_placement(two_by_two(), job), record));
 }
 
 // Pairs of devices and bytes, seconds and names arrive where the contract has them; a part of a byte that is
@@ -119,7 +119,7 @@ TEST_CASE("the estimate of an iteration and the finalists arrive") {
       {2, 2, 1, 4, 2.5, {{"nominal", 2.75, 3, 3.5}, {"storm", INFINITY, INFINITY, INFINITY}}},
       {1, 3, 1, 3, 2.625, {}, {{"micro_batch", 2}, {"schedule", "1f1b"}, {"gradients", 0.5}}}};
   const auto json_of = [&] {
-    return ordered_json::parse(plan_json(four_devices(), job, deployed_plan(two_by_two(), job), record));
+    return ordered_json::parse(plan_json(four_devices(), job, plan_from_placement(two_by_two(), job), record));
   };
   CHECK(
       json_of()["estimate"].dump() ==
@@ -151,7 +151,7 @@ TEST_CASE("what is not known is left out, and devices without work are named") {
 TEST_CASE("a written plan reads back as the same plan") {
   const Job job = small_job();
   const Topology topology = four_devices();
-  const std::string text = plan_json(topology, job, deployed_plan(two_by_two(), job), PlanRecord{});
+  const std::string text = plan_json(topology, job, plan_from_placement(two_by_two(), job), PlanRecord{});
   const Plan plan = parse_plan(text, "plan.json", topology, job);
   CHECK(plan_json(topology, job, plan, PlanRecord{}) == text);
   CHECK(balanced_placement(plan, topology, "plan.json") == two_by_two());
@@ -159,7 +159,7 @@ TEST_CASE("a written plan reads back as the same plan") {
 
 TEST_CASE("the job in a plan file is read where it is") {
   const std::string text =
-      plan_json(four_devices(), small_job(), deployed_plan(two_by_two(), small_job()), PlanRecord{});
+      plan_json(four_devices(), small_job(), plan_from_placement(two_by_two(), small_job()), PlanRecord{});
   const Job job = parse_plan_job(text, "plan.json").value();
   CHECK(job.name == "small");
   CHECK(job.training.global_batch == 7);
@@ -172,7 +172,7 @@ TEST_CASE("the job in a plan file is read where it is") {
           .value()
           .training.global_batch == 5);
   const auto error = [](const std::string& plan) {
-    return error_of([&] { parse_plan_job(plan, "plan.json"); });
+    return error_message([&] { parse_plan_job(plan, "plan.json"); });
   };
   CHECK_FALSE(parse_plan_job("{\"pipelines\": []}", "plan.json").has_value());
   json other = json::parse(text);
@@ -185,13 +185,13 @@ TEST_CASE("the job in a plan file is read where it is") {
 }
 
 TEST_CASE("numbers are the shortest that read back the same, and never infinite") {
-  CHECK(json_text({0.1, 2.0, 1e300, 5e-324, -0.0, 471249222.75543213, 7}) ==
+  CHECK(format_json({0.1, 2.0, 1e300, 5e-324, -0.0, 471249222.75543213, 7}) ==
         "[0.1, 2.0, 1e+300, 5e-324, -0.0, 471249222.7554321, 7]\n");
-  CHECK_THROWS_AS(json_text(1 / 0.0), BrokenInvariant);
+  CHECK_THROWS_AS(format_json(1 / 0.0), BrokenInvariant);
 }
 
 TEST_CASE("long lists fill lines, long objects are one key a line") {
-  const std::string text = json_text({{"list", std::vector<int>(60, 12)}, {"name", std::string(95, 'n')}});
+  const std::string text = format_json({{"list", std::vector<int>(60, 12)}, {"name", std::string(95, 'n')}});
   CHECK(text.starts_with("{\n \"list\": [\n  12, 12,"));
   for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1)
     CHECK(text.find('\n', begin) - begin <= 110);
@@ -210,21 +210,21 @@ TEST_CASE("a plan is read without its topology, devices by name") {
   const std::string stages =
       R"("stages": [{"layers": [0, 2], "devices": ["x", "b/1"]}, {"layers": [2, 5], "devices": )";
   const auto named = [&](const std::string& rest) {
-    return parse_named_plan(
+    return parse_standalone_plan(
         R"({"topology": {"name": "gone", "fingerprint": "0"}, "pipelines": [{)" + stages + rest, "plan.json",
         small_job());
   };
-  const NamedPlan plan = named(R"(["y", "a/0"]}]}], "unused": ["z"]})");
+  const StandalonePlan plan = named(R"(["y", "a/0"]}]}], "unused": ["z"]})");
   CHECK(plan.ids == std::vector<std::string>{"x", "b/1", "y", "a/0", "z"});
   REQUIRE(plan.plan.pipelines.size() == 1);
   CHECK(plan.plan.pipelines[0].stages[1] == Stage{{2, 5}, {2, 3}});
   CHECK(plan.plan.tensor == 2);
-  CHECK(error_of([&] { named(R"(["y", "x"]}]}]})"); }) ==
+  CHECK(error_message([&] { named(R"(["y", "x"]}]}]})"); }) ==
         "plan.json: /pipelines/0/stages/1/devices/1: device x is used twice, first at "
         "/pipelines/0/stages/0/devices/0");
-  CHECK(error_of([&] { named(R"(["y", "z"]}]}], "unused": ["z"]})"); }) ==
+  CHECK(error_message([&] { named(R"(["y", "z"]}]}], "unused": ["z"]})"); }) ==
         "plan.json: /unused/0: device z is used at /pipelines/0/stages/1/devices/1");
-  CHECK(error_of([&] { named(R"(7}]}]})"); }) != "no error");
+  CHECK(error_message([&] { named(R"(7}]}]})"); }) != "no error");
 }
 
 TEST_CASE("stages may differ in their devices; tensor is the most of them") {
@@ -342,7 +342,7 @@ TEST_CASE("micro-batches are given for every pipeline or for none") {
 
 TEST_CASE("comm-cost takes balanced plans only") {
   const auto error = [](const std::string& pipelines) {
-    return error_of([&] { balanced_placement(parsed(plan_of(pipelines)), four_devices(), "plan.json"); });
+    return error_message([&] { balanced_placement(parsed(plan_of(pipelines)), four_devices(), "plan.json"); });
   };
   const std::string two_stages =
       pipeline_of(stage_of("[0, 2]", R"(["a/0"])") + "," + stage_of("[2, 5]", R"(["a/1"])"));

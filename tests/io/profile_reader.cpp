@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/io/readers/job_reader.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/text/text_file.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/folder.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -59,7 +59,7 @@ TEST_CASE("the example of the schema's description is read, and reads back when 
   CHECK(block.update.value().median_s == 0.0019);
   CHECK(block.activation_bytes == 805306368);
   CHECK_FALSE(profile.rows[0].peak_bytes);
-  CHECK(parse_profile(json_text(profile_json(profile)), "again.json") == profile);
+  CHECK(parse_profile(format_json(profile_json(profile)), "again.json") == profile);
 }
 
 TEST_CASE("the ways to name profiles that the description shows are those of a job") {
@@ -67,7 +67,7 @@ TEST_CASE("the ways to name profiles that the description shows are those of a j
       "version: 1\nname: j\nmodel: {kind: transformer, layers: 2, hidden: 8, heads: 2, sequence: 4, "
       "vocabulary: 9}\n"
       "training: {global_batch: 1}\n";
-  const Folder folder;
+  const TemporaryFolder folder;
   for (const auto& [file, gpu] : {std::pair{"v100.json", "V100-16GB"}, {"a100.json", "A100-80GB"}})
     folder.write(std::string("profiles/") + file, changed(with_layers(row), "one", gpu));
   const std::string job = (folder.path() / "job.yaml").string();
@@ -97,7 +97,7 @@ TEST_CASE(
 
 TEST_CASE("a faulty profile is refused with the place of the fault") {
   const std::string good = with_layers(row);
-  REQUIRE(error_of([&] { parse_profile(good, "p.json"); }) == "no error");
+  REQUIRE(error_message([&] { parse_profile(good, "p.json"); }) == "no error");
   const auto [text, message] = GENERATE_COPY(table<std::string, std::string>(
       {{changed(good, "dtfm-profile/1", "dtfm-profile/2"),
         "p.json:1:12: `schema`: expected `dtfm-profile/1`; found `dtfm-profile/2`"},
@@ -121,5 +121,5 @@ TEST_CASE("a faulty profile is refused with the place of the fault") {
        {with_layers(""), "p.json:2:25: `layers`: must not be empty"},
        {good.substr(0, good.size() - 3), "p.json:"},
        {"[]", "p.json:1:1: "}}));
-  CHECK_THAT(error_of([&, faulty = text] { parse_profile(faulty, "p.json"); }), contains(message));
+  CHECK_THAT(error_message([&, faulty = text] { parse_profile(faulty, "p.json"); }), contains(message));
 }

@@ -8,7 +8,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/folder.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -21,7 +21,7 @@ Topology read(const std::string& text, const std::filesystem::path& folder = "."
   return parse_topology(text, "t.yaml", folder);
 }
 
-std::string complaint(const std::string& text, const std::filesystem::path& folder = ".") {
+std::string error_text(const std::string& text, const std::filesystem::path& folder = ".") {
   try {
     read(text, folder);
   } catch (const Error& error) {
@@ -31,8 +31,8 @@ std::string complaint(const std::string& text, const std::filesystem::path& fold
 }
 
 /// The complaint about a topology with these entries of `devices`, which begin in line 3.
-std::string devices_complaint(const std::string& entries) {
-  return complaint("version: 1\ndevices:\n" + entries + links);
+std::string devices_error(const std::string& entries) {
+  return error_text("version: 1\ndevices:\n" + entries + links);
 }
 
 std::vector<std::string> ids(const Topology& topology) {
@@ -111,64 +111,64 @@ TEST_CASE("a host's network card is that of all its GPUs") {
   }
   CHECK(topology.devices[4].host_uplink == unlimited);
   CHECK(topology.devices[4].host_downlink.value() == 4e9);
-  CHECK(devices_complaint("  - {site: a, host_uplnik: 1 Gbps}\n") ==
+  CHECK(devices_error("  - {site: a, host_uplnik: 1 Gbps}\n") ==
         "t.yaml:3:15: unknown key `host_uplnik`; did you mean `host_uplink`?");
-  CHECK(devices_complaint("  - {site: a, host_downlink: 0 bps}\n") ==
+  CHECK(devices_error("  - {site: a, host_downlink: 0 bps}\n") ==
         "t.yaml:3:30: `host_downlink`: must be above zero; found `0 bps`");
 }
 
 TEST_CASE("a lone device needs no links") {
   CHECK(read("version: 1\ndevices: [{site: a}]\n").size() == 1);
-  CHECK(complaint("version: 1\ndevices: [{site: a, count: 2}]\n") ==
+  CHECK(error_text("version: 1\ndevices: [{site: a, count: 2}]\n") ==
         "t.yaml:1:1: missing key `links` or `measured`");
 }
 
 TEST_CASE("entries of devices are checked") {
-  CHECK(devices_complaint("  - {site: a, count: 0}\n") ==
+  CHECK(devices_error("  - {site: a, count: 0}\n") ==
         "t.yaml:3:22: `count`: expected a whole number from 1 to 8192; found `0`");
-  CHECK(devices_complaint("  - {site: a, count: 999999999999}\n") ==
+  CHECK(devices_error("  - {site: a, count: 999999999999}\n") ==
         "t.yaml:3:22: `count`: expected a whole number from 1 to 8192; found `999999999999`");
-  CHECK(devices_complaint("  - {site: a, count: 8192}\n  - {site: b}\n") ==
+  CHECK(devices_error("  - {site: a, count: 8192}\n  - {site: b}\n") ==
         "t.yaml:4:5: more than 8192 devices in all");
-  CHECK(devices_complaint("  - {site: a, hosts: 8192, gpus_per_host: 8192}\n") ==
+  CHECK(devices_error("  - {site: a, hosts: 8192, gpus_per_host: 8192}\n") ==
         "t.yaml:3:5: more than 8192 devices in all");
-  CHECK(devices_complaint("  - {site: a, count: 2, hosts: 2}\n") ==
+  CHECK(devices_error("  - {site: a, count: 2, hosts: 2}\n") ==
         "t.yaml:3:5: `count` is of hosts with one GPU: it goes without `hosts` and `gpus_per_host`");
-  CHECK(devices_complaint("  - {site: a, gpus_per_host: 2}\n") ==
+  CHECK(devices_error("  - {site: a, gpus_per_host: 2}\n") ==
         "t.yaml:3:5: `gpus_per_host` goes with `hosts` or `name`");
-  CHECK(devices_complaint("  - {site: a, name: m, count: 2}\n") ==
+  CHECK(devices_error("  - {site: a, name: m, count: 2}\n") ==
         "t.yaml:3:5: `name` is of one machine: it goes without `count` and `hosts`");
-  CHECK(devices_complaint("  - {count: 2}\n") == "t.yaml:3:5: missing key `site`");
-  CHECK(devices_complaint("  - {sites: a}\n") == "t.yaml:3:6: unknown key `sites`; did you mean `site`?");
-  CHECK(devices_complaint("  - {site: a, gpu: V100-16G}\n") ==
+  CHECK(devices_error("  - {count: 2}\n") == "t.yaml:3:5: missing key `site`");
+  CHECK(devices_error("  - {sites: a}\n") == "t.yaml:3:6: unknown key `sites`; did you mean `site`?");
+  CHECK(devices_error("  - {site: a, gpu: V100-16G}\n") ==
         "t.yaml:3:20: unknown GPU `V100-16G`; did you mean `V100-16GB`?");
-  CHECK(devices_complaint("  - {site: a, speed: 0}\n") ==
+  CHECK(devices_error("  - {site: a, speed: 0}\n") ==
         "t.yaml:3:22: `speed`: must be above zero; found `0`");
-  CHECK(devices_complaint("  - {site: a, speed: .nan}\n") ==
+  CHECK(devices_error("  - {site: a, speed: .nan}\n") ==
         "t.yaml:3:22: `speed`: expected a decimal number; found `.nan`");
-  CHECK(devices_complaint("  - {site: a, price: 2}\n") ==
+  CHECK(devices_error("  - {site: a, price: 2}\n") ==
         "t.yaml:3:22: `price`: expected a price with its unit (USD/h) such as `2.1 USD/h`; found `2`");
-  CHECK(devices_complaint("  - {site: a, name: m}\n  - {site: b, name: m}\n") ==
+  CHECK(devices_error("  - {site: a, name: m}\n  - {site: b, name: m}\n") ==
         "t.yaml:4:21: machine `m` is given twice, first at t.yaml:3:21");
-  CHECK(devices_complaint("  - {site: a, name: b}\n  - {site: b}\n") ==
+  CHECK(devices_error("  - {site: a, name: b}\n  - {site: b}\n") ==
         "t.yaml:3:21: machine `b` has the name of a site");
-  CHECK(devices_complaint("  - {site: a/b}\n") ==
+  CHECK(devices_error("  - {site: a/b}\n") ==
         "t.yaml:3:12: `site`: `a/b` has `/` or `:`, which ids put between site, host and GPU");
-  CHECK(devices_complaint("  - {site: host}\n") ==
+  CHECK(devices_error("  - {site: host}\n") ==
         "t.yaml:3:12: `site`: `host` is no name: links give it a meaning of its own");
-  CHECK(devices_complaint("  - {site: a, name: \"*\"}\n") ==
+  CHECK(devices_error("  - {site: a, name: \"*\"}\n") ==
         "t.yaml:3:21: `name`: `*` is no name: links give it a meaning of its own");
-  CHECK(devices_complaint("  - {site: \"\"}\n") == "t.yaml:3:12: `site`: must not be empty");
-  CHECK(devices_complaint("  - a\n") == "t.yaml:3:5: expected a map; found `a`");
-  CHECK(complaint("version: 1\ndevices: []\n" + links) == "t.yaml:2:10: `devices`: must not be empty");
-  CHECK(complaint("version: 1\n" + links) == "t.yaml:1:1: missing key `devices`");
-  CHECK(complaint("version: 1\ndevices: 3\n" + links) ==
+  CHECK(devices_error("  - {site: \"\"}\n") == "t.yaml:3:12: `site`: must not be empty");
+  CHECK(devices_error("  - a\n") == "t.yaml:3:5: expected a map; found `a`");
+  CHECK(error_text("version: 1\ndevices: []\n" + links) == "t.yaml:2:10: `devices`: must not be empty");
+  CHECK(error_text("version: 1\n" + links) == "t.yaml:1:1: missing key `devices`");
+  CHECK(error_text("version: 1\ndevices: 3\n" + links) ==
         "t.yaml:2:10: `devices`: expected a list; found `3`");
 }
 
 TEST_CASE("sites are checked") {
   const auto sites = [](const std::string& text) {
-    return complaint("version: 1\nsites: " + text + "\ndevices: [{site: oregn}]\n");
+    return error_text("version: 1\nsites: " + text + "\ndevices: [{site: oregn}]\n");
   };
   CHECK(sites("[{name: oregon}]") == "t.yaml:3:18: site `oregn` is not in `sites`; did you mean `oregon`?");
   CHECK(sites("[{name: a}, {name: a}]") == "t.yaml:2:27: site `a` is given twice");
@@ -178,20 +178,20 @@ TEST_CASE("sites are checked") {
 }
 
 TEST_CASE("the whole file is checked") {
-  CHECK(complaint("devices: []") == "t.yaml:1:1: missing `version: 1`, which a topology begins with");
-  CHECK(complaint("version: 1\ndevises: []\n") ==
+  CHECK(error_text("devices: []") == "t.yaml:1:1: missing `version: 1`, which a topology begins with");
+  CHECK(error_text("version: 1\ndevises: []\n") ==
         "t.yaml:2:1: unknown key `devises`; did you mean `devices`?");
-  CHECK(complaint("version: 1\nfairness: equl\n") ==
+  CHECK(error_text("version: 1\nfairness: equl\n") ==
         "t.yaml:2:11: `fairness`: unknown `equl`; did you mean `equal`?");
   CHECK(
-      complaint("version: 1\ndevices: [{site: a}]\nlinks: [{within: *, latency: 1 ms, bandwidth: 1 Gbps}]\n")
+      error_text("version: 1\ndevices: [{site: a}]\nlinks: [{within: *, latency: 1 ms, bandwidth: 1 Gbps}]\n")
           .ends_with("a star is written in quotes: \"*\""));
   CHECK_THROWS_WITH(read_topology("/nonexistent.yaml"),
                     "/nonexistent.yaml: cannot be opened: No such file or directory");
 }
 
 TEST_CASE("measured matrices are read from beside the topology") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("l.csv", "0,67,3\n60,0,3\n0,1,0\n");
   folder.write("b.csv", "0,0.79,1\n0.8,0,1\n1,1,0\n");
   const std::string head = "version: 1\ndevices: [{site: a, count: 2}, {site: b}]\n";
@@ -208,11 +208,11 @@ TEST_CASE("measured matrices are read from beside the topology") {
 }
 
 TEST_CASE("measured matrices are checked") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("one.csv", "0\n");
   folder.write("two.csv", "0,1\n-,0\n");
   const auto measured = [&](const std::string& text) {
-    return complaint("version: 1\ndevices: [{site: a, count: 2}]\nmeasured: " + text + "\n", folder.path());
+    return error_text("version: 1\ndevices: [{site: a, count: 2}]\nmeasured: " + text + "\n", folder.path());
   };
   const auto latency = [&](const std::string& text) { return measured("{latency: " + text + "}"); };
   const std::string place = folder.path().string();
@@ -233,7 +233,7 @@ TEST_CASE("measured matrices are checked") {
   CHECK(latency("{file: one.csv, unit: ms}") ==
         place + "/one.csv:2:1: expected 2 rows, as the topology has 2 devices; found 1");
   CHECK(latency("{file: two.csv, unit: ms}") == place + "/two.csv:2:1: a/1 → a/0 is not measured");
-  CHECK(complaint("version: 1\ndevices: [{site: a, count: 2}]\nmeasured: {}\n" + links) ==
+  CHECK(error_text("version: 1\ndevices: [{site: a, count: 2}]\nmeasured: {}\n" + links) ==
         "t.yaml:3:11: give `links` or `measured`, not both");
 }
 

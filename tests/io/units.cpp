@@ -5,7 +5,7 @@
 #include "planner/core/error.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -13,7 +13,7 @@ using namespace dtfm::io;
 namespace {
 
 template <class Parse>
-std::string complaint(const Parse& parse, const std::string& text) {
+std::string error_text(const Parse& parse, const std::string& text) {
   try {
     parse(text);
   } catch (const Error& error) {
@@ -56,60 +56,60 @@ TEST_CASE("a quantity is the double nearest to what was written") {
 }
 
 TEST_CASE("a number without a unit is refused with the units there are") {
-  CHECK(complaint(parse_seconds, "67") ==
+  CHECK(error_text(parse_seconds, "67") ==
         "expected a time with its unit (ns, us, ms, s, min, h) such as `67 ms`; found `67`");
-  CHECK(complaint(parse_rate, "") ==
+  CHECK(error_text(parse_rate, "") ==
         "expected a data rate, a finite decimal number with its unit (bps, kbps, Mbps, Gbps, Tbps, B/s, "
         "kB/s, MB/s, GB/s, TB/s) such as "
         "`0.79 Gbps`; found nothing");
-  CHECK(complaint(parse_bytes, "Gb") ==
+  CHECK(error_text(parse_bytes, "Gb") ==
         "expected a size, a finite decimal number with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB) such "
         "as `16 GB`; found `Gb`");
-  CHECK(complaint(parse_price, "2.1") ==
+  CHECK(error_text(parse_price, "2.1") ==
         "expected a price with its unit (USD/h) such as `2.1 USD/h`; found `2.1`");
   for (const char* text : {"inf ms", "+inf ms", "-inf s", ".inf", "nan ms", "NaN", "infinity", "+5 ms"})
-    CHECK(complaint(parse_seconds, text) ==
+    CHECK(error_text(parse_seconds, text) ==
           std::string("expected a time, a finite decimal number with its unit (ns, us, ms, s, min, h) such "
                       "as `67 ms`; found `") +
               text + "`");
 }
 
 TEST_CASE("an unknown unit is refused with the nearest one") {
-  CHECK(complaint(parse_rate, "5 Gbbps") == "`Gbbps` is no unit of data rate; did you mean `Gbps`?");
-  CHECK(complaint(parse_seconds, "5 fortnights") ==
+  CHECK(error_text(parse_rate, "5 Gbbps") == "`Gbbps` is no unit of data rate; did you mean `Gbps`?");
+  CHECK(error_text(parse_seconds, "5 fortnights") ==
         "`fortnights` is no unit of time; known: `ns`, `us`, `ms`, `s`, `min`, `h`");
-  CHECK(complaint(parse_flop_rate, "125 TFLOPS") ==
+  CHECK(error_text(parse_flop_rate, "125 TFLOPS") ==
         "`TFLOPS` is no unit of computing speed; did you mean `TFLOP/s`?");
-  CHECK(complaint(parse_price, "5 USD/hour") == "`USD/hour` is no unit of price; known: `USD/h`");
+  CHECK(error_text(parse_price, "5 USD/hour") == "`USD/hour` is no unit of price; known: `USD/h`");
 }
 
 TEST_CASE("only plain decimal numbers are numbers") {
   for (const char* text :
        {"0x1F", "010", "1_000", "+5", ".5", "5.", "1e", "inf", "nan", ".nan", "-", "", "1 2", "१"})
-    CHECK(complaint(parse_decimal, text).starts_with("expected a decimal number; found "));
+    CHECK(error_text(parse_decimal, text).starts_with("expected a decimal number; found "));
   CHECK(parse_decimal("0.5") == 0.5);
   CHECK(parse_decimal("-0.5e-3") == -0.0005);
   CHECK(parse_decimal("0") == 0);
-  CHECK(complaint(parse_decimal, "1e400") == "`1e400` is out of the range of a number");
-  CHECK(complaint(parse_decimal, "1e99999999999999999999") ==
+  CHECK(error_text(parse_decimal, "1e400") == "`1e400` is out of the range of a number");
+  CHECK(error_text(parse_decimal, "1e99999999999999999999") ==
         "`1e99999999999999999999` is out of the range of a number");
-  CHECK(complaint(parse_rate, "1e300 Tbps") == "`1e300 Tbps` is out of the range of a number");
-  CHECK(complaint(parse_bytes, "1e308 TiB") == "`1e308 TiB` is out of the range of a number");
+  CHECK(error_text(parse_rate, "1e300 Tbps") == "`1e300 Tbps` is out of the range of a number");
+  CHECK(error_text(parse_bytes, "1e308 TiB") == "`1e308 TiB` is out of the range of a number");
 }
 
 TEST_CASE("what no machine, network or model can be is refused, whatever its unit") {
-  CHECK(complaint(parse_seconds, "1e12 s") == "`1e12 s` is out of range: a time is from 1e-12 to 1e+09 s");
-  CHECK(complaint(parse_rate, "1e-300 Gbps") ==
+  CHECK(error_text(parse_seconds, "1e12 s") == "`1e12 s` is out of range: a time is from 1e-12 to 1e+09 s");
+  CHECK(error_text(parse_rate, "1e-300 Gbps") ==
         "`1e-300 Gbps` is out of range: a data rate is from 0.001 to 1e+18 bps");
-  CHECK(complaint(parse_bytes, "-1e10 GB").starts_with("`-1e10 GB` is out of range: a size"));
-  CHECK(complaint(parse_flop_rate, "1e300 FLOP/s").find("a computing speed") != std::string::npos);
-  CHECK(complaint(parse_price, "1e12 USD/h").find("a price") != std::string::npos);
-  CHECK(complaint(parse_data_price, "1e12 USD/GB") ==
+  CHECK(error_text(parse_bytes, "-1e10 GB").starts_with("`-1e10 GB` is out of range: a size"));
+  CHECK(error_text(parse_flop_rate, "1e300 FLOP/s").find("a computing speed") != std::string::npos);
+  CHECK(error_text(parse_price, "1e12 USD/h").find("a price") != std::string::npos);
+  CHECK(error_text(parse_data_price, "1e12 USD/GB") ==
         "`1e12 USD/GB` is out of range: a price of data is from 1e-18 to 1 USD/B");
-  CHECK(complaint(parse_data_price, "0.09 USD") ==
+  CHECK(error_text(parse_data_price, "0.09 USD") ==
         "`USD` is no unit of price of data; known: `USD/GB`, `USD/TB`, `USD/GiB`, `USD/TiB`");
   const auto in_milliseconds = [](std::string_view text) { return parse_in_unit(text, time_unit("ms")); };
-  CHECK(complaint(in_milliseconds, "1e13") == "`1e13` is out of range: a time is from 1e-12 to 1e+09 s");
+  CHECK(error_text(in_milliseconds, "1e13") == "`1e13` is out of range: a time is from 1e-12 to 1e+09 s");
   CHECK(parse_seconds("0 s").value() == 0);
   CHECK(parse_seconds("1e9 s").value() == 1e9);
   CHECK(parse_rate("1 bps").value() == 1);
@@ -121,7 +121,7 @@ TEST_CASE("a number of a known unit is rounded once as well") {
   CHECK(parse_in_unit("1.5", rate_unit("GB/s")) == 12e9);
   CHECK(parse_in_unit("6.700000000000000000e+01", time_unit("ms")) == 0.067);
   CHECK(parse_in_unit("1" + std::string(200, '0') + "e-200", time_unit("s")) == 1);
-  CHECK(complaint(rate_unit, "ms") ==
+  CHECK(error_text(rate_unit, "ms") ==
         "`ms` is no unit of data rate; known: `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps`, "
         "`B/s`, `kB/s`, `MB/s`, `GB/s`, `TB/s`");
 }
@@ -156,15 +156,15 @@ TEST_CASE("a row of a table is found by its name") {
     int value;
   };
   const std::vector<Row> rows = {{"oregon", 1}, {"ohio", 2}};
-  CHECK(&row_named(rows, "ohio", "--site", "no site") == &rows[1]);
-  CHECK(error_of([&] { row_named(rows, "ohoi", "--site", "no site"); }) ==
+  CHECK(&find_row(rows, "ohio", "--site", "no site") == &rows[1]);
+  CHECK(error_message([&] { find_row(rows, "ohoi", "--site", "no site"); }) ==
         "--site: no site `ohoi`; did you mean `ohio`?");
-  CHECK(error_of([&] { row_named(std::vector<Row>(), "x", "--site", "no site"); }) ==
+  CHECK(error_message([&] { find_row(std::vector<Row>(), "x", "--site", "no site"); }) ==
         "--site: no site `x`; there is none");
 }
 
 TEST_CASE("quoted text fits a line and shows control characters") {
-  CHECK(in_quotes("a\nb") == "`a\\x0ab`");
-  CHECK(in_quotes(std::string(100, 'x')) == "`" + std::string(60, 'x') + "…`");
-  CHECK(in_quotes(std::string(59, 'x') + "é and more") == "`" + std::string(59, 'x') + "…`");
+  CHECK(quote("a\nb") == "`a\\x0ab`");
+  CHECK(quote(std::string(100, 'x')) == "`" + std::string(60, 'x') + "…`");
+  CHECK(quote(std::string(59, 'x') + "é and more") == "`" + std::string(59, 'x') + "…`");
 }

@@ -35,17 +35,17 @@ void check_rounding(Checks& checks, std::uint16_t infinity) {
   checks.that("infinity stays so", to_float(from_float<T>(-INFINITY)) == -INFINITY);
 }
 
-void exchange_kernel(float* sums, int* neighbours, float* block) {
+void shuffle_kernel(float* sums, int* neighbours, float* block) {
   const int i = thread_index();
   sums[i] = warp_sum(static_cast<float>(i));
   neighbours[i] = __shfl_down_sync(whole_warp, i, 3);
   block[i] = block_sums({static_cast<float>(i), 1}).x;
 }
 
-void check_exchanges(Checks& checks) {
+void check_shuffles(Checks& checks) {
   const DeviceArray<float> sums(96), block(96);
   const DeviceArray<int> neighbours(96);
-  launch(exchange_kernel, {1}, 96, 0, sums.data(), neighbours.data(), block.data());
+  launch(shuffle_kernel, {1}, 96, 0, sums.data(), neighbours.data(), block.data());
   bool good = true;
   for (int i = 0; i < 96; ++i) {
     const int warp = i / 32;  // Σ of 32 numbers from 32·warp on
@@ -90,7 +90,7 @@ void check_product(Checks& checks) {
 }
 
 template <class F>
-std::string error_of(F f) {
+std::string error_message(F f) {
   try {
     f();
   } catch (const DeviceError& error) {
@@ -99,12 +99,12 @@ std::string error_of(F f) {
   return "";
 }
 
-void barrier_for_some() {
+void divergent_barrier() {
   if (thread_index() != 7) __syncthreads();
   (void)warp_sum(1);
 }
 
-void waits_for_the_gone() {
+void waits_for_exited_thread() {
   if (thread_index() % 2 == 0) (void)warp_sum(1);
   __syncthreads();
 }
@@ -131,12 +131,12 @@ void check_mistakes(Checks& checks) {
   const DeviceArray<Half> two(2);
   const DeviceArray<float> one(1);
   checks.that("a barrier that some threads skip",
-              error_of([] { launch(barrier_for_some, {1}, 64, 0); }) != "");
-  checks.that("half a warp", error_of([] { launch(waits_for_the_gone, {1}, 32, 0); }) != "");
+              error_message([] { launch(divergent_barrier, {1}, 64, 0); }) != "");
+  checks.that("half a warp", error_message([] { launch(waits_for_exited_thread, {1}, 32, 0); }) != "");
   checks.that("16 bytes at an odd address",
-              error_of([&] { launch(odd_address, {1}, 1, 0, halves.data()); }) != "");
-  checks.that("too many threads", error_of([] { launch(waits_for_the_gone, {1}, 1056, 0); }) != "");
-  checks.that("too much shared memory", error_of([] { launch(waits_for_the_gone, {1}, 32, 1 << 20); }) != "");
+              error_message([&] { launch(odd_address, {1}, 1, 0, halves.data()); }) != "");
+  checks.that("too many threads", error_message([] { launch(waits_for_exited_thread, {1}, 1056, 0); }) != "");
+  checks.that("too much shared memory", error_message([] { launch(waits_for_exited_thread, {1}, 32, 1 << 20); }) != "");
   launch(shared_value, {1}, 1, 64, one.data());
   checks.that("shared memory holds NaN at first", std::isnan(*one.data()));
   emulation::set_schedule(emulation::Schedule::late_copies);
@@ -174,7 +174,7 @@ int main() {
   return run_checks([](Checks& checks) {
     check_rounding<Half>(checks, 0x7c00);
     check_rounding<Bfloat16>(checks, 0x7f80);
-    check_exchanges(checks);
+    check_shuffles(checks);
     check_product<float>(checks);
     check_product<Half>(checks);
     check_product<Bfloat16>(checks);

@@ -56,33 +56,33 @@ void check_counts(Checks& checks) {
 }
 
 void check_errors(Checks& checks) {
-  const auto error_of = [](TransformerShape shape, int runs) {
+  const auto error_message = [](TransformerShape shape, int runs) {
     return measure(shape, all_kinds, runs).error;
   };
   const auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
   TransformerShape shape = tiny(false);
-  checks.that("no runs", has(error_of(shape, 0), "at least one run"));
+  checks.that("no runs", has(error_message(shape, 0), "at least one run"));
   shape.heads = 3;
-  checks.that("heads that do not divide", has(error_of(shape, 3), "128 ÷ 3"));
+  checks.that("heads that do not divide", has(error_message(shape, 3), "128 ÷ 3"));
   shape = tiny(false);
   shape.tensor_parallel = 3;
-  checks.that("ranks that do not divide", has(error_of(shape, 3), "3 ranks"));
+  checks.that("ranks that do not divide", has(error_message(shape, 3), "3 ranks"));
   shape.tensor_parallel = -1;
-  checks.that("negative degree", has(error_of(shape, 3), "above zero"));
+  checks.that("negative degree", has(error_message(shape, 3), "above zero"));
   shape = tiny(false);
   shape.sequence = 1;
   shape.batch = 65536;  // the z of a grid goes to 65,535
-  checks.that("too many sequences", has(error_of(shape, 3), "at most 65535 sequences, not 65536"));
+  checks.that("too many sequences", has(error_message(shape, 3), "at most 65535 sequences, not 65536"));
   shape = tiny(false);
   shape.hidden = 16384 + 128;
   shape.heads = shape.kv_heads = 129;
-  checks.that("too wide in 16 bits", has(error_of(shape, 3), "at most 16384 in 16 bits, not 16512"));
+  checks.that("too wide in 16 bits", has(error_message(shape, 3), "at most 16384 in 16 bits, not 16512"));
   shape.dtype = DType::f32;
   shape.hidden = 8192 + 128;
   shape.heads = shape.kv_heads = 65;
-  checks.that("too wide in fp32", has(error_of(shape, 3), "at most 8192 in 32 bits, not 8320"));
+  checks.that("too wide in fp32", has(error_message(shape, 3), "at most 8192 in 32 bits, not 8320"));
 #ifdef DTFM_EMULATED
   // Two embeddings of 128 + 16 rows of 128 numbers need 0.5 MB and blocks more: it ends in the middle.
   emulation::set_memory_limit(700'000);
@@ -122,7 +122,7 @@ void check_state_text(Checks& checks) {
 }
 
 /// The device's state is read behind the last run that was asked for, once.
-void check_meanwhile(Checks& checks) {
+void check_concurrent_load(Checks& checks) {
   std::string order;
   time_steps(
       2, {[&](int) { order += 's'; }}, [&](int) { order += 'a'; }, [&] { order += 'm'; });
@@ -130,7 +130,7 @@ void check_meanwhile(Checks& checks) {
 }
 
 /// Half a gigabyte is left for libraries.
-void check_room([[maybe_unused]] Checks& checks) {
+void check_memory_limit([[maybe_unused]] Checks& checks) {
 #ifdef DTFM_EMULATED
   emulation::set_memory_limit(emulation::memory_held() + (std::size_t{512} << 20) + 100);
   checks.that("room for 100 bytes and the libraries", has_room(100) && !has_room(101));
@@ -141,7 +141,7 @@ void check_room([[maybe_unused]] Checks& checks) {
 }
 
 /// All layers have had a forward before the first run.
-void check_turns(Checks& checks, int layers) {
+void check_interleaving(Checks& checks, int layers) {
   bool one_each = true, apart = true;
   std::vector<int> waiting(static_cast<std::size_t>(layers), 1);
   std::vector<int> latest(static_cast<std::size_t>(layers), -layers);
@@ -178,9 +178,9 @@ int main() {
   const auto body = [](Checks& checks) {
     check_summary(checks);
     check_state_text(checks);
-    check_meanwhile(checks);
-    check_room(checks);
-    for (const int layers : {1, 2, 3, 4, 5, 64}) check_turns(checks, layers);
+    check_concurrent_load(checks);
+    check_memory_limit(checks);
+    for (const int layers : {1, 2, 3, 4, 5, 64}) check_interleaving(checks, layers);
     check_counts(checks);
     check_rows(checks);
     check_errors(checks);

@@ -31,7 +31,7 @@ Plan plan_of_two() {
 ordered_json document_of(const Topology& topology) {
   const TwoStages run;
   TimelineRecorder recorder(2);
-  recorder.see(run.iteration());
+  recorder.on_interval(run.iteration());
   SimReport report;
   report.length_s = 12.5;
   report.iterations = {{0, 12.5}};

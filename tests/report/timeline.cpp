@@ -11,11 +11,11 @@ using namespace dtfm::sim;
 
 namespace {
 
-using Lane = TimelineRow::Lane;
+using Track = TimelineRow::Track;
 
-const TimelineRow& row_of(const Timeline& timeline, int device, Lane lane) {
+const TimelineRow& row_of(const Timeline& timeline, int device, Track track) {
   for (const TimelineRow& row : timeline.rows)
-    if (row.device == device && row.lane == lane) return row;
+    if (row.device == device && row.track == track) return row;
   throw std::runtime_error("no such row");
 }
 
@@ -28,13 +28,13 @@ std::string kinds_of(const TimelineRow& row) {
 Timeline recorded() {
   const TwoStages run;
   TimelineRecorder recorder(2);
-  recorder.see(run.iteration());
+  recorder.on_interval(run.iteration());
   return recorder.timeline();
 }
 
 /// One device that computes `count` times `kinds`, each for 1 s with a gap of 1 s after it.
 Timeline alternating(int count, const std::string& kinds) {
-  Timeline timeline{"iteration 0", 0, 0, 0, 0, false, {{0, Lane::compute, {}}}};
+  Timeline timeline{"iteration 0", 0, 0, 0, 0, false, {{0, Track::compute, {}}}};
   for (int i = 0; i < count; ++i) {
     for (const char kind : kinds) {
       timeline.rows[0].spans.push_back(
@@ -61,46 +61,46 @@ TEST_CASE("a device has a row for what it computes, one for what it sends and on
   // 8 computations on one row each, 4 messages on two each; the delay at the end is no device's.
   CHECK(timeline.tasks == 16);
   REQUIRE(timeline.rows.size() == 6);
-  CHECK(kinds_of(row_of(timeline, 0, Lane::compute)) == "FFBB");
-  CHECK(kinds_of(row_of(timeline, 1, Lane::compute)) == "FFBB");
-  CHECK(kinds_of(row_of(timeline, 0, Lane::send)) == "AA");
-  CHECK(kinds_of(row_of(timeline, 1, Lane::receive)) == "AA");
-  CHECK(kinds_of(row_of(timeline, 1, Lane::send)) == "GG");
-  CHECK(kinds_of(row_of(timeline, 0, Lane::receive)) == "GG");
+  CHECK(kinds_of(row_of(timeline, 0, Track::compute)) == "FFBB");
+  CHECK(kinds_of(row_of(timeline, 1, Track::compute)) == "FFBB");
+  CHECK(kinds_of(row_of(timeline, 0, Track::send)) == "AA");
+  CHECK(kinds_of(row_of(timeline, 1, Track::receive)) == "AA");
+  CHECK(kinds_of(row_of(timeline, 1, Track::send)) == "GG");
+  CHECK(kinds_of(row_of(timeline, 0, Track::receive)) == "GG");
 }
 
 TEST_CASE("a span says when, which micro-batch and who is at the other end") {
   const Timeline timeline = recorded();
-  const TimelineSpan& sent = row_of(timeline, 0, Lane::send).spans.at(1);  // A1 in the drawing: 2.5 to 4
+  const TimelineSpan& sent = row_of(timeline, 0, Track::send).spans.at(1);  // A1 in the drawing: 2.5 to 4
   CHECK(sent.start == 2.5);
   CHECK(sent.end == 4);
   CHECK(sent.micro_batch == 1);
   CHECK(sent.peer == 1);
-  CHECK(row_of(timeline, 1, Lane::receive).spans.at(1).peer == 0);
-  CHECK(row_of(timeline, 1, Lane::compute).spans.at(0).peer == no_index);
+  CHECK(row_of(timeline, 1, Track::receive).spans.at(1).peer == 0);
+  CHECK(row_of(timeline, 1, Track::compute).spans.at(0).peer == no_index);
 }
 
 TEST_CASE("the last whole iteration is kept, whatever follows it") {
   const TwoStages whole;
   TwoStages lost;
-  lost.cut_at(3);
+  lost.abort_at(3);
   TimelineRecorder recorder(2);
-  recorder.see({Stretch::Kind::lost_iteration, 0, 0, 3, lost.labelled, lost.result});
+  recorder.on_interval({RunInterval::Kind::lost_iteration, 0, 0, 3, lost.labelled, lost.result});
   CHECK(recorder.timeline().title == "iteration 0, which was lost");
   // F0 of a/0 and of b/0, F1 of a/0; A0 and A1, on two rows each.
   CHECK(recorder.timeline().tasks == 7);
-  recorder.see({Stretch::Kind::iteration, 4, 0, 12.5, whole.labelled, whole.result});
-  recorder.see({Stretch::Kind::lost_iteration, 5, 0, 3, lost.labelled, lost.result});
+  recorder.on_interval({RunInterval::Kind::iteration, 4, 0, 12.5, whole.labelled, whole.result});
+  recorder.on_interval({RunInterval::Kind::lost_iteration, 5, 0, 3, lost.labelled, lost.result});
   CHECK(recorder.timeline().title == "iteration 4");
 }
 
 TEST_CASE("of one iteration nothing is left in the picture of the next") {
   const TwoStages whole;
   TwoStages started;
-  started.cut_at(1);
+  started.abort_at(1);
   TimelineRecorder recorder(2);
-  recorder.see(whole.iteration());
-  recorder.see({Stretch::Kind::iteration, 1, 0, 1, started.labelled, started.result});
+  recorder.on_interval(whole.iteration());
+  recorder.on_interval({RunInterval::Kind::iteration, 1, 0, 1, started.labelled, started.result});
   const Timeline timeline = recorder.timeline();
   CHECK(timeline.title == "iteration 1");
   CHECK(timeline.end_s == 1);
@@ -127,7 +127,7 @@ TEST_CASE("neighbours alike are merged first, and their tasks are counted") {
   timeline.tasks = 10'000;
   timeline.end_s *= 2;
   const Timeline few = merged(timeline, 5000);
-  CHECK_FALSE(few.merges_unlike);
+  CHECK_FALSE(few.merges_kinds);
   CHECK(spans_of(few) <= 5000);
   CHECK(few.merged_below_s > 0);
   std::map<SpanKind, int> tasks;
@@ -138,12 +138,12 @@ TEST_CASE("neighbours alike are merged first, and their tasks are counted") {
 
 TEST_CASE("where neighbours are never alike, unlike ones are merged") {
   const Timeline few = merged(alternating(5000, "FB"), 100);
-  CHECK(few.merges_unlike);
+  CHECK(few.merges_kinds);
   CHECK(spans_of(few) <= 100);
   int tasks = 0;
   for (const TimelineSpan& span : few.rows[0].spans) tasks += span.tasks;
   CHECK(tasks == 10'000);
-  CHECK(few.rows[0].spans.front().kind == SpanKind::several);
+  CHECK(few.rows[0].spans.front().kind == SpanKind::mixed);
 }
 
 TEST_CASE("a row that holds something keeps a span, however few are allowed") {

@@ -4,7 +4,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/exhaustive.hpp"
-#include "tests/support/networks.hpp"
+#include "tests/support/random_networks.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -13,7 +13,7 @@ using namespace dtfm::search;
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr long long endless = 1'000'000'000;
+constexpr long long unlimited_evaluations = 1'000'000'000;
 
 /// Every bound that can be asked for is one; those of interchangeable devices are exact.
 void check_bounds(const CommCostModel& model) {
@@ -22,7 +22,7 @@ void check_bounds(const CommCostModel& model) {
   const double most = optimum * (1 + 1e-12);
   const auto check = [&](const DeviceClasses& classes) {
     for (const double upper_bound : {optimum, optimum * (1 + 1e-9), optimum * 1.3, infinity}) {
-      for (const long long effort : {0LL, 1LL, 50LL, endless}) {
+      for (const long long effort : {0LL, 1LL, 50LL, unlimited_evaluations}) {
         CAPTURE(classes.count, upper_bound, effort);
         CHECK(composition_bound(model, classes, upper_bound, effort, {}).value <= most);
       }
@@ -31,7 +31,7 @@ void check_bounds(const CommCostModel& model) {
   const auto exact = interchangeable_devices(model);
   check(exact);
   for (const double upper_bound : {optimum * (1 + 1e-9), optimum * 1.3, infinity}) {
-    const auto complete = composition_bound(model, exact, upper_bound, endless, {});
+    const auto complete = composition_bound(model, exact, upper_bound, unlimited_evaluations, {});
     CHECK(complete.complete);
     CHECK(complete.value == Approx(optimum).epsilon(1e-9));
   }
@@ -110,7 +110,7 @@ TEST_CASE("a search that is short of memory gives the bound reached by then") {
   double last = 0;
   for (const std::size_t bytes : {0u, 20'000u, 50'000u, 100'000u, 10'000'000u}) {
     CAPTURE(bytes);
-    const auto bound = composition_bound(model, exact, infinity, endless, {}, bytes);
+    const auto bound = composition_bound(model, exact, infinity, unlimited_evaluations, {}, bytes);
     CHECK(bound.value <= optimum * (1 + 1e-12));
     CHECK(bound.value >= last);
     CHECK(bound.complete == (bytes == 10'000'000));
@@ -129,7 +129,7 @@ TEST_CASE("stopped anywhere, set-up included, the bound is still one") {
     int left = calls;
     // Once and not for ever: what was told to stop stays so.
     const auto stop = [&] { return left-- == 0; };
-    const double value = composition_bound(model, exact, infinity, endless, stop).value;
+    const double value = composition_bound(model, exact, infinity, unlimited_evaluations, stop).value;
     REQUIRE(value <= optimum * (1 + 1e-12));
     REQUIRE(value >= last);
     last = value;

@@ -4,7 +4,7 @@
 
 #include "planner/search/comm_cost/strategy.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/networks.hpp"
+#include "tests/support/random_networks.hpp"
 #include "tests/support/search_result.hpp"
 
 using namespace dtfm;

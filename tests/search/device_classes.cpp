@@ -8,7 +8,7 @@
 
 #include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/networks.hpp"
+#include "tests/support/random_networks.hpp"
 #include "tests/support/shipped_model.hpp"
 
 using namespace dtfm;
@@ -30,9 +30,9 @@ bool are_interchangeable(const CommCostModel& model, int a, int b) {
 
 /// `of` numbers the classes from 0 in the order of their first members, and `members` says the same.
 void check_numbering(const DeviceClasses& classes, int devices) {
-  REQUIRE(static_cast<int>(classes.of.size()) == devices);
+  REQUIRE(static_cast<int>(classes.class_of.size()) == devices);
   int next = 0;
-  for (const int c : classes.of) {
+  for (const int c : classes.class_of) {
     REQUIRE(c >= 0);
     REQUIRE(c <= next);
     if (c == next) ++next;
@@ -42,7 +42,7 @@ void check_numbering(const DeviceClasses& classes, int devices) {
   REQUIRE(static_cast<int>(members.size()) == classes.count);
   std::size_t sum = 0;
   for (int c = 0; c < classes.count; ++c) {
-    for (const int device : members[at(c)]) REQUIRE(classes.of[at(device)] == c);
+    for (const int device : members[at(c)]) REQUIRE(classes.class_of[at(device)] == c);
     sum += members[at(c)].size();
   }
   REQUIRE(static_cast<int>(sum) == devices);
@@ -67,9 +67,9 @@ void check_cuts(const Dendrogram& tree, int devices) {
     REQUIRE(classes.count == count);
     check_numbering(classes, devices);
     std::map<int, int> parent;
-    for (std::size_t device = 0; count > 1 && device < classes.of.size(); ++device) {
-      const int outer = coarser.of[device];
-      REQUIRE(parent.emplace(classes.of[device], outer).first->second == outer);
+    for (std::size_t device = 0; count > 1 && device < classes.class_of.size(); ++device) {
+      const int outer = coarser.class_of[device];
+      REQUIRE(parent.emplace(classes.class_of[device], outer).first->second == outer);
     }
     coarser = classes;
   }
@@ -92,7 +92,7 @@ void check_contiguous(const Dendrogram& tree, int devices) {
     const DeviceClasses classes = tree.cut(count);
     int changes = 1;
     for (std::size_t i = 1; i < order.size(); ++i)
-      changes += classes.of[at(order[i])] != classes.of[at(order[i - 1])];
+      changes += classes.class_of[at(order[i])] != classes.class_of[at(order[i - 1])];
     CAPTURE(count);
     REQUIRE(changes == count);
   }
@@ -134,7 +134,7 @@ TEST_CASE("the five cases have classes of interchangeable devices") {
     std::vector<std::size_t> found;
     for (const auto& members : classes.members()) found.push_back(members.size());
     CHECK(found == sizes);
-    CHECK(std::is_sorted(classes.of.begin(), classes.of.end()));  // the devices of a class are consecutive
+    CHECK(std::is_sorted(classes.class_of.begin(), classes.class_of.end()));  // the devices of a class are consecutive
   }
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("devices are in one class exactly when swapping them changes nothing")
       check_numbering(classes, 12);
       for (int a = 0; a < 12; ++a)
         for (int b = 0; b < a; ++b)
-          REQUIRE((classes.of[at(a)] == classes.of[at(b)]) == are_interchangeable(model, a, b));
+          REQUIRE((classes.class_of[at(a)] == classes.class_of[at(b)]) == are_interchangeable(model, a, b));
     }
   }
 }
@@ -172,7 +172,7 @@ TEST_CASE("exchanges tell devices apart as hops do") {
   model.sync << 0, 3, 1, 3, 0, 2, 1, 2, 0;
   CHECK(interchangeable_devices(model).count == 3);
   model.sync(1, 2) = model.sync(2, 1) = 1;
-  CHECK(interchangeable_devices(model).of == std::vector<int>{0, 0, 1});
+  CHECK(interchangeable_devices(model).class_of == std::vector<int>{0, 0, 1});
 }
 
 // 0–1 take 1, 2–3 take 2, others 9 but 1–2, which take 5: the averages of {0, 1} to {2, 3} are (9 + 9 + 5 +
@@ -183,9 +183,9 @@ TEST_CASE("four devices are clustered by average hops") {
   const Dendrogram tree = cluster_devices(model);
   REQUIRE(tree.merges.size() == 3);
   CHECK(tree.merges[2].distance == Approx(8));
-  CHECK(tree.cut(2).of == std::vector<int>{0, 0, 1, 1});
-  CHECK(tree.cut(3).of == std::vector<int>{0, 0, 1, 2});
-  CHECK(tree.cut(4).of == std::vector<int>{0, 1, 2, 3});
+  CHECK(tree.cut(2).class_of == std::vector<int>{0, 0, 1, 1});
+  CHECK(tree.cut(3).class_of == std::vector<int>{0, 0, 1, 2});
+  CHECK(tree.cut(4).class_of == std::vector<int>{0, 1, 2, 3});
   const auto order = tree.leaf_order();  // the tighter pair first
   CHECK(std::set<int>(order.begin(), order.begin() + 2) == std::set<int>{0, 1});
 }
@@ -224,7 +224,7 @@ TEST_CASE("tight clusters are found and are contiguous") {
     for (std::size_t i = 0; i < cluster.size(); ++i) cluster[i] = static_cast<int>(i) % 5;
     rng.shuffle(std::span(cluster));
     const Dendrogram tree = cluster_devices(clustered_model(rng, cluster));
-    const auto found = tree.cut(5).of;
+    const auto found = tree.cut(5).class_of;
     for (std::size_t a = 0; a < 30; ++a)
       for (std::size_t b = 0; b < a; ++b) REQUIRE((found[a] == found[b]) == (cluster[a] == cluster[b]));
     int changes = 0;
@@ -240,8 +240,8 @@ TEST_CASE("one device is a tree and a class") {
   const Dendrogram tree = cluster_devices(model);
   CHECK(tree.merges.empty());
   CHECK(tree.leaf_order() == std::vector<int>{0});
-  CHECK(tree.cut(1).of == std::vector<int>{0});
-  CHECK(interchangeable_devices(model).of == std::vector<int>{0});
+  CHECK(tree.cut(1).class_of == std::vector<int>{0});
+  CHECK(interchangeable_devices(model).class_of == std::vector<int>{0});
 }
 
 TEST_CASE("stopped half-way, classes and clusters are still partitions") {
@@ -253,10 +253,10 @@ TEST_CASE("stopped half-way, classes and clusters are still partitions") {
     int left = calls;
     const auto stop = [&] { return left-- <= 0; };
     const auto classes = interchangeable_devices(model, stop);
-    REQUIRE(classes.of.size() == 20);
+    REQUIRE(classes.class_of.size() == 20);
     for (std::size_t a = 0; a < 20; ++a)  // finer, never coarser
       for (std::size_t b = 0; b < a; ++b)
-        if (classes.of[a] == classes.of[b]) CHECK(whole.of[a] == whole.of[b]);
+        if (classes.class_of[a] == classes.class_of[b]) CHECK(whole.class_of[a] == whole.class_of[b]);
     left = calls;
     const Dendrogram tree = cluster_devices(model, stop);
     REQUIRE(tree.merges.size() == 19);

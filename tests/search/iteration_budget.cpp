@@ -5,9 +5,9 @@
 
 #include "planner/search/iteration_time/iteration_search.hpp"
 #include "planner/search/iteration_time/pareto_search.hpp"
-#include "planner/search/iteration_time/plan_front.hpp"
+#include "planner/search/iteration_time/pareto_front.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::search;
@@ -15,7 +15,7 @@ using namespace dtfm::search;
 namespace {
 
 /// Unlike devices, with prices; everything is open that these layers allow.
-Problem open_problem() {
+Problem undecided_problem() {
   Problem problem{flat_topology({3, 3, 2}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(6, 10, 100), {}};
   problem.job.training.global_batch = 12;
   problem.topology.devices[4].speed = 0.7;
@@ -36,7 +36,7 @@ Problem tiny_problem(int devices) {
 }  // namespace
 
 TEST_CASE("a longer search of the same seed finds nothing worse, and prices no more than it may") {
-  const Problem problem = open_problem();
+  const Problem problem = undecided_problem();
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     double best = std::numeric_limits<double>::infinity();
     long long priced = 0;
@@ -46,7 +46,7 @@ TEST_CASE("a longer search of the same seed finds nothing worse, and prices no m
       options.common.seed = seed;
       options.common.evaluations = most;
       const IterationSearchResult found = search_iteration(problem, options);
-      CHECK(found.finalists.front().lacking <= 0);
+      CHECK(found.finalists.front().deficit_bytes <= 0);
       CHECK(found.finalists.front().score <= best);
       if (most > 1) {
         CHECK(found.evaluations <= most);
@@ -84,12 +84,12 @@ TEST_CASE("the least budget goes on until a plan fits") {
   IterationSearchOptions options;
   options.common.evaluations = 1;
   const IterationSearchResult found = search_iteration(problem, options);
-  CHECK(found.finalists.front().lacking <= 0);
+  CHECK(found.finalists.front().deficit_bytes <= 0);
   CHECK(found.finalists.front().shape().stages >= 3);
 }
 
 TEST_CASE("with a time limit a search goes on after what it does without one, and finds nothing worse") {
-  const Problem problem = open_problem();
+  const Problem problem = undecided_problem();
   const IterationSearchResult alone = search_iteration(problem, {});
   std::atomic<bool> interrupted = false;
   IterationSearchOptions options;
@@ -117,9 +117,9 @@ TEST_CASE("with a time limit a front goes on, and every point has one that is as
   const ParetoSearch longer = search_pareto(problem, options);
   CHECK(longer.evaluations > alone.evaluations);
   for (const PlanCandidate& it : alone.candidates) {
-    const PlanMeasure measure = measure_of(it, it.plan);
+    const PlanObjectives measure = plan_objectives(it, it.plan);
     CHECK(std::any_of(longer.candidates.begin(), longer.candidates.end(), [&](const PlanCandidate& other) {
-      const PlanMeasure now = measure_of(other, other.plan);
+      const PlanObjectives now = plan_objectives(other, other.plan);
       return now == measure || dominates(now, measure);
     }));
   }
@@ -130,7 +130,7 @@ TEST_CASE("a search that has nothing to go on with has not been stopped by its b
   options.common.evaluations = 1'000'000'000;
   CHECK(search_iteration(tiny_problem(1), options).stopped == Stopped::converged);
   options.common.evaluations = 100;
-  CHECK(search_iteration(open_problem(), options).stopped == Stopped::evaluations);
+  CHECK(search_iteration(undecided_problem(), options).stopped == Stopped::evaluations);
 }
 
 TEST_CASE("the least time goes on until a plan fits") {
@@ -140,6 +140,6 @@ TEST_CASE("the least time goes on until a plan fits") {
   IterationSearchOptions options;
   options.common.time_limit = 1e-9;
   const IterationSearchResult found = search_iteration(problem, options);
-  CHECK(found.finalists.front().lacking <= 0);
+  CHECK(found.finalists.front().deficit_bytes <= 0);
   CHECK(found.stopped == Stopped::time_limit);
 }

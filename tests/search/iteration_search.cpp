@@ -9,10 +9,10 @@
 #include "planner/cost/bounds/iteration_bound.hpp"
 #include "planner/search/iteration_time/device_order.hpp"
 #include "planner/search/iteration_time/feasible_changes.hpp"
-#include "tests/support/all_plans.hpp"
+#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -29,14 +29,14 @@ Problem small_problem(const std::vector<int>& per_site, int layers, int micro_ba
   return problem;
 }
 
-IterationSearchOptions options_of(long long evaluations = 20'000) {
+IterationSearchOptions search_options(long long evaluations = 20'000) {
   IterationSearchOptions options;
   options.common.evaluations = evaluations;
   return options;
 }
 
 /// The least estimate of all plans of one shape in which every pipeline has the same layers.
-double least_of_shape(const IterationModel& model, int stages, int replicas) {
+double min_of_shape(const IterationModel& model, int stages, int replicas) {
   const int devices = model.problem.topology.size(), layers = model.stages.layers();
   const int batches = model.problem.job.training.global_batch;
   double least = 1e300;
@@ -47,8 +47,8 @@ double least_of_shape(const IterationModel& model, int stages, int replicas) {
     std::vector<int> used(order.begin(), order.begin() + stages * replicas);
     if (!seen.empty() && seen.back() == used) continue;  // the rest of the order is not used
     seen.push_back(used);
-    for_all_sums(layers, stages, layer_counts, [&] {
-      for_all_sums(batches, replicas, batch_counts, [&] {
+    for_each_composition(layers, stages, layer_counts, [&] {
+      for_each_composition(batches, replicas, batch_counts, [&] {
         Plan plan{1, model.problem.job.parallelism.schedule, model.problem.job.parallelism.gradient_sync, {}};
         for (int replica = 0; replica < replicas; ++replica) {
           Pipeline pipeline{batch_counts[at(replica)], {}};
@@ -60,21 +60,21 @@ double least_of_shape(const IterationModel& model, int stages, int replicas) {
           }
           plan.pipelines.push_back(std::move(pipeline));
         }
-        least = std::min(least, iteration_estimate(model, plan).iteration_s);
+        least = std::min(least, estimate_iteration(model, plan).iteration_s);
       });
     });
   } while (std::next_permutation(order.begin(), order.end()));
   return least;
 }
 
-double least_of_all(const Problem& problem) {
+double min_of_all(const Problem& problem) {
   const IterationModel model(problem);
   double least = 1e300;
   for (int stages = 1; stages <= std::min(problem.topology.size(), model.stages.layers()); ++stages)
     for (int replicas = 1;
          stages * replicas <= problem.topology.size() && replicas <= problem.job.training.global_batch;
          ++replicas)
-      least = std::min(least, least_of_shape(model, stages, replicas));
+      least = std::min(least, min_of_shape(model, stages, replicas));
   return least;
 }
 
@@ -85,8 +85,8 @@ TEST_CASE("the search finds what trying everything finds, with unlike devices to
     Problem problem = small_problem({2, 2}, 4, 4);
     for (int device = 0; device < slow; ++device) problem.topology.devices[at(device)].speed = 0.5;
     CAPTURE(slow);
-    const double least = least_of_all(problem);
-    const IterationSearchResult found = search_iteration(problem, options_of());
+    const double least = min_of_all(problem);
+    const IterationSearchResult found = search_iteration(problem, search_options());
     CHECK(found.finalists.front().iteration_s <= least * 1.0001);
   }
 }
@@ -97,8 +97,8 @@ TEST_CASE("as many half-speed devices as fast ones: as good as trying everything
     for (int device = 0; device < 6; ++device)
       if (by_site ? device >= 3 : device % 2 == 1) problem.topology.devices[at(device)].speed = 0.5;
     CAPTURE(by_site);
-    CHECK(search_iteration(problem, options_of()).finalists.front().iteration_s <=
-          least_of_all(problem) * 1.0001);
+    CHECK(search_iteration(problem, search_options()).finalists.front().iteration_s <=
+          min_of_all(problem) * 1.0001);
   }
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("two kinds of devices share the work as their speeds do") {
   // one take as long as 3 of 2 s on the other.
   Problem problem = small_problem({2}, 9, 64);
   problem.topology.devices[1].speed = 0.5;
-  IterationSearchOptions options = options_of();
+  IterationSearchOptions options = search_options();
   options.limits.stages = 2;
   const PlanCandidate found = search_iteration(problem, options).finalists.front();
   for (const Stage& stage : found.plan.pipelines.front().stages)
@@ -116,11 +116,11 @@ TEST_CASE("two kinds of devices share the work as their speeds do") {
 
 TEST_CASE("a machine that would hold up the others stays out") {
   const Problem before = small_problem({4, 4}, 8, 32);
-  const double without = search_iteration(before, options_of()).finalists.front().iteration_s;
+  const double without = search_iteration(before, search_options()).finalists.front().iteration_s;
   SECTION("because it is slow") {
     Problem problem = small_problem({4, 5}, 8, 32);
     problem.topology.devices.back().speed = 1e-3;
-    const PlanCandidate found = search_iteration(problem, options_of()).finalists.front();
+    const PlanCandidate found = search_iteration(problem, search_options()).finalists.front();
     CHECK(found.iteration_s <= without * 1.01);
     for (const int device : pipeline_major(found.plan)) CHECK(device != 8);
   }
@@ -137,7 +137,7 @@ TEST_CASE("a machine that would hold up the others stays out") {
   SECTION("because its line is slow") {
     Problem problem = small_problem({4, 5}, 8, 32);
     problem.topology.devices.back().uplink = problem.topology.devices.back().downlink = BitsPerSecond(1);
-    const PlanCandidate found = search_iteration(problem, options_of()).finalists.front();
+    const PlanCandidate found = search_iteration(problem, search_options()).finalists.front();
     CHECK(found.iteration_s <= without * 1.01);
     for (const int device : pipeline_major(found.plan)) CHECK(device != 8);
   }
@@ -147,7 +147,7 @@ TEST_CASE("a model that fits one device stays there where the network is slow") 
   Problem problem{flat_topology({1, 1}, link_of(0.01, 100), link_of(1, 1)), chain_job(4, 1000, 1000), {}};
   problem.job.training.global_batch = 2;
   // Alone: 2 micro-batches × 4 layers × 3 s. Any gradient or activation takes minutes.
-  const PlanCandidate found = search_iteration(problem, options_of()).finalists.front();
+  const PlanCandidate found = search_iteration(problem, search_options()).finalists.front();
   CHECK(found.shape() == Shape{1, 1});
   CHECK(found.iteration_s == Approx(24));
 }
@@ -157,7 +157,7 @@ TEST_CASE("the same seed gives the same plans for any number of threads") {
   problem.topology.devices[4].speed = 0.7;
   problem.job.automatic.schedule = problem.job.automatic.gradient_sync = problem.job.automatic.micro_batch =
       true;
-  IterationSearchOptions options = options_of(5000);
+  IterationSearchOptions options = search_options(5000);
   const IterationSearchResult first = search_iteration(problem, options);
   for (const int threads : {2, 3, 8}) {
     options.common.threads = threads;
@@ -172,11 +172,11 @@ TEST_CASE("the same seed gives the same plans for any number of threads") {
 
 TEST_CASE("what is open is decided, and never for the worse") {
   Problem fixed = small_problem({4, 4}, 8, 32);
-  const double before = search_iteration(fixed, options_of()).finalists.front().iteration_s;
+  const double before = search_iteration(fixed, search_options()).finalists.front().iteration_s;
   Problem open = fixed;
   open.job.automatic.schedule = open.job.automatic.gradient_sync = open.job.automatic.activations =
       open.job.automatic.gradients = true;
-  const PlanCandidate found = search_iteration(open, options_of()).finalists.front();
+  const PlanCandidate found = search_iteration(open, search_options()).finalists.front();
   CHECK(found.iteration_s <= before * 1.001);
   CHECK(found.job->problem.job.automatic == Automatic{});
   // Nothing says that compression costs something, and whatever the plan sends, it compresses.
@@ -189,8 +189,8 @@ TEST_CASE("open compression that costs nothing is found as if it were given") {
   given.job.compression.activations = given.job.compression.gradients = 0.25;
   Problem open = small_problem({4, 4}, 8, 32);
   open.job.automatic.activations = open.job.automatic.gradients = true;
-  const PlanCandidate found = search_iteration(open, options_of()).finalists.front();
-  const PlanCandidate expected = search_iteration(given, options_of()).finalists.front();
+  const PlanCandidate found = search_iteration(open, search_options()).finalists.front();
+  const PlanCandidate expected = search_iteration(given, search_options()).finalists.front();
   CHECK(found.iteration_s == expected.iteration_s);
   CHECK(found.plan == expected.plan);
 }
@@ -205,12 +205,12 @@ TEST_CASE("an open micro-batch is no worse than any that is given, whatever the 
       problem.topology.devices[0].speed = 0.7;
       problem.constants.micro_batch_overhead_s = 2;
       problem.job.automatic.micro_batch = true;
-      const IterationSearchResult open = search_iteration(problem, options_of());
+      const IterationSearchResult open = search_iteration(problem, search_options());
       problem.job.automatic.micro_batch = false;
       for (const int size : {1, 2, 4, 8, 16}) {
         CAPTURE(size);
         problem.job.training.micro_batch = size;
-        const PlanCandidate fixed = search_iteration(problem, options_of()).finalists.front();
+        const PlanCandidate fixed = search_iteration(problem, search_options()).finalists.front();
         CHECK_FALSE(is_better(fixed, open.finalists.front()));
       }
       larger += open.finalists.front().job->problem.job.training.micro_batch > 1;
@@ -227,7 +227,7 @@ TEST_CASE("whatever is open, every sequence is trained, within the limits") {
         Automatic& open = problem.job.automatic;
         open.micro_batch = open.schedule = open.recompute = open.gradient_sync = true;
         if (batch == 36) problem.job.parallelism.flush = 5;
-        IterationSearchOptions options = options_of(1000);
+        IterationSearchOptions options = search_options(1000);
         options.limits.stages = stages;
         CAPTURE(batch, layers, stages.value_or(0));
         for (const PlanCandidate& it : search_iteration(problem, options).finalists) {
@@ -238,14 +238,14 @@ TEST_CASE("whatever is open, every sequence is trained, within the limits") {
           }
           CHECK(trained == batch);
           if (stages) CHECK(it.shape().stages == *stages);
-          CHECK(IterationBounds(it.job->model).of_all().value <= it.iteration_s * (1 + 1e-9));
+          CHECK(IterationBounds(it.job->model).for_all_shapes().value <= it.iteration_s * (1 + 1e-9));
         }
       }
 }
 
 TEST_CASE("limits are kept, and impossible ones named") {
   const Problem problem = small_problem({4}, 8, 8);
-  IterationSearchOptions options = options_of(2000);
+  IterationSearchOptions options = search_options(2000);
   options.limits = {2, 2};
   for (const PlanCandidate& it : search_iteration(problem, options).finalists)
     CHECK(it.shape() == Shape{2, 2});
@@ -256,7 +256,7 @@ TEST_CASE("limits are kept, and impossible ones named") {
 TEST_CASE("devices whose speed nobody knows are left out and named") {
   Problem problem = small_problem({3}, 4, 4);
   problem.topology.devices[1].gpu = -1;
-  const IterationSearchResult found = search_iteration(problem, options_of(2000));
+  const IterationSearchResult found = search_iteration(problem, search_options(2000));
   REQUIRE(found.unusable.size() == 1);
   CHECK(found.unusable.front().first == 1);
   for (const int device : pipeline_major(found.finalists.front().plan)) CHECK(device != 1);
@@ -268,15 +268,15 @@ TEST_CASE("where memory is short the pipelines drain, or the smallest changes ar
   // B of activations and, at the boundary, 200 B or 100 B of buffers: 400 B and 300 B. 2,000 B hold 4 of
   // them.
   problem.topology.gpus[0].memory = Bytes(2000);
-  IterationSearchOptions options = options_of(2000);
+  IterationSearchOptions options = search_options(2000);
   options.limits = {2, 1};
   const PlanCandidate found = search_iteration(problem, options).finalists.front();
-  CHECK(found.lacking == 0);
+  CHECK(found.deficit_bytes == 0);
   CHECK(found.flush == 4);
   problem.topology.gpus[0].memory = Bytes(300);
   const IterationSearchResult none = search_iteration(problem, options);
   REQUIRE(none.finalists.size() == 1);
-  CHECK(none.finalists.front().lacking > 0);
+  CHECK(none.finalists.front().deficit_bytes > 0);
   const auto changes = feasible_changes(problem, options);
   REQUIRE_FALSE(changes.empty());
   CHECK_THAT(changes.back(), contains("GPUs of at least 1 GB"));
@@ -285,7 +285,7 @@ TEST_CASE("where memory is short the pipelines drain, or the smallest changes ar
 TEST_CASE("fewer devices, or cheaper ones, where that is what counts") {
   Problem problem = small_problem({4, 4}, 8, 32);
   for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
-  IterationSearchOptions options = options_of();
+  IterationSearchOptions options = search_options();
   options.objective = Objective::device_efficiency;
   CHECK(search_iteration(problem, options).finalists.front().shape() == Shape{1, 1});  // nothing is sent
   for (int device = 0; device < 7; ++device) problem.topology.devices[at(device)].price = DollarsPerHour(3);
@@ -297,7 +297,7 @@ TEST_CASE("fewer devices, or cheaper ones, where that is what counts") {
   for (const PlanCandidate& it : found.finalists)
     for (const int device : pipeline_major(it.plan)) CHECK(device != 7);
   for (Device& device : problem.topology.devices) device.price.reset();
-  CHECK_THAT(error_of([&] { search_iteration(problem, options); }),
+  CHECK_THAT(error_message([&] { search_iteration(problem, options); }),
              contains("cost-per-token needs prices, and no device has one"));
 }
 
@@ -308,7 +308,7 @@ TEST_CASE("what is sent over a priced link counts where money does") {
   for (Device& device : problem.topology.devices) device.price = DollarsPerHour(3.6);
   problem.constants.iteration_overhead_s = 100;  // so that two devices are dearer than one by little
   std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1);
-  IterationSearchOptions options = options_of();
+  IterationSearchOptions options = search_options();
   options.objective = Objective::cost_per_token;
   options.limits.stages = 2;
   const PlanCandidate found = search_iteration(problem, options).finalists.front();
@@ -335,6 +335,6 @@ TEST_CASE("units are devices of one host") {
   Topology topology = flat_topology({5}, link_of(0.01, 100), link_of(1, 1));
   const int hosts[] = {0, 1, 0, 1, 2};
   for (int device = 0; device < 5; ++device) topology.devices[at(device)].host = hosts[device];
-  CHECK(stage_units(topology, {4, 3, 2, 1, 0}, 2) == std::vector<std::vector<int>>{{1, 3}, {0, 2}});
-  CHECK(stage_units(topology, {4, 3, 2, 1, 0}, 1).size() == 5);
+  CHECK(stage_tensor_groups(topology, {4, 3, 2, 1, 0}, 2) == std::vector<std::vector<int>>{{1, 3}, {0, 2}});
+  CHECK(stage_tensor_groups(topology, {4, 3, 2, 1, 0}, 1).size() == 5);
 }

@@ -6,7 +6,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/exhaustive.hpp"
-#include "tests/support/networks.hpp"
+#include "tests/support/random_networks.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -15,7 +15,7 @@ using namespace dtfm::search;
 namespace {
 
 const auto never = [] { return false; };
-const auto at_once = [] { return true; };
+const auto stop_immediately = [] { return true; };
 constexpr double rounding = 1e-12;
 
 double identity_cost(const CommCostModel& model) {
@@ -25,7 +25,7 @@ double identity_cost(const CommCostModel& model) {
   return comm_cost(model, placement).total();
 }
 
-std::vector<double> proofs(const CommCostModel& model, double upper_bound) {
+std::vector<double> proven_bounds(const CommCostModel& model, double upper_bound) {
   std::vector<double> values;
   prove_lower_bound(model, upper_bound, never,
                     [&](const LowerBound& bound) { values.push_back(bound.value); });
@@ -53,12 +53,12 @@ TEST_CASE("no bound is above the true optimum, and a proof reaches it") {
       for (const double upper_bound : {optimum, optimum * (1 + 1e-9), identity_cost(model)}) {
         CAPTURE(upper_bound, optimum);
         for (const auto& bound :
-             {quick_lower_bound(model, upper_bound, never), quick_lower_bound(model, upper_bound, at_once)}) {
+             {quick_lower_bound(model, upper_bound, never), quick_lower_bound(model, upper_bound, stop_immediately)}) {
           CHECK(bound.value <= std::min(upper_bound, optimum * (1 + rounding)));
           CHECK(bound.value >= 0);
           CHECK_FALSE(bound.method.empty());
         }
-        const auto values = proofs(model, upper_bound);
+        const auto values = proven_bounds(model, upper_bound);
         check_increasing(values);
         REQUIRE_FALSE(values.empty());
         CHECK(values.back() <= optimum * (1 + rounding));
@@ -79,7 +79,7 @@ TEST_CASE("the quick bound by hand") {
       model.hop(a, b) = a / 2 == b / 2 ? 3 : 7;
     }
   }
-  const LowerBound stopped = quick_lower_bound(model, 8, at_once);
+  const LowerBound stopped = quick_lower_bound(model, 8, stop_immediately);
   CHECK(stopped.value >= 4 * (1 - rounding));
   CHECK(stopped.value <= 8);
   const LowerBound bound = quick_lower_bound(model, 8, never);

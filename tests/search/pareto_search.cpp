@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/search/iteration_time/plan_front.hpp"
-#include "tests/support/all_plans.hpp"
+#include "planner/search/iteration_time/pareto_front.hpp"
+#include "tests/support/plan_enumeration.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/random_problem.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -15,46 +15,46 @@ using namespace dtfm::search;
 
 namespace {
 
-std::vector<PlanMeasure> measures_of(const std::vector<PlanCandidate>& candidates) {
-  std::vector<PlanMeasure> measures;
-  for (const PlanCandidate& it : candidates) measures.push_back(measure_of(it, it.plan));
+std::vector<PlanObjectives> measures_of(const std::vector<PlanCandidate>& candidates) {
+  std::vector<PlanObjectives> measures;
+  for (const PlanCandidate& it : candidates) measures.push_back(plan_objectives(it, it.plan));
   return measures;
 }
 
-std::vector<PlanMeasure> front_of(const std::vector<PlanMeasure>& measures) {
-  std::vector<PlanMeasure> front;
+std::vector<PlanObjectives> pareto_front(const std::vector<PlanObjectives>& measures) {
+  std::vector<PlanObjectives> front;
   for (const std::size_t i : undominated(measures)) front.push_back(measures[i]);
   return front;
 }
 
-bool is_about(double a, double b) {
+bool is_close(double a, double b) {
   return a == b || std::abs(a - b) <= 1e-9 * std::abs(b);
 }
 
-bool is_about(const PlanMeasure& a, const PlanMeasure& b) {
-  return is_about(a.iteration_s, b.iteration_s) && is_about(a.usd, b.usd) && a.devices == b.devices;
+bool is_close(const PlanObjectives& a, const PlanObjectives& b) {
+  return is_close(a.iteration_s, b.iteration_s) && is_close(a.usd, b.usd) && a.devices == b.devices;
 }
 
 /// Equal ones within rounding once.
-std::vector<PlanMeasure> exhaustive_front(const Problem& problem) {
+std::vector<PlanObjectives> exhaustive_pareto_front(const Problem& problem) {
   const IterationModel model(problem);
-  std::vector<PlanMeasure> front;
-  for_all_plans(model, [&](const Plan& plan) {
+  std::vector<PlanObjectives> front;
+  for_each_plan(model, [&](const Plan& plan) {
     IterationTimer timer(model, plan);
     const double seconds = timer.iteration_s();
     const auto usd = usd_of(problem.topology, plan, seconds, timer.egress_usd());
-    const PlanMeasure measure{seconds, usd.value_or(std::numeric_limits<double>::infinity()),
+    const PlanObjectives measure{seconds, usd.value_or(std::numeric_limits<double>::infinity()),
                               static_cast<int>(pipeline_major(plan).size())};
     if (std::any_of(front.begin(), front.end(),
-                    [&](const PlanMeasure& it) { return dominates(it, measure) || is_about(it, measure); }))
+                    [&](const PlanObjectives& it) { return dominates(it, measure) || is_close(it, measure); }))
       return;
-    std::erase_if(front, [&](const PlanMeasure& it) { return dominates(measure, it); });
+    std::erase_if(front, [&](const PlanObjectives& it) { return dominates(measure, it); });
     front.push_back(measure);
   });
   return front;
 }
 
-IterationSearchOptions options_of(long long evaluations, int threads = 1) {
+IterationSearchOptions search_options(long long evaluations, int threads = 1) {
   IterationSearchOptions options;
   options.common.evaluations = evaluations;
   options.common.threads = threads;
@@ -62,7 +62,7 @@ IterationSearchOptions options_of(long long evaluations, int threads = 1) {
 }
 
 /// Unlike speeds and prices, two sites, and between them bytes that cost something.
-Problem priced_problem(Rng& rng, const std::vector<int>& per_site, int layers, int micro_batches) {
+Problem problem_with_prices(Rng& rng, const std::vector<int>& per_site, int layers, int micro_batches) {
   Problem problem{
       flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
   problem.job.training.global_batch = micro_batches;
@@ -80,15 +80,15 @@ TEST_CASE("of tiny problems the front is that of all plans") {
   std::size_t points = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Rng rng = Rng::for_task(seed, 0);
-    const Problem problem = priced_problem(rng, {2, 2}, 3, 4);
+    const Problem problem = problem_with_prices(rng, {2, 2}, 3, 4);
     CAPTURE(seed);
-    const std::vector<PlanMeasure> expected = exhaustive_front(problem);
+    const std::vector<PlanObjectives> expected = exhaustive_pareto_front(problem);
     points += expected.size();
-    const ParetoSearch search = search_pareto(problem, options_of(20'000));
-    const std::vector<PlanMeasure> found = front_of(measures_of(search.candidates));
-    for (const PlanMeasure& it : expected) {
+    const ParetoSearch search = search_pareto(problem, search_options(20'000));
+    const std::vector<PlanObjectives> found = pareto_front(measures_of(search.candidates));
+    for (const PlanObjectives& it : expected) {
       CAPTURE(it.iteration_s, it.usd, it.devices);
-      CHECK(std::any_of(found.begin(), found.end(), [&](const auto& other) { return is_about(other, it); }));
+      CHECK(std::any_of(found.begin(), found.end(), [&](const auto& other) { return is_close(other, it); }));
     }
     CHECK(found.size() == expected.size());
   }
@@ -98,39 +98,39 @@ TEST_CASE("of tiny problems the front is that of all plans") {
 TEST_CASE("no point of a front dominates another, and its ends are no worse than single searches") {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rng rng = Rng::for_task(seed, 1);
-    const Problem problem = priced_problem(rng, {4, 5, 3}, 8, 24);
+    const Problem problem = problem_with_prices(rng, {4, 5, 3}, 8, 24);
     CAPTURE(seed);
-    const ParetoSearch search = search_pareto(problem, options_of(4000));
-    const std::vector<PlanMeasure> all = measures_of(search.candidates), front = front_of(all);
+    const ParetoSearch search = search_pareto(problem, search_options(4000));
+    const std::vector<PlanObjectives> all = measures_of(search.candidates), front = pareto_front(all);
     REQUIRE(front.size() > 2);
-    for (const PlanMeasure& a : front)
-      for (const PlanMeasure& b : front) CHECK_FALSE(dominates(a, b));
+    for (const PlanObjectives& a : front)
+      for (const PlanObjectives& b : front) CHECK_FALSE(dominates(a, b));
     const auto best = [&](Objective objective) {
-      IterationSearchOptions options = options_of(4000);
+      IterationSearchOptions options = search_options(4000);
       options.objective = objective;
       const PlanCandidate found = search_iteration(problem, options).finalists.front();
-      return measure_of(found, found.plan);
+      return plan_objectives(found, found.plan);
     };
     const auto least = [&](const auto& value) {
       double result = value(front.front());
-      for (const PlanMeasure& it : front) result = std::min(result, value(it));
+      for (const PlanObjectives& it : front) result = std::min(result, value(it));
       return result;
     };
     CHECK(front.front().iteration_s <= best(Objective::iteration_time).iteration_s);
-    CHECK(least([](const PlanMeasure& it) { return it.usd; }) <= best(Objective::cost_per_token).usd);
-    const auto work = [](const PlanMeasure& it) { return it.iteration_s * it.devices; };
+    CHECK(least([](const PlanObjectives& it) { return it.usd; }) <= best(Objective::cost_per_token).usd);
+    const auto work = [](const PlanObjectives& it) { return it.iteration_s * it.devices; };
     CHECK(least(work) <= work(best(Objective::device_efficiency)) * (1 + 1e-12));
     CHECK(search.result.finalists.front().plan ==
-          search_iteration(problem, options_of(4000)).finalists.front().plan);
+          search_iteration(problem, search_options(4000)).finalists.front().plan);
   }
 }
 
 TEST_CASE("fronts are the same for any number of threads") {
   Rng rng = Rng::for_task(0, 2);
-  const Problem problem = priced_problem(rng, {4, 4}, 6, 12);
-  const ParetoSearch one = search_pareto(problem, options_of(2000));
+  const Problem problem = problem_with_prices(rng, {4, 4}, 6, 12);
+  const ParetoSearch one = search_pareto(problem, search_options(2000));
   for (const int threads : {2, 3, 8}) {
-    const ParetoSearch many = search_pareto(problem, options_of(2000, threads));
+    const ParetoSearch many = search_pareto(problem, search_options(2000, threads));
     CHECK(many.evaluations == one.evaluations);
     REQUIRE(many.candidates.size() == one.candidates.size());
     for (std::size_t i = 0; i < one.candidates.size(); ++i)
@@ -140,20 +140,20 @@ TEST_CASE("fronts are the same for any number of threads") {
 
 TEST_CASE("without prices the front is of time and devices; a device without one has a place in it by time") {
   Rng rng = Rng::for_task(0, 3);
-  Problem problem = priced_problem(rng, {2, 2}, 4, 8);
+  Problem problem = problem_with_prices(rng, {2, 2}, 4, 8);
   problem.topology.devices[0].price.reset();
   problem.topology.devices[0].speed = 8;
-  const auto fastest = front_of(measures_of(search_pareto(problem, options_of(2000)).candidates)).front();
+  const auto fastest = pareto_front(measures_of(search_pareto(problem, search_options(2000)).candidates)).front();
   CHECK_FALSE(std::isfinite(fastest.usd));
   for (Device& device : problem.topology.devices) device.price.reset();
-  for (const PlanMeasure& it : front_of(measures_of(search_pareto(problem, options_of(2000)).candidates)))
+  for (const PlanObjectives& it : pareto_front(measures_of(search_pareto(problem, search_options(2000)).candidates)))
     CHECK_FALSE(std::isfinite(it.usd));
 }
 
 TEST_CASE("an interrupted search for a front has what it found so far") {
   Rng rng = Rng::for_task(0, 4);
-  const Problem problem = priced_problem(rng, {4, 4}, 6, 12);
-  IterationSearchOptions options = options_of(2000);
+  const Problem problem = problem_with_prices(rng, {4, 4}, 6, 12);
+  IterationSearchOptions options = search_options(2000);
   const std::atomic<bool> interrupted = true;
   options.common.interrupted = &interrupted;
   const ParetoSearch search = search_pareto(problem, options);
@@ -163,9 +163,9 @@ TEST_CASE("an interrupted search for a front has what it found so far") {
 
 TEST_CASE("a crowded front keeps its ends and lets the closest go") {
   Rng rng = Rng::for_task(0, 5);
-  const Problem problem = priced_problem(rng, {1}, 1, 1);
-  const auto job = search_iteration(problem, options_of(10)).finalists.front();
-  PlanFront front(4);
+  const Problem problem = problem_with_prices(rng, {1}, 1, 1);
+  const auto job = search_iteration(problem, search_options(10)).finalists.front();
+  ParetoFront front(4);
   PlanCandidate candidate = job;
   for (const double seconds : {1.0, 2.0, 2.1, 4.0, 8.0}) {  // the longer the cheaper
     candidate.iteration_s = seconds;

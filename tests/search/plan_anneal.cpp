@@ -4,22 +4,22 @@
 #include <cmath>
 
 #include "planner/search/iteration_time/decisions.hpp"
-#include "planner/search/iteration_time/plan_starts.hpp"
+#include "planner/search/iteration_time/initial_plans.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
-#include "tests/support/unlike_hosts.hpp"
+#include "tests/support/small_problems.hpp"
+#include "tests/support/heterogeneous_hosts.hpp"
 
 using namespace dtfm;
 using namespace dtfm::search;
 
 namespace {
 
-constexpr double hottest = 0.02, coldest = 0.0002;
+constexpr double initial_temperature = 0.02, final_temperature = 0.0002;
 
 AnnealedPlan annealed(const PlanCandidate& start, const PlanScore& score, long long moves,
                       std::uint64_t seed = 0) {
   Rng rng = Rng::for_task(seed, 0);
-  return annealed_plan(start, score, {moves, hottest, coldest}, rng, {});
+  return anneal_plan(start, score, {moves, initial_temperature, final_temperature}, rng, {});
 }
 
 Plan one_pipeline(const Job& job, std::vector<Stage> stages) {
@@ -41,35 +41,35 @@ TEST_CASE("pipelines drain as rarely as the layers allow that annealing finds") 
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto job = Decisions(problem).first();
   const auto split_at = [&](int layer, int flush) {
-    return priced_plan(job, one_pipeline(problem.job, {{{0, layer}, {0}}, {{layer, 4}, {1}}}), flush, score);
+    return evaluate_plan(job, one_pipeline(problem.job, {{{0, layer}, {0}}, {{layer, 4}, {1}}}), flush, score);
   };
   const PlanCandidate start = split_at(3, 3), best = split_at(2, 4);
-  REQUIRE(start.lacking == 0);
-  REQUIRE(best.lacking == 0);
+  REQUIRE(start.deficit_bytes == 0);
+  REQUIRE(best.deficit_bytes == 0);
   REQUIRE(split_at(2, 3).score > best.score);
   const AnnealedPlan found = annealed(start, score, 500);
   CHECK(found.best.flush == 4);
   CHECK(found.best.score == Approx(best.score));
-  const PlanCandidate again = priced_plan(job, found.best.plan, found.best.flush, score);
-  CHECK(again.lacking == 0);
+  const PlanCandidate again = evaluate_plan(job, found.best.plan, found.best.flush, score);
+  CHECK(again.deficit_bytes == 0);
   CHECK(again.score == Approx(found.best.score));
   // A job that says how often is obeyed.
   problem.job.parallelism.flush = 3;
   const auto fixed = Decisions(problem).first();
-  CHECK(annealed(priced_plan(fixed, start.plan, 0, score), score, 500).best.flush == 3);
+  CHECK(annealed(evaluate_plan(fixed, start.plan, 0, score), score, 500).best.flush == 3);
 }
 
 TEST_CASE("a device without a price does not come to a stage that gets more devices, where money counts") {
   // Hosts of two devices and of one; a stage has one or two. The one that begins, at 2 USD/h, has beside it a
   // device whose price is not known; the other host's is half as dear.
-  Problem problem = problem_of_hosts({2, 1}, 4);
+  Problem problem = host_problem({2, 1}, 4);
   problem.topology.devices[0].price = DollarsPerHour(2);
   problem.topology.devices[2].price = DollarsPerHour(1);
   Decisions decisions(problem);
-  const auto jobs = decisions.unlike_degrees(*decisions.first());
+  const auto jobs = decisions.mixed_degrees(*decisions.first());
   REQUIRE(jobs.size() == 1);
   const PlanScore score(Objective::cost_per_token, problem.topology);
-  const PlanCandidate start = priced_plan(jobs.front(), one_pipeline(problem.job, {{{0, 4}, {0}}}), 0, score);
+  const PlanCandidate start = evaluate_plan(jobs.front(), one_pipeline(problem.job, {{{0, 4}, {0}}}), 0, score);
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
     const AnnealedPlan found = annealed(start, score, 200, seed);
@@ -83,14 +83,14 @@ TEST_CASE("annealing prices its start and what it changes, and no more than it m
   const PlanScore score(Objective::iteration_time, problem.topology);
   const auto job = Decisions(problem).first();
   const PlanCandidate start =
-      priced_plan(job, one_pipeline(problem.job, {{{0, 2}, {0}}, {{2, 4}, {1}}}), 0, score);
+      evaluate_plan(job, one_pipeline(problem.job, {{{0, 2}, {0}}, {{2, 4}, {1}}}), 0, score);
   Rng rng = Rng::for_task(0, 0);
-  const AnnealedPlan all = annealed_plan(start, score, {1000, hottest, coldest}, rng, {});
+  const AnnealedPlan all = anneal_plan(start, score, {1000, initial_temperature, final_temperature}, rng, {});
   CHECK(all.is_complete);
-  CHECK(all.prices > 100);
-  CHECK(all.prices < 1001);  // some exchanges are of a stage with itself
+  CHECK(all.evaluations > 100);
+  CHECK(all.evaluations < 1001);  // some exchanges are of a stage with itself
   Rng same = Rng::for_task(0, 0);
-  const AnnealedPlan part = annealed_plan(start, score, {1000, hottest, coldest, 100}, same, {});
+  const AnnealedPlan part = anneal_plan(start, score, {1000, initial_temperature, final_temperature, 100}, same, {});
   CHECK_FALSE(part.is_complete);
-  CHECK(part.prices == 100);
+  CHECK(part.evaluations == 100);
 }

@@ -3,7 +3,7 @@
 
 #include "planner/search/iteration_time/decisions.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::search;
@@ -40,10 +40,10 @@ TEST_CASE("of one shape and job a pool keeps the best three") {
   CHECK(pool.empty());
   CHECK_FALSE(pool.has_fitting());
   for (const double score : {5.0, 3.0, 4.0, 6.0, 2.0}) pool.keep(f.candidate(2, 2, score));
-  CHECK(scores(pool.best_unlike(10)) == std::vector{2.0, 3.0, 4.0});
+  CHECK(scores(pool.best_diverse(10)) == std::vector{2.0, 3.0, 4.0});
   CHECK(pool.has_fitting());
   pool.keep(f.candidate(2, 2, 3));  // it is there
-  CHECK(scores(pool.best_unlike(10)) == std::vector{2.0, 3.0, 4.0});
+  CHECK(scores(pool.best_diverse(10)) == std::vector{2.0, 3.0, 4.0});
 }
 
 TEST_CASE("a full pool lets the worst go") {
@@ -52,9 +52,9 @@ TEST_CASE("a full pool lets the worst go") {
   pool.keep(f.candidate(1, 1, 3));
   pool.keep(f.candidate(2, 1, 2));
   pool.keep(f.candidate(3, 1, 4));
-  CHECK(scores(pool.best_unlike(10)) == std::vector{2.0, 3.0});
+  CHECK(scores(pool.best_diverse(10)) == std::vector{2.0, 3.0});
   pool.keep(f.candidate(4, 1, 1));
-  CHECK(scores(pool.best_unlike(10)) == std::vector{1.0, 2.0});
+  CHECK(scores(pool.best_diverse(10)) == std::vector{1.0, 2.0});
 }
 
 TEST_CASE("unlike plans come first: by shape and job, or by shape alone") {
@@ -64,8 +64,8 @@ TEST_CASE("unlike plans come first: by shape and job, or by shape alone") {
   pool.keep(f.candidate(2, 2, 2));
   pool.keep(f.candidate(2, 2, 3, true));
   pool.keep(f.candidate(1, 4, 4));
-  CHECK(scores(pool.best_unlike(10)) == std::vector{1.0, 3.0, 4.0, 2.0});
-  CHECK(scores(pool.best_of_shapes(10)) == std::vector{1.0, 4.0, 3.0, 2.0});
-  CHECK(scores(pool.best_of_shapes(2)) == std::vector{1.0, 4.0});
+  CHECK(scores(pool.best_diverse(10)) == std::vector{1.0, 3.0, 4.0, 2.0});
+  CHECK(scores(pool.best_per_shape(10)) == std::vector{1.0, 4.0, 3.0, 2.0});
+  CHECK(scores(pool.best_per_shape(2)) == std::vector{1.0, 4.0});
   CHECK(pool.best_shapes(*pool.best().job, 10) == std::vector<Shape>{{2, 2}, {1, 4}});
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/running_plans.hpp"
+#include "tests/support/warm_start_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -16,7 +16,7 @@ TEST_CASE("an unused device that fits best takes the place of one that is gone")
   const Plan before = two_pipelines(problem.job);
   problem.topology = without_device(problem.topology, 4);  // 5 and 6 are 4 and 5 now
   const Plan plan = without_device(before, 4);
-  const std::shared_ptr<const DecidedJob> job = decided(problem, {1}, one_by_one(6), plan).job;
+  const std::shared_ptr<const DecidedJob> job = make_decided(problem, {1}, one_by_one(6), plan).job;
   const PlanScore score(Objective::iteration_time, problem.topology);
   ShapeLimits limits;
   limits.replicas = 2;
@@ -47,7 +47,7 @@ TEST_CASE("a pipeline that cannot be completed is dropped, and its micro-batches
   REQUIRE(brief.plan.pipelines.size() == 1);
   CHECK(brief.plan.pipelines.front().micro_batches == 8);
   CHECK(devices_of(brief.plan) == std::set<int>{1, 2});
-  CHECK(brief.moving.seconds == 0);
+  CHECK(brief.migration.seconds == 0);
 }
 
 TEST_CASE("a site behind a link that has become slow is left out") {
@@ -57,9 +57,9 @@ TEST_CASE("a site behind a link that has become slow is left out") {
   const Plan plan = plan_of(problem.job, 2, 3, 4);
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.1, 0.25));
-  for (int site = 0; site < 2; ++site) rules.table.own()(site, 2) = rules.table.own()(2, site) = 2;
-  const auto [job, moving] = decided(problem, {1}, one_by_one(6), plan);
-  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e4);
+  for (int site = 0; site < 2; ++site) rules.table.mutable_matrix()(site, 2) = rules.table.mutable_matrix()(2, site) = 2;
+  const auto [job, migration] = make_decided(problem, {1}, one_by_one(6), plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e4);
   const auto repaired = repaired_plans(plan, job, {}, score);
   CHECK(!devices_of(repaired.front().plan).contains(4));
   CHECK(!devices_of(repaired.front().plan).contains(5));
@@ -73,10 +73,10 @@ TEST_CASE("of equally good plans, the one in which most devices stay where they 
   Plan after = plan_of(problem.job, 3, 3, 4);
   const int order[] = {5, 0, 4, 7, 3, 6, 2, 8, 1};
   for (int i = 0; i < 9; ++i) after.pipelines[at(i / 3)].stages[at(i % 3)].devices = {order[i]};
-  const auto [job, cost] = decided(problem, {1}, one_by_one(9), before);
+  const auto [job, cost] = make_decided(problem, {1}, one_by_one(9), before);
   const PlanScore score(Objective::iteration_time, problem.topology, cost, 1e5);
-  const PlanCandidate shuffled = priced_plan(job, after, 0, score);
-  const PlanCandidate settled = settled_plan(shuffled, score);
+  const PlanCandidate shuffled = evaluate_plan(job, after, 0, score);
+  const PlanCandidate settled = minimize_migration(shuffled, score);
   // Every one of the six has its old layers; 6, 7 and 8 get two layers of 12,000 bytes each.
   CHECK(cost->of(settled.plan, 1).bytes == 3 * 24'000);
   CHECK(cost->of(after, 1).bytes > 3 * 24'000);
@@ -86,22 +86,22 @@ TEST_CASE("of equally good plans, the one in which most devices stay where they 
 
 TEST_CASE("a repair counts its prices, and stops when it is told to") {
   const Problem problem = small_problem({9}, 4, 8);
-  const Plan plan = two_lost(problem.job);
-  const auto [job, moving] = decided(problem, {1}, one_by_one(9), plan);
-  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  const Plan plan = plan_missing_two_devices(problem.job);
+  const auto [job, migration] = make_decided(problem, {1}, one_by_one(9), plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
   // Two seats, seven units for them: the plan as it is filled first; for each seat the five units that are
   // left; then the repaired plan, and those with one and with two pipelines more. To fit a plan, it is priced
   // as it is, with its layers cut again, and with its micro-batches dealt again.
   constexpr int fit = 3;
   repaired_plans(plan, job, {}, score);
-  CHECK(score.priced() == 1 + 2 * 5 + fit + 2 * fit);
+  CHECK(score.evaluated() == 1 + 2 * 5 + fit + 2 * fit);
 
   for (const int most : {0, 3, 7}) {
     CAPTURE(most);
     int asked = 0;
-    const PlanScore own = score.with_own_count();
-    const auto stopped = repaired_plans(plan, job, {}, own, [&] { return asked++ >= most; });
-    CHECK(own.priced() == 1 + most + fit);
+    const PlanScore mutable_matrix = score.with_own_count();
+    const auto stopped = repaired_plans(plan, job, {}, mutable_matrix, [&] { return asked++ >= most; });
+    CHECK(mutable_matrix.evaluated() == 1 + most + fit);
     REQUIRE(stopped.size() == 1);
     const std::set<int> used = devices_of(stopped.front().plan);
     CHECK((used.size() == 4 && used.contains(1) && used.contains(2) && !used.contains(no_device)));
@@ -113,23 +113,23 @@ TEST_CASE("settling stops when it is told to") {
   const Plan before = plan_of(problem.job, 2, 2, 4);
   Plan after = before;
   std::swap(after.pipelines[0].stages[0].devices, after.pipelines[0].stages[1].devices);
-  const auto [job, moving] = decided(problem, {1}, one_by_one(4), before);
-  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
-  const PlanCandidate candidate = priced_plan(job, after, 0, score);
-  const PlanScore own = score.with_own_count();
-  CHECK(settled_plan(candidate, own, [] { return true; }).plan == after);
-  CHECK(own.priced() == 1);  // of what comes out
-  CHECK(settled_plan(candidate, own).moving.seconds == 0);
-  CHECK(own.priced() == 1 + 2);  // one exchange brings both home
+  const auto [job, migration] = make_decided(problem, {1}, one_by_one(4), before);
+  const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
+  const PlanCandidate candidate = evaluate_plan(job, after, 0, score);
+  const PlanScore mutable_matrix = score.with_own_count();
+  CHECK(minimize_migration(candidate, mutable_matrix, [] { return true; }).plan == after);
+  CHECK(mutable_matrix.evaluated() == 1);  // of what comes out
+  CHECK(minimize_migration(candidate, mutable_matrix).migration.seconds == 0);
+  CHECK(mutable_matrix.evaluated() == 1 + 2);  // one exchange brings both home
 }
 
 TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower one") {
-  Problem problem = unlike_hosts();
-  Plan plan = unlike_plan(problem.job);
+  Problem problem = heterogeneous_hosts();
+  Plan plan = heterogeneous_plan(problem.job);
   problem.topology = without_device(problem.topology, 3);  // 4 and 5 are 3 and 4 now
   plan = without_device(plan, 3);
-  const auto [job, moving] = decided(problem, {1, 2}, {{0, 1}, {2}, {3}, {4}}, plan);
-  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  const auto [job, migration] = make_decided(problem, {1, 2}, {{0, 1}, {2}, {3}, {4}}, plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
   const auto repaired = repaired_plans(plan, job, {2, 2}, score);
   REQUIRE(repaired.size() == 1);
   const Plan& narrower = repaired.front().plan;
@@ -146,22 +146,22 @@ TEST_CASE("of a stage that has lost a device, what is left goes on as a narrower
 }
 
 TEST_CASE("plans of unlike degrees that can stay do, and their stages go home") {
-  const Problem problem = unlike_hosts();
-  const Plan before = unlike_plan(problem.job);
-  const auto [job, moving] = decided(problem, {1, 2}, {{0, 1}, {2, 3}, {4}, {5}}, before);
-  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
-  CHECK(unchanged_plan(before, 0, job, {}, score).value().moving.seconds == 0);
-  CHECK(stands_on_units(before, *job));
+  const Problem problem = heterogeneous_hosts();
+  const Plan before = heterogeneous_plan(problem.job);
+  const auto [job, migration] = make_decided(problem, {1, 2}, {{0, 1}, {2, 3}, {4}, {5}}, before);
+  const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
+  CHECK(unchanged_plan(before, 0, job, {}, score).value().migration.seconds == 0);
+  CHECK(uses_tensor_groups(before, *job));
   Plan after = before;
   for (Pipeline& pipeline : after.pipelines)
     std::swap(pipeline.stages[0].devices, pipeline.stages[1].devices);
-  const PlanCandidate candidate = priced_plan(job, after, 0, score);
-  CHECK(candidate.moving.seconds > 0);
-  CHECK(settled_plan(candidate, score).moving.seconds == 0);
+  const PlanCandidate candidate = evaluate_plan(job, after, 0, score);
+  CHECK(candidate.migration.seconds > 0);
+  CHECK(minimize_migration(candidate, score).migration.seconds == 0);
 
   const IterationSearchResult found = warm_search(problem, before, 1e-6);
   REQUIRE(found.unchanged.has_value());
-  CHECK(found.finalists.front().moving.seconds == 0);
+  CHECK(found.finalists.front().migration.seconds == 0);
   CHECK(found.finalists.front().score <= found.unchanged->score);
 }
 
@@ -173,11 +173,11 @@ TEST_CASE("where plans have to be drained, too, a seat gets the unit with which 
   problem.topology.devices[2].speed = 0.5;
   Plan plan = plan_of(problem.job, 2, 1, 16);
   plan.pipelines[0].stages[1].devices = {no_device};
-  const auto [job, moving] = decided(problem, {1}, one_by_one(4), plan);
-  const PlanScore score(Objective::iteration_time, problem.topology, moving, 1e6);
+  const auto [job, migration] = make_decided(problem, {1}, one_by_one(4), plan);
+  const PlanScore score(Objective::iteration_time, problem.topology, migration, 1e6);
   const auto repaired = repaired_plans(plan, job, {2, 1}, score);
   REQUIRE(repaired.size() == 1);
-  CHECK(repaired.front().lacking <= 0);
+  CHECK(repaired.front().deficit_bytes <= 0);
   CHECK(repaired.front().flush > 0);
   CHECK(!devices_of(repaired.front().plan).contains(2));
 }

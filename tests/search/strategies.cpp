@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/support/exhaustive.hpp"
-#include "tests/support/networks.hpp"
+#include "tests/support/random_networks.hpp"
 #include "tests/support/search_result.hpp"
 
 using namespace dtfm;
@@ -22,7 +22,7 @@ using Shape = std::pair<int, int>;  // stages, replicas
 
 const std::vector<Shape> small_shapes{{2, 2}, {3, 2}, {4, 2}, {2, 3}, {3, 3}, {2, 4}};
 
-SearchOptions options_of(std::uint64_t seed, long long evaluations) {
+SearchOptions search_options(std::uint64_t seed, long long evaluations) {
   SearchOptions options;
   options.seed = seed;
   options.evaluations = evaluations;
@@ -60,7 +60,7 @@ TEST_CASE("there are seven strategies, the default first") {
 
 TEST_CASE("an unknown strategy is an error that names it and those that are known") {
   const CommCostModel model = model_of(0, Network::smooth, {2, 2});
-  const std::string error = error_of([&] { search_comm_cost(model, "annealing", {}); });
+  const std::string error = error_message([&] { search_comm_cost(model, "annealing", {}); });
   CHECK_THAT(error, contains("`annealing`"));
   for (const Strategy& strategy : strategies()) CHECK_THAT(error, contains(std::string(strategy.name)));
 }
@@ -138,14 +138,14 @@ TEST_CASE("exhaustive prices every partition once and finds the least cost by de
 // 16! / (4!⁴ 4!) = 2,627,625 is more than two million.
 TEST_CASE("exhaustive refuses more partitions than it can price") {
   const CommCostModel model = model_of(0, Network::smooth, {4, 4});
-  CHECK(error_of([&] { search_comm_cost(model, "exhaustive", options_of(0, 10)); }) ==
+  CHECK(error_message([&] { search_comm_cost(model, "exhaustive", search_options(0, 10)); }) ==
         "--strategy exhaustive: 4 × 4 devices have 2.63e+06 partitions, more than 2000000; use the default "
         "strategy with --prove");
 }
 
 TEST_CASE("exhaustive proves nothing where the order of the stages is a heuristic's") {
   // 20 groups of one device are one partition; its 20! / 2 orders are not all priced.
-  const SearchResult result = search_comm_cost(model_of(3, Network::smooth, {20, 1}), "exhaustive", options_of(0, 10));
+  const SearchResult result = search_comm_cost(model_of(3, Network::smooth, {20, 1}), "exhaustive", search_options(0, 10));
   CHECK(result.lower_bound.method != "every partition was priced");
   CHECK(result.lower_bound.value < result.cost.total());
 }
@@ -160,12 +160,12 @@ TEST_CASE("no strategy is below the exhaustive optimum, and the default one reac
       const double optimum = search_comm_cost(model, "exhaustive", {}).cost.total();
       for (const char* name : {"random", "genetic", "kernighan-lin", "evolutionary"}) {
         CAPTURE(name);
-        const SearchResult result = search_comm_cost(model, name, options_of(seed, 150));
+        const SearchResult result = search_comm_cost(model, name, search_options(seed, 150));
         check_result(model, result);
         CHECK(result.cost.total() >= optimum * (1 - 1e-12));
         CHECK(result.lower_bound.value <= optimum * (1 + 1e-12));
       }
-      const SearchResult best = search_comm_cost(model, default_strategy, options_of(seed, 20'000));
+      const SearchResult best = search_comm_cost(model, default_strategy, search_options(seed, 20'000));
       CHECK(best.cost.total() == Approx(optimum).epsilon(1e-9));
     }
   }
@@ -178,7 +178,7 @@ TEST_CASE("a budget of evaluations is kept") {
   for (const char* name : {"random", "genetic", "kernighan-lin"}) {
     for (const long long budget : {1LL, 65LL, 100LL, 250LL}) {
       CAPTURE(name, budget);
-      const SearchResult result = search_comm_cost(model, name, options_of(0, budget));
+      const SearchResult result = search_comm_cost(model, name, search_options(0, budget));
       check_result(model, result);
       CHECK(result.evaluations == budget);
       CHECK(result.stopped == Stopped::evaluations);
@@ -186,7 +186,7 @@ TEST_CASE("a budget of evaluations is kept") {
   }
   for (const long long budget : {1LL, 9LL, 2057LL, 10'000LL}) {
     CAPTURE(budget);
-    const SearchResult result = search_comm_cost(model, "evolutionary", options_of(0, budget));
+    const SearchResult result = search_comm_cost(model, "evolutionary", search_options(0, budget));
     check_result(model, result);
     CHECK(result.evaluations >= budget);
     CHECK(result.evaluations <= std::max(8LL, budget + 8 * 256 - 1));
@@ -198,7 +198,7 @@ TEST_CASE("exhaustive keeps a budget of evaluations, and is complete where it su
   const CommCostModel model = model_of(1, Network::smooth, {4, 2});  // 105 partitions
   for (const long long budget : {1LL, 50LL, 104LL, 105LL, 106LL}) {
     CAPTURE(budget);
-    const SearchResult result = search_comm_cost(model, "exhaustive", options_of(0, budget));
+    const SearchResult result = search_comm_cost(model, "exhaustive", search_options(0, budget));
     check_result(model, result);
     CHECK(result.evaluations == std::min(budget, 105LL));
     CHECK((result.stopped == Stopped::complete) == (budget >= 105));
@@ -213,7 +213,7 @@ TEST_CASE("one stage, one replica and one device work for every strategy") {
           const std::string name{strategy.name};
           CAPTURE(name, shape.first, shape.second, static_cast<int>(network), prove);
           const CommCostModel model = model_of(2, network, shape);
-          SearchOptions options = options_of(0, 1000);
+          SearchOptions options = search_options(0, 1000);
           options.prove = prove;
           const SearchResult result = search_comm_cost(model, strategy.name, options);
           check_result(model, result);
@@ -231,7 +231,7 @@ TEST_CASE("a network that costs nothing is no trouble for any strategy") {
     const std::string name{strategy.name};
     CAPTURE(name);
     const CommCostModel model = empty_model(3, 2);
-    const SearchResult result = search_comm_cost(model, strategy.name, options_of(0, 200));
+    const SearchResult result = search_comm_cost(model, strategy.name, search_options(0, 200));
     check_result(model, result);
     CHECK(result.cost.total() == 0);
   }
@@ -249,7 +249,7 @@ TEST_CASE("convergence goes down to the cost of the result, whatever swaps have 
       *matrix = by_site(site, symmetric_table(16, [&](int, int) { return 1 + rng.uniform(); }));
     for (const char* name : {"evolutionary", "genetic", "random"}) {
       CAPTURE(name);
-      const SearchResult result = search_comm_cost(model, name, options_of(seed, 20'000 / (name[0] == 'e' ? 1 : 50)));
+      const SearchResult result = search_comm_cost(model, name, search_options(seed, 20'000 / (name[0] == 'e' ? 1 : 50)));
       check_result(model, result);
     }
   }
@@ -261,7 +261,7 @@ TEST_CASE("exhaustive with a budget that is too small proves no more than is tru
     const double optimum = exhaustive_optimum(model);
     for (const long long budget : {1LL, 50LL, 104LL}) {
       CAPTURE(static_cast<int>(network), budget);
-      SearchOptions options = options_of(0, budget);
+      SearchOptions options = search_options(0, budget);
       options.prove = true;
       const SearchResult result = search_comm_cost(model, "exhaustive", options);
       check_result(model, result);

@@ -8,7 +8,7 @@
 
 #include "tests/support/catch.hpp"
 #include "tests/support/random_problem.hpp"
-#include "tests/support/running_plans.hpp"
+#include "tests/support/warm_start_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::cost;
@@ -46,7 +46,7 @@ TEST_CASE("a horizon of nothing lets nothing move, and one without end everythin
   CHECK(none.of(1, 0, 0, {1, 0}) > none.of(1e9, 0, 0));
   const Plan slow = plan_of(problem.job, 2, 1, 8);
   CHECK(warm_search(problem, slow, 0).finalists.front().plan == slow);
-  const PlanCandidate cold = search_iteration(problem, options_of()).finalists.front();
+  const PlanCandidate cold = search_iteration(problem, search_options()).finalists.front();
   for (const double horizon : {1e300, std::numeric_limits<double>::infinity()}) {
     const PlanScore all(Objective::iteration_time, problem.topology, nullptr, horizon);
     CHECK(all.of(10, 0, 0, {1e6, 0}) == 10);
@@ -69,13 +69,13 @@ TEST_CASE("by price, what moves over a dear link is worth it only for long") {
   for (Device& device : problem.topology.devices) device.price = DollarsPerHour(1);
   std::get<RuleLinks>(problem.topology.links).links[1].egress = DollarsPerByte(1);
   const Plan slow = plan_of(problem.job, 2, 1, 24);
-  IterationSearchOptions options = options_of();
+  IterationSearchOptions options = search_options();
   options.objective = Objective::cost_per_token;
   const IterationSearchResult brief = warm_search(problem, slow, 1e7, options);
-  CHECK(brief.finalists.front().moving.usd == 0);
+  CHECK(brief.finalists.front().migration.usd == 0);
   CHECK(devices_of(brief.finalists.front().plan).contains(0));
   const PlanCandidate lasting = warm_search(problem, slow, 1e10, options).finalists.front();
-  CHECK(lasting.moving.usd >= 72'000);
+  CHECK(lasting.migration.usd >= 72'000);
   CHECK(lasting.score < 0.6 * brief.unchanged->score);
 }
 
@@ -85,21 +85,21 @@ TEST_CASE("staying is among the finalists, and never worse") {
     Rng rng = Rng::for_task(seed, 40);
     Problem problem{random_topology(rng, 6, seed % 2 == 1), random_chain_job(rng, 5), {}, {}};
     for (Gpu& gpu : problem.topology.gpus) gpu.memory = Bytes(1e13);
-    const Plan before = search_iteration(problem, options_of(300)).finalists.front().plan;
-    const Plan poor = search_iteration(problem, options_of(1)).finalists.back().plan;
+    const Plan before = search_iteration(problem, search_options(300)).finalists.front().plan;
+    const Plan poor = search_iteration(problem, search_options(1)).finalists.back().plan;
     for (const Plan& plan : {before, poor})
       for (const double horizon : {1.0, 1e4, 1e9}) {
         CAPTURE(horizon);
-        const IterationSearchResult found = warm_search(problem, plan, horizon, options_of(300));
+        const IterationSearchResult found = warm_search(problem, plan, horizon, search_options(300));
         REQUIRE(found.unchanged.has_value());
         CHECK(found.unchanged->plan == plan);
-        CHECK(found.unchanged->moving.seconds == 0);
+        CHECK(found.unchanged->migration.seconds == 0);
         CHECK(found.unchanged->score == found.unchanged->iteration_s);
         CHECK(std::any_of(found.finalists.begin(), found.finalists.end(),
                           [&](const PlanCandidate& it) { return it.plan == plan; }));
         const PlanCandidate& best = found.finalists.front();
         CHECK(best.score <= found.unchanged->score);
-        if (best.moving.seconds > 0) CHECK(best.moving.seconds < horizon);
+        if (best.migration.seconds > 0) CHECK(best.migration.seconds < horizon);
       }
   }
 }
@@ -109,7 +109,7 @@ TEST_CASE("a short horizon lets nothing move, a long one reaches what a cold sea
   Problem problem = small_problem({2, 4}, 6, 24);
   problem.topology.devices[0].speed = problem.topology.devices[1].speed = 0.5;
   const Plan slow = plan_of(problem.job, 2, 1, 24);
-  const PlanCandidate cold = search_iteration(problem, options_of()).finalists.front();
+  const PlanCandidate cold = search_iteration(problem, search_options()).finalists.front();
 
   const IterationSearchResult brief = warm_search(problem, slow, 100);
   CHECK(brief.finalists.front().plan == slow);
@@ -117,12 +117,12 @@ TEST_CASE("a short horizon lets nothing move, a long one reaches what a cold sea
   const PlanCandidate lasting = warm_search(problem, slow, 1e9).finalists.front();
   CHECK(lasting.iteration_s <= 1.01 * cold.iteration_s);
   CHECK(lasting.iteration_s < 0.5 * brief.finalists.front().iteration_s);
-  CHECK(lasting.moving.seconds > 100);
-  CHECK(lasting.score == Approx(lasting.iteration_s * 1e9 / (1e9 - lasting.moving.seconds)));
+  CHECK(lasting.migration.seconds > 100);
+  CHECK(lasting.score == Approx(lasting.iteration_s * 1e9 / (1e9 - lasting.migration.seconds)));
 
   // Candidates carry the moving that the closed formula says.
   const auto network = std::make_shared<const NetworkCost>(problem.topology, problem.constants);
-  CHECK(lasting.moving.seconds == MovingCost(problem, network, slow, 1).of(lasting.plan, 1).seconds);
+  CHECK(lasting.migration.seconds == MigrationCost(problem, network, slow, 1).of(lasting.plan, 1).seconds);
 }
 
 TEST_CASE("all devices gone, the search begins anew") {
@@ -130,9 +130,9 @@ TEST_CASE("all devices gone, the search begins anew") {
   Plan gone = plan_of(problem.job, 2, 2, 4);
   for (Pipeline& pipeline : gone.pipelines)
     for (Stage& stage : pipeline.stages) stage.devices = {no_device};
-  const PlanCandidate cold = search_iteration(problem, options_of()).finalists.front();
+  const PlanCandidate cold = search_iteration(problem, search_options()).finalists.front();
   const PlanCandidate warm = warm_search(problem, gone, 1e6).finalists.front();
-  CHECK(warm.moving.seconds == 0);  // all comes from a checkpoint
+  CHECK(warm.migration.seconds == 0);  // all comes from a checkpoint
   CHECK(warm.iteration_s <= 1.01 * cold.iteration_s);
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("a warm search gives the same plans for any number of threads") {
   Problem problem = small_problem({3, 3}, 6, 12);
   const Plan before = two_pipelines(problem.job);
   std::get<RuleLinks>(problem.topology.links).links[1].bandwidth = BitsPerSecond(8 * 12);
-  IterationSearchOptions options = options_of();
+  IterationSearchOptions options = search_options();
   options.common.threads = 1;
   const IterationSearchResult one = warm_search(problem, before, 1e5, options);
   for (const int threads : {2, 3, 8}) {
@@ -167,16 +167,16 @@ TEST_CASE("a warm search gives the same plans for any number of threads") {
     for (std::size_t i = 0; i < one.finalists.size(); ++i) {
       CHECK(many.finalists[i].plan == one.finalists[i].plan);
       CHECK(many.finalists[i].score == one.finalists[i].score);
-      CHECK(many.finalists[i].moving.seconds == one.finalists[i].moving.seconds);
+      CHECK(many.finalists[i].migration.seconds == one.finalists[i].migration.seconds);
     }
   }
 }
 
 TEST_CASE("an interrupt ends the repair, and leaves a whole plan") {
   const Problem problem = small_problem({9}, 4, 8);
-  const Plan plan = two_lost(problem.job);
+  const Plan plan = plan_missing_two_devices(problem.job);
   const std::atomic<bool> interrupted = true;
-  IterationSearchOptions options = options_of();
+  IterationSearchOptions options = search_options();
   options.common.interrupted = &interrupted;
   const IterationSearchResult found = warm_search(problem, plan, 1e6, options);
   CHECK(found.stopped == Stopped::interrupted);
@@ -189,7 +189,7 @@ TEST_CASE("a budget holds for repairs and for settling, too") {
   const Problem problem = small_problem({9}, 4, 8);
   for (const long long most : {1, 20, 60, 500}) {
     CAPTURE(most);
-    const IterationSearchResult found = warm_search(problem, two_lost(problem.job), 1e6, options_of(most));
+    const IterationSearchResult found = warm_search(problem, plan_missing_two_devices(problem.job), 1e6, search_options(most));
     // Beyond it: a plan is always filled, fitted and, one a finalist, priced at last.
     CHECK(found.evaluations <= most + 4 + static_cast<long long>(found.finalists.size()));
   }

@@ -61,9 +61,9 @@ class Driver {
 
   void make_ready(int task);
   void start_ready();
-  static int next_of(Line& line);
+  static int next_waiting(Line& line);
   bool is_fifo(const dtfm::Task& task) const;
-  void go_to_host(int task);
+  void enter_host(int task);
   void start(int task);
   void begin_flow(int task);
   void begin_work(int task);
@@ -77,7 +77,7 @@ class Driver {
   std::vector<int> link_down_, host_down_;
   std::vector<State> state_;
   std::vector<double> finish_, ready_at_;
-  std::vector<int> awaited_, ready_, running_, queue_news_, host_news_;
+  std::vector<int> awaited_, ready_, running_, queue_changes_, host_changes_;
   std::vector<std::vector<int>> successors_;
   std::vector<sg::ActivityPtr> activity_;
   std::vector<Line> queues_, fifo_;
@@ -214,29 +214,29 @@ void Driver::make_ready(int task) {
 void Driver::start_ready() {
   if (starting_) return;
   starting_ = true;
-  while (!ready_.empty() || !queue_news_.empty() || !host_news_.empty()) {
+  while (!ready_.empty() || !queue_changes_.empty() || !host_changes_.empty()) {
     std::vector<int> batch, queues, hosts;
     batch.swap(ready_);
     for (const int task : batch) {
       const dtfm::Task& it = graph_.tasks[at(task)];
       if (it.queue == dtfm::no_index) {
-        go_to_host(task);
+        enter_host(task);
       } else {
         queues_[at(it.queue)].waiting.push({it.priority, ready_at_[at(task)], task});
-        queue_news_.push_back(it.queue);
+        queue_changes_.push_back(it.queue);
       }
     }
-    queues.swap(queue_news_);
+    queues.swap(queue_changes_);
     for (const int queue : queues)
-      if (const int task = next_of(queues_[at(queue)]); task >= 0) go_to_host(task);
-    hosts.swap(host_news_);
+      if (const int task = next_waiting(queues_[at(queue)]); task >= 0) enter_host(task);
+    hosts.swap(host_changes_);
     for (const int host : hosts)
-      if (const int task = next_of(fifo_[at(host)]); task >= 0) start(task);
+      if (const int task = next_waiting(fifo_[at(host)]); task >= 0) start(task);
   }
   starting_ = false;
 }
 
-int Driver::next_of(Line& line) {
+int Driver::next_waiting(Line& line) {
   if (line.busy || line.waiting.empty()) return -1;
   line.busy = true;
   const int task = line.waiting.top().task;
@@ -248,11 +248,11 @@ bool Driver::is_fifo(const dtfm::Task& task) const {
   return task.kind == TaskKind::compute && graph_.hosts[at(task.host)].sharing == dtfm::HostSharing::fifo;
 }
 
-void Driver::go_to_host(int task) {
+void Driver::enter_host(int task) {
   const dtfm::Task& it = graph_.tasks[at(task)];
   if (!is_fifo(it)) return start(task);
   fifo_[at(it.host)].waiting.push({it.priority, ready_at_[at(task)], task});
-  host_news_.push_back(it.host);
+  host_changes_.push_back(it.host);
 }
 
 void Driver::start(int task) {
@@ -299,11 +299,11 @@ void Driver::end(int task, State state) {
   if (state == State::failed && activity_[at(task)]) activity_[at(task)]->cancel();
   if (it.queue != dtfm::no_index) {
     queues_[at(it.queue)].busy = false;
-    queue_news_.push_back(it.queue);
+    queue_changes_.push_back(it.queue);
   }
   if (is_fifo(it)) {
     fifo_[at(it.host)].busy = false;
-    host_news_.push_back(it.host);
+    host_changes_.push_back(it.host);
   }
   if (state == State::done)
     for (const int next : successors_[at(task)])
@@ -344,8 +344,8 @@ int main(int argc, char** argv) {
   const bool exact = argc > 2 && std::string_view(argv[2]) == "exact";
   int count = 2;  // SimGrid takes no argument of ours
   std::string quiet = "--log=root.threshold:critical";
-  std::vector<char*> words = {argv[0], quiet.data(), nullptr};
-  sg::Engine engine(&count, words.data());
+  std::vector<char*> arguments = {argv[0], quiet.data(), nullptr};
+  sg::Engine engine(&count, arguments.data());
   for (const char* setting : {"network/model:CM02", "network/latency-factor:1", "network/bandwidth-factor:1",
                               "network/weight-S:0", "network/TCP-gamma:1e30", "network/crosstraffic:0"})
     sg::Engine::set_config(setting);
@@ -354,7 +354,7 @@ int main(int argc, char** argv) {
     sg::Engine::set_config("maxmin/precision:1e-9");
   }
   const std::string file = argv[1];
-  const dtfm::TaskGraph graph = dtfm::parse_task_graph(dtfm::read_file(file, dtfm::largest_graph_file), file);
+  const dtfm::TaskGraph graph = dtfm::parse_task_graph(dtfm::read_file(file, dtfm::max_graph_file_bytes), file);
   Driver driver(graph);
   const std::clock_t begin = std::clock();
   driver.run();

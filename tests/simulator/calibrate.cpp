@@ -1,82 +1,82 @@
 #include "simulator/calibration/calibrate.hpp"
 
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/measured_design.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/calibration_runs.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
 
 TEST_CASE("without noise the constants are found again") {
   for (const Calibration& constants : {truth, Calibration{0.7, 0, 1, 0, 0, 1}}) {
-    const CalibrationFit fit = calibrated(design(constants), {shipped, 2, {}});
-    for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
+    const CalibrationFit fit = calibrate(designed_runs(constants), {shipped, 2, {}});
+    for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
       CAPTURE(calibration_constants[i].name);
       CHECK(value(fit.constants, i) == Approx(value(constants, i)).epsilon(0.01).margin(1e-3));
-      CHECK(fit.intervals[i].is_told);
+      CHECK(fit.intervals[i].is_identified);
     }
-    CHECK(outliers_of(fit).empty());
+    CHECK(outlier_rows(fit).empty());
   }
 }
 
 TEST_CASE("what the runs do not tell stays where it is assumed to be, and is said so") {
-  const CalibrationFit fit = calibrated(with_noise(design(truth, false), 3, 0.05), {shipped, 1, {}});
-  for (std::size_t i = 0; i < CalibrationSpread::size; ++i)
-    CHECK(fit.intervals[i].is_told == (calibration_constants[i].name != "sync_efficiency"));
+  const CalibrationFit fit = calibrate(with_noise(designed_runs(truth, false), 3, 0.05), {shipped, 1, {}});
+  for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i)
+    CHECK(fit.intervals[i].is_identified == (calibration_constants[i].name != "sync_efficiency"));
   CHECK(fit.constants.sync_efficiency == 1);
   CHECK(fit.intervals[5].high == 1);
   CHECK(fit.intervals[5].low < 0.6);
 }
 
 TEST_CASE("runs that no constants explain are outliers, also where two pull together") {
-  const std::vector<MeasuredRun> runs = with_noise(design(truth), 7, 0.05);
-  const CalibrationFit clean = calibrated(runs, {shipped, 1, {}});
-  REQUIRE(outliers_of(clean).empty());
+  const std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 7, 0.05);
+  const CalibrationFit clean = calibrate(runs, {shipped, 1, {}});
+  REQUIRE(outlier_rows(clean).empty());
   for (const std::vector<std::size_t>& spoilt : {std::vector<std::size_t>{20}, {4, 5}, {0, 25, 37}}) {
     std::vector<MeasuredRun> bad = runs;
     for (const std::size_t row : spoilt) bad[row].seconds *= 1.6;
-    const CalibrationFit fit = calibrated(bad, {shipped, 1, {}});
-    CHECK(outliers_of(fit) == spoilt);
-    for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
+    const CalibrationFit fit = calibrate(bad, {shipped, 1, {}});
+    CHECK(outlier_rows(fit) == spoilt);
+    for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
       CAPTURE(calibration_constants[i].name);
       CHECK(value(fit.constants, i) == Approx(value(clean.constants, i)).epsilon(0.05));
     }
-    for (const std::size_t row : spoilt) CHECK(fit.runs[row].left_out_s == fit.runs[row].simulated_s);
+    for (const std::size_t row : spoilt) CHECK(fit.runs[row].leave_one_out_s == fit.runs[row].simulated_s);
   }
 }
 
 // The others are fitted anew, and the run is simulated with what comes out.
 TEST_CASE("a run left out is simulated as by a fit to the others") {
-  const std::vector<MeasuredRun> runs = with_noise(design(truth), 11, 0.05);
-  const CalibrationFit fit = calibrated(runs, {shipped, 1, {}});
+  const std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 11, 0.05);
+  const CalibrationFit fit = calibrate(runs, {shipped, 1, {}});
   for (const std::size_t row : {0u, 8u, 19u, 25u, 33u, 47u}) {
     CAPTURE(row);
     std::vector<MeasuredRun> others = runs;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(row));
-    const CalibrationFit without = calibrated(others, {shipped, 1, {}});
-    const double expected_s = simulated_seconds(std::span(&runs[row], 1), without.constants, 1)[0];
-    CHECK(fit.runs[row].left_out_s == Approx(expected_s).epsilon(0.005));
+    const CalibrationFit without = calibrate(others, {shipped, 1, {}});
+    const double expected_s = simulate_seconds(std::span(&runs[row], 1), without.constants, 1)[0];
+    CHECK(fit.runs[row].leave_one_out_s == Approx(expected_s).epsilon(0.005));
   }
 }
 
 TEST_CASE("the same for any number of threads") {
-  const std::vector<MeasuredRun> runs = with_noise(design(truth), 1, 0.05);
-  const CalibrationFit one = calibrated(runs, {shipped, 1, {}});
+  const std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 1, 0.05);
+  const CalibrationFit one = calibrate(runs, {shipped, 1, {}});
   for (const int threads : {2, 3, 8}) {
-    const CalibrationFit other = calibrated(runs, {shipped, threads, {}});
+    const CalibrationFit other = calibrate(runs, {shipped, threads, {}});
     CHECK(other.constants == one.constants);
     CHECK(other.spread == one.spread);
   }
 }
 
 TEST_CASE("too few runs to calibrate are refused, and five are enough to say how little they say") {
-  std::vector<MeasuredRun> runs = with_noise(design(truth), 1, 0.05);
+  std::vector<MeasuredRun> runs = with_noise(designed_runs(truth), 1, 0.05);
   const std::vector<MeasuredRun> four(runs.begin(), runs.begin() + 4), five(runs.begin(), runs.begin() + 5);
-  CHECK(error_of([&] {
-          calibrated(four, {shipped, 1, {}});
+  CHECK(error_message([&] {
+          calibrate(four, {shipped, 1, {}});
         }) == "4 runs are too few to fit constants to: 5 at least");
-  const CalibrationFit fit = calibrated(five, {shipped, 1, {}});
-  CHECK(fit.intervals[0].is_told);
-  CHECK(!fit.intervals[5].is_told);
-  CHECK(fit.spread.degrees > 2);
+  const CalibrationFit fit = calibrate(five, {shipped, 1, {}});
+  CHECK(fit.intervals[0].is_identified);
+  CHECK(!fit.intervals[5].is_identified);
+  CHECK(fit.spread.degrees_of_freedom > 2);
 }

@@ -6,7 +6,7 @@
 
 #include "planner/core/rng.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/chain_run.hpp"
+#include "tests/support/chain_simulation.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -18,7 +18,7 @@ using Kind = DeviceEvent::Kind;
 struct Chain : ChainRun {
   Chain(int stages, int replicas, int micro_batches, double output = 0)
       : ChainRun(stages, replicas, micro_batches, output) {
-    scenario.on_departure = "drop-pipeline";
+    scenario.on_failure = "drop-pipeline";
   }
 };
 
@@ -31,16 +31,16 @@ TEST_CASE("the other pipeline goes on and does the micro-batches of the broken o
   it.scenario.detection_s = 1;
   it.scenario.events = {{8, 1, Kind::leave}};
   SimReport report = it.run(3);
-  CHECK(dates(report) == Dates{0, 6, 6, 18, 18, 30});
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 18, 18, 30});
   CHECK(report.lost_work_s == Approx(2));
-  CHECK(computed(report) == Approx(3 * 12 + 2));
+  CHECK(total_compute_s(report) == Approx(3 * 12 + 2));
   // Known late: it has done its own at 12, and has nothing to do until 16.
   it.scenario.detection_s = 8;
-  CHECK(dates(it.run(2)) == Dates{0, 6, 6, 22});
+  CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 6, 22});
   // Back within the iteration: the weights are fetched after it, 12 MB over 1 MB/s.
   it.scenario.detection_s = 1;
   it.scenario.events.push_back({8.5, 1, Kind::join});
-  CHECK(dates(it.run(3)) == Dates{0, 6, 6, 18, 30, 36});
+  CHECK(iteration_times(it.run(3)) == IterationTimes{0, 6, 6, 18, 30, 36});
 }
 
 TEST_CASE("stages go on in the order of the schedule") {
@@ -51,7 +51,7 @@ TEST_CASE("stages go on in the order of the schedule") {
   it.scenario.detection_s = 1;
   it.scenario.events = {{8.5, 3, Kind::leave}};
   const SimReport report = it.run(2);
-  CHECK(dates(report) == Dates{0, 6, 6, 15.5});
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 15.5});
   CHECK(report.lost_work_s == Approx(1 + 1 + 0.5));
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("a message that is under way goes on with what is left of it") {
   Chain it(2, 2, 1, 3e6);
   it.scenario.events = {{14, 3, Kind::leave}};
   const SimReport report = it.run(2);
-  CHECK(dates(report) == Dates{0, 12, 12, 30});
+  CHECK(iteration_times(report) == IterationTimes{0, 12, 12, 30});
   // Under way as its last byte has left and 0.5 s of latency are to come.
   Chain far(2, 2, 1, 3e6);
   std::get<RuleLinks>(far.problem.topology.links).links[0].latency = Seconds(1);
@@ -70,7 +70,7 @@ TEST_CASE("a message that is under way goes on with what is left of it") {
   // second is sent from 21.5 to 24.5, there at 25.5; forward until 26.5, backwards until 28.5 and 30.5, their
   // messages there at 32.5 and 35.5, the last backward done at 37.5.
   far.scenario.events = {{20.5, 3, Kind::leave}};
-  CHECK(dates(far.run(2)) == Dates{0, 16, 16, 37.5});
+  CHECK(iteration_times(far.run(2)) == IterationTimes{0, 16, 16, 37.5});
 }
 
 TEST_CASE("one departure after the other") {
@@ -79,17 +79,17 @@ TEST_CASE("one departure after the other") {
   Chain it(1, 3, 2);
   it.scenario.events = {{8, 2, Kind::leave}, {10, 1, Kind::leave}};
   SimReport report = it.run(2);
-  CHECK(dates(report) == Dates{0, 6, 6, 24});
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 24});
   CHECK(report.lost_work_s == Approx(2 + 4));
   // The second leaves before the first is missed.
   it.scenario.detection_s = 3;
   report = it.run(2);
-  CHECK(dates(report) == Dates{0, 6, 6, 25});  // idle from 12 to 13
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 25});  // idle from 12 to 13
   CHECK(report.lost_work_s == Approx(2 + 4));
   // All leave: the iteration is lost.
   it.scenario.events.push_back({10.5, 0, Kind::leave});
   report = it.run(2);
-  CHECK(dates(report) == Dates{0, 6});
+  CHECK(iteration_times(report) == IterationTimes{0, 6});
   CHECK(report.lost_work_s == Approx(2 + 4 + 4.5));
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("an exchange that has begun begins anew, and a step goes on") {
   ends.scenario.detection_s = 2;
   ends.scenario.events = {{15, 1, Kind::leave}};
   report = ends.run(3);
-  CHECK(dates(report) == Dates{0, 8, 8, 16, 17, 31});
+  CHECK(iteration_times(report) == IterationTimes{0, 8, 8, 16, 17, 31});
   CHECK(report.lost_work_s == 0);
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("computations that slow down, and a backward done layer by layer, keep
   // backwards of 4 s until 29.
   Chain it(1, 2, 2);
   it.scenario.events = {{7, 0, Kind::speed, 0.5}, {8, 1, Kind::leave}};
-  CHECK(dates(it.run(2)) == Dates{0, 6, 6, 29});
+  CHECK(iteration_times(it.run(2)) == IterationTimes{0, 6, 6, 29});
   // Two layers of a stage, whose exchange overlaps: a micro-batch is 2 + 4 s. At 11 a quarter of the second
   // one's backward is done, for a layer has half of it; device 0 has 3 s of it left, and two micro-batches.
   Chain layered(1, 2, 2);
@@ -128,7 +128,7 @@ TEST_CASE("computations that slow down, and a backward done layer by layer, keep
   layered.problem.job.parallelism.overlap = true;
   layered.plan = plan_of(layered.problem.job, 1, 2, 2);
   layered.scenario.events = {{12 + 9, 1, Kind::leave}};
-  CHECK(dates(layered.run(2)) == Dates{0, 12, 12, 36});
+  CHECK(iteration_times(layered.run(2)) == IterationTimes{0, 12, 12, 36});
 }
 
 TEST_CASE("what is computed is of use or lost, and all micro-batches of an iteration are done") {
@@ -136,16 +136,16 @@ TEST_CASE("what is computed is of use or lost, and all micro-batches of an itera
     const std::string policies[] = {"drop-pipeline", "restart", "redundant", "restart-without-pipeline"};
     const int devices = seed % 3 == 2 ? 12 : 6;
     Chain it(2, 3, 4, 2e5);
-    it.scenario.on_departure = policies[seed % 4];
+    it.scenario.on_failure = policies[seed % 4];
     it.problem.topology = flat_topology({devices}, link_of(0.01, 1e6), link_of(0, 1e6));
     it.problem.job = chain_job(4, 1e6, 2e5);
     it.problem.job.parallelism.overlap = seed % 16 < 8;
     it.problem.job.parallelism.schedule = seed % 8 < 4 ? "gpipe" : "1f1b";
-    if (seed % 3 == 1 && it.scenario.on_departure != "redundant") {
+    if (seed % 3 == 1 && it.scenario.on_failure != "redundant") {
       it.problem.job.parallelism.schedule = "interleaved";
       it.problem.job.parallelism.chunks = 2;
     }
-    CAPTURE(seed, it.scenario.on_departure, it.problem.job.parallelism.schedule);
+    CAPTURE(seed, it.scenario.on_failure, it.problem.job.parallelism.schedule);
     it.plan = plan_of(it.problem.job, 2, 3, 4);
     if (devices == 12) {  // stages of two devices
       it.plan.tensor = 2;
@@ -172,7 +172,7 @@ TEST_CASE("what is computed is of use or lost, and all micro-batches of an itera
     CHECK(report.stopped.empty());
     REQUIRE(report.iterations.size() == 30);
     // Twelve micro-batches of four layers, 3 s each.
-    CHECK(computed(report) == Approx(30 * 12 * 4 * 3 + report.lost_work_s));
+    CHECK(total_compute_s(report) == Approx(30 * 12 * 4 * 3 + report.lost_work_s));
     for (const DeviceReport& device : report.devices)
       CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==
             Approx(report.length_s));

@@ -6,7 +6,7 @@
 
 #include "simulator/network/level_network.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/fair.hpp"
+#include "tests/support/max_min_fairness.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -14,8 +14,8 @@ using namespace dtfm::sim;
 namespace {
 
 /// A network and, beside it, what is in it: rates computed from nothing must be those computed step by step.
-struct Twin {
-  explicit Twin(std::vector<LinkCapacity> made) : links(std::move(made)), network(links) {}
+struct CheckedNetwork {
+  explicit CheckedNetwork(std::vector<LinkCapacity> made) : links(std::move(made)), network(links) {}
 
   std::vector<LinkCapacity> links;
   FluidNetwork network;
@@ -24,7 +24,7 @@ struct Twin {
 
   void add(Rng& rng) {
     const FlowDemand flow = random_flow(rng, links.size());
-    numbers.push_back(network.add(flow.uses, 1e6, flow.weight, flow.ceiling));
+    numbers.push_back(network.add(flow.uses, 1e6, flow.weight, flow.rate_cap));
     flows.push_back(flow);
   }
   void remove(std::size_t i) {
@@ -57,13 +57,13 @@ TEST_CASE("rates after any changes are those of the whole system") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 1);
-    Twin twin(random_links(rng));
+    CheckedNetwork checked(random_links(rng));
     for (int step = 0; step < 60; ++step) {
       INFO("step " << step);
       const double now = 0.01 * step;
-      for (std::uint32_t i = 0; i < 1 + rng.below(3); ++i) twin.change(rng);
-      twin.network.settle(now);
-      twin.check();
+      for (std::uint32_t i = 0; i < 1 + rng.below(3); ++i) checked.change(rng);
+      checked.network.update_rates(now);
+      checked.check();
     }
   }
 }
@@ -72,21 +72,21 @@ TEST_CASE("links that come later are like those that were there") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 11);
-    Twin twin(random_links(rng));
+    CheckedNetwork checked(random_links(rng));
     for (int step = 0; step < 80; ++step) {
       INFO("step " << step);
       if (rng.below(4) == 0) {
-        twin.links.push_back({random_capacity(rng)});
-        CHECK(twin.network.add_link(twin.links.back()) == static_cast<int>(twin.links.size()) - 1);
+        checked.links.push_back({random_capacity(rng)});
+        CHECK(checked.network.add_link(checked.links.back()) == static_cast<int>(checked.links.size()) - 1);
       }
-      twin.change(rng);
-      twin.network.settle(0.01 * step);
-      twin.check();
+      checked.change(rng);
+      checked.network.update_rates(0.01 * step);
+      checked.check();
       // Who ends next is who has the least left of its amount for its rate.
       double least = std::numeric_limits<double>::infinity();
-      for (const int flow : twin.numbers) least = std::min(least, twin.network.ends().end(flow));
+      for (const int flow : checked.numbers) least = std::min(least, checked.network.ends().end(flow));
       if (least < std::numeric_limits<double>::infinity())
-        CHECK(twin.network.ends().next().date == Approx(least).epsilon(1e-9));
+        CHECK(checked.network.ends().next().date == Approx(least).epsilon(1e-9));
     }
   }
 }
@@ -95,13 +95,13 @@ TEST_CASE("changes one by one") {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     INFO("seed " << seed);
     Rng rng = Rng::for_task(seed, 7);
-    Twin twin(random_links(rng));
+    CheckedNetwork checked(random_links(rng));
     for (int step = 0; step < 200; ++step) {
       INFO("step " << step);
       const std::uint32_t count = rng.below(4) == 0 ? 1 + rng.below(3) : 1;
-      for (std::uint32_t i = 0; i < count; ++i) twin.change(rng);
-      twin.network.settle(0.01 * step);
-      twin.check();
+      for (std::uint32_t i = 0; i < count; ++i) checked.change(rng);
+      checked.network.update_rates(0.01 * step);
+      checked.check();
     }
   }
 }
@@ -127,7 +127,7 @@ TEST_CASE("levels of links settle at the rates of the whole system") {
       FlowDemand flow = random_flow(rng, links.size());
       if (messages)
         flow.uses = {{static_cast<int>(rng.below(half))}, {static_cast<int>(half + rng.below(half))}};
-      numbers.push_back(network.add(flow.uses, 1e6, flow.weight, flow.ceiling));
+      numbers.push_back(network.add(flow.uses, 1e6, flow.weight, flow.rate_cap));
       flows.push_back(flow);
     };
     const auto remove = [&](std::ptrdiff_t i) {
@@ -150,7 +150,7 @@ TEST_CASE("levels of links settle at the rates of the whole system") {
         else
           add();
       }
-      network.settle(0.01 * step);
+      network.update_rates(0.01 * step);
       const std::vector<double> expected = max_min_rates(links, flows);
       double least = std::numeric_limits<double>::infinity();
       for (std::size_t i = 0; i < flows.size(); ++i) {
@@ -168,30 +168,30 @@ TEST_CASE("ends follow the changes") {
   const std::vector<LinkCapacity> links = {{2}, {4}};
   FluidNetwork network(links);
   const FlowEnds& ends = network.ends();
-  const auto add = [&](int link, double ceiling) {
-    return network.add(std::vector<LinkUse>{{link}}, 8, 1, ceiling);
+  const auto add = [&](int link, double rate_cap) {
+    return network.add(std::vector<LinkUse>{{link}}, 8, 1, rate_cap);
   };
   const int first = add(0, 100), alone = add(1, 100);
-  network.settle(0);
+  network.update_rates(0);
   CHECK(ends.end(first) == Approx(4));
   CHECK(ends.end(alone) == Approx(2));
   CHECK(ends.next().flow == alone);
   CHECK(ends.next().date == Approx(2));
   const int second = add(0, 100);
-  network.settle(1);
+  network.update_rates(1);
   CHECK(ends.end(first) == Approx(7));  // 2 of 8 have moved; 6 at 1
   CHECK(ends.end(second) == Approx(9));
   network.set_capacity(0, 0);
   network.remove(alone);
-  network.settle(2);
+  network.update_rates(2);
   CHECK(ends.end(first) == std::numeric_limits<double>::infinity());
   CHECK(ends.next().flow == FlowEnds::none);
   CHECK(ends.remaining(first, 5) == Approx(5));
   network.set_capacity(0, 10);
-  network.settle(5);
+  network.update_rates(5);
   CHECK(ends.end(first) == Approx(6));
   CHECK(ends.next().flow == first);
   network.remove(first);
-  network.settle(6);
+  network.update_rates(6);
   CHECK(ends.end(second) == Approx(6.2));  // 7 were left at 2; 5 of them by 6; then 2 at 10
 }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -16,13 +16,13 @@ namespace {
 /// Two hosts, two links, a route and a task, in four lines.
 const std::string head = "host a\nhost b 2 ps\nlink up 1e6 0.1\nlink down 2e6 0 fatpipe\n";
 
-std::string complaint(const std::string& text) {
-  return error_of([&] { parse_task_graph(text, "g.txt"); });
+std::string error_text(const std::string& text) {
+  return error_message([&] { parse_task_graph(text, "g.txt"); });
 }
 
 /// About what comes in the fifth line.
-std::string complaint_after_head(const std::string& line) {
-  return complaint(head + line);
+std::string error_text_after_head(const std::string& line) {
+  return error_text(head + line);
 }
 
 }  // namespace
@@ -130,18 +130,18 @@ TEST_CASE("words that are wrong are refused where they stand") {
   for (const auto& [line, message] : cases) {
     INFO(line);
     const bool second = line.find('\n') != std::string::npos;
-    CHECK_THAT(complaint_after_head(line),
+    CHECK_THAT(error_text_after_head(line),
                contains(std::string("g.txt:") + (second ? "6:" : "5:") + message));
   }
 }
 
 TEST_CASE("two tasks of one name are refused; queues and sites need no definition") {
-  CHECK(complaint("delay d 1\ndelay d 2\n") == "g.txt:2:7: there is already a task `d`");
-  CHECK(complaint("delay d 1 queue new\n") == "no error");
-  CHECK(complaint(head + "access a x up down\n") == "no error");
+  CHECK(error_text("delay d 1\ndelay d 2\n") == "g.txt:2:7: there is already a task `d`");
+  CHECK(error_text("delay d 1 queue new\n") == "no error");
+  CHECK(error_text(head + "access a x up down\n") == "no error");
 }
 
 TEST_CASE("bytes that are no text are refused") {
-  CHECK_THAT(complaint(std::string("host a\nhost b\0c\n", 16)), contains("g.txt:2:"));
-  CHECK_THAT(complaint("host a\nhost \xff\n"), contains("g.txt:2:"));
+  CHECK_THAT(error_text(std::string("host a\nhost b\0c\n", 16)), contains("g.txt:2:"));
+  CHECK_THAT(error_text("host a\nhost \xff\n"), contains("g.txt:2:"));
 }

@@ -106,35 +106,35 @@ TEST_CASE("nothing happens after the end that is asked for") {
   check_finishes(whole, {1, 3, 3, 3, 4});
   CHECK(replay(graph, {0, 4}).ended == ReplayEnd::finished);
 
-  const Replay cut = replay(graph, {0, 2.9});  // s is on its way, without bytes to move
-  CHECK(cut.ended == ReplayEnd::cut);
-  CHECK(cut.makespan == 1);
-  CHECK(cut.tasks[0].state == TaskState::done);
+  const Replay aborted = replay(graph, {0, 2.9});  // s is on its way, without bytes to move
+  CHECK(aborted.ended == ReplayEnd::aborted);
+  CHECK(aborted.makespan == 1);
+  CHECK(aborted.tasks[0].state == TaskState::done);
   for (const std::size_t i : {1u, 2u, 3u}) {
-    CHECK(cut.tasks[i].state == TaskState::cut);
-    CHECK(cut.tasks[i].start == 1);
-    CHECK(std::isnan(cut.tasks[i].finish));
+    CHECK(aborted.tasks[i].state == TaskState::aborted);
+    CHECK(aborted.tasks[i].start == 1);
+    CHECK(std::isnan(aborted.tasks[i].finish));
   }
-  CHECK(cut.tasks[4].state == TaskState::blocked);
-  CHECK(std::isnan(cut.tasks[4].start));
-  CHECK(name_of(TaskState::cut) == "CUT");
+  CHECK(aborted.tasks[4].state == TaskState::blocked);
+  CHECK(std::isnan(aborted.tasks[4].start));
+  CHECK(name_of(TaskState::aborted) == "CUT");
 
   const Replay just = replay(graph, {0, 1});  // what happens at that date does, and what follows begins
   CHECK(just.tasks[0].finish == 1);
   CHECK(just.tasks[1].start == 1);
-  CHECK(just.tasks[1].state == TaskState::cut);
+  CHECK(just.tasks[1].state == TaskState::aborted);
   CHECK(replay(graph, {10, 12}).tasks[0].finish == 11);
-  CHECK(replay(graph, {10, 12}).tasks[1].state == TaskState::cut);
+  CHECK(replay(graph, {10, 12}).tasks[1].state == TaskState::aborted);
 }
 
 TEST_CASE("a replay that cannot go on is stuck") {
   const std::string outage = "profile wan bw 0 0\nflow f a b 1e6\ncompute c a 1\n";
-  const Replay stuck = replay(graph_of(wan + outage));
-  CHECK(stuck.ended == ReplayEnd::stuck);
-  CHECK(stuck.tasks[0].state == TaskState::blocked);
-  CHECK(replay(graph_of(wan + outage), {0, 0.5}).ended == ReplayEnd::cut);
+  const Replay deadlocked = replay(graph_of(wan + outage));
+  CHECK(deadlocked.ended == ReplayEnd::deadlocked);
+  CHECK(deadlocked.tasks[0].state == TaskState::blocked);
+  CHECK(replay(graph_of(wan + outage), {0, 0.5}).ended == ReplayEnd::aborted);
   CHECK(replay(graph_of(wan + "fail host a 1\ncompute c a 2\ncompute d b 1 after c\n")).ended ==
-        ReplayEnd::stuck);
+        ReplayEnd::deadlocked);
   CHECK(replay(graph_of(wan + "fail host a 1\ncompute c a 2\n")).ended == ReplayEnd::finished);
 }
 
@@ -213,11 +213,11 @@ TEST_CASE("computations go on at the new speed of their host") {
   check_finishes(replay(graph_of("host a 1 ps\n" + profile + tasks)), {5.25, 4.25});
   check_finishes(replay(graph_of("host a\n" + profile + tasks), {2.5}), {5.5, 6});
   check_finishes(replay(graph_of("host a\nhost b\n" + profile + "compute c b 3\ncompute d b 0\n")), {3, 3});
-  const Replay stuck = replay(graph_of("host a\nprofile a speed 1 0\ncompute c a 3\ncompute d a 0.5\n"));
-  CHECK(stuck.ended == ReplayEnd::stuck);
-  CHECK(stuck.tasks[0].state == TaskState::blocked);
-  CHECK(stuck.tasks[0].start == 0);
-  CHECK(std::isnan(stuck.tasks[1].start));
+  const Replay deadlocked = replay(graph_of("host a\nprofile a speed 1 0\ncompute c a 3\ncompute d a 0.5\n"));
+  CHECK(deadlocked.ended == ReplayEnd::deadlocked);
+  CHECK(deadlocked.tasks[0].state == TaskState::blocked);
+  CHECK(deadlocked.tasks[0].start == 0);
+  CHECK(std::isnan(deadlocked.tasks[1].start));
 }
 
 TEST_CASE("one profile moves many targets, each by its scale") {
@@ -234,7 +234,7 @@ TEST_CASE("one profile moves many targets, each by its scale") {
 
 TEST_CASE("a profile that lets nothing move for ever is given up") {
   const Replay blocked = replay(graph_of(wan + "profile wan bw 0 0 1 0 period 2\nflow f a b 1e6\n"));
-  CHECK(blocked.ended == ReplayEnd::stuck);
+  CHECK(blocked.ended == ReplayEnd::deadlocked);
   const Replay late = replay(graph_of(wan + "profile wan bw 0 0 1000 1e6\nflow f a b 1e6\n"));
   CHECK(late.tasks[0].finish == 1001);
 }
@@ -250,20 +250,20 @@ TEST_CASE("a replay that is stopped keeps what there is by then") {
   options.stop = [&] { return ++asked == 3; };
   const Replay stopped = replay(graph, options);
   CHECK(stopped.ended == ReplayEnd::stopped);
-  const std::size_t done = 3 * dates_between_asking - 1;  // the third question is before date 3 · 64
-  CHECK(stopped.reached == static_cast<double>(done));
-  CHECK(stopped.makespan == stopped.reached);
-  CHECK(stopped.tasks[0].state == TaskState::cut);
+  const std::size_t done = 3 * dates_per_stop_check - 1;  // the third question is before date 3 · 64
+  CHECK(stopped.last_event_date == static_cast<double>(done));
+  CHECK(stopped.makespan == stopped.last_event_date);
+  CHECK(stopped.tasks[0].state == TaskState::aborted);
   CHECK(stopped.tasks[done].state == TaskState::done);
-  CHECK(stopped.tasks[done].finish == stopped.reached);
-  CHECK(stopped.tasks[done + 1].state == TaskState::cut);
-  CHECK(stopped.tasks[done + 1].start == stopped.reached);
+  CHECK(stopped.tasks[done].finish == stopped.last_event_date);
+  CHECK(stopped.tasks[done + 1].state == TaskState::aborted);
+  CHECK(stopped.tasks[done + 1].start == stopped.last_event_date);
   CHECK(stopped.tasks[done + 2].state == TaskState::blocked);
 
   asked = 0;
   options.stop = [&] { return ++asked < 0; };
   CHECK(replay(graph, options).ended == ReplayEnd::finished);
-  CHECK(asked == 1001 / dates_between_asking);
+  CHECK(asked == 1001 / dates_per_stop_check);
 }
 
 TEST_CASE("steps of a profile that cannot be told apart are refused") {

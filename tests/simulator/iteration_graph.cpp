@@ -10,9 +10,9 @@
 #include "planner/core/rng.hpp"
 #include "planner/core/schedule/schedule.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/lowered.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/compute_seconds.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -56,7 +56,7 @@ Plan busy_plan(const Job& job) {
 }
 
 double makespan(const Problem& problem, const Plan& plan) {
-  return makespan_of(iteration_graph(problem, plan));
+  return replay_makespan(iteration_graph(problem, plan));
 }
 
 const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved", "1f1b-blocking"};
@@ -78,7 +78,7 @@ TEST_CASE("tasks come after what they wait for, and all can be run") {
             REQUIRE(graph.after[at(graph.tasks[i].first_after + k)] < static_cast<int>(i));
         REQUIRE(lowered.labels.size() == graph.tasks.size());
         REQUIRE(lowered.links.size() == graph.links.size());
-        REQUIRE(makespan_of(lowered) > 0);
+        REQUIRE(replay_makespan(lowered) > 0);
       }
 }
 
@@ -107,8 +107,8 @@ TEST_CASE("every task has a name of its own") {
       const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
       std::set<std::string> names;
       for (const TaskLabel& label : lowered.labels) {
-        CAPTURE(schedule, sync, label_text(label));
-        REQUIRE(names.insert(label_text(label)).second);
+        CAPTURE(schedule, sync, format_label(label));
+        REQUIRE(names.insert(format_label(label)).second);
       }
       CHECK(names.count("F p0 s3 m7") == 1);
       CHECK(names.count("step") == 1);
@@ -124,13 +124,13 @@ TEST_CASE("transfers are what the plan needs") {
     const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
     CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 3 * 3e7 * 0.25));
     CHECK(bytes_of(lowered, Activity::send_gradients) == Approx(2 * 8 * 3 * 3e7 * 0.25));
-    CHECK(bytes_of(lowered, Activity::exchange) == Approx(4 * 2 * 8e8 * 0.5));
+    CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(4 * 2 * 8e8 * 0.5));
   }
   // Interleaved: 8 stages around 4 devices, 7 boundaries.
   const Problem problem = busy_problem("interleaved", "ring");
   const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
   CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 8 * 7 * 3e7));
-  CHECK(bytes_of(lowered, Activity::exchange) == Approx(4 * 2 * 8e8));
+  CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(4 * 2 * 8e8));
 }
 
 TEST_CASE("computations are what the plan needs") {
@@ -140,7 +140,7 @@ TEST_CASE("computations are what the plan needs") {
       problem.job.parallelism.overlap = overlap;
       const LabelledGraph lowered = iteration_graph(problem, busy_plan(problem.job));
       for (int device = 0; device < 8; ++device)  // 8 micro-batches, two layers, 3 s each
-        CHECK(seconds_of(lowered, device) == Approx(8 * 2 * 3 / (device == 6 ? 0.75 : 1.0)));
+        CHECK(compute_seconds(lowered, device) == Approx(8 * 2 * 3 / (device == 6 ? 0.75 : 1.0)));
     }
 }
 
@@ -159,8 +159,8 @@ TEST_CASE("the overhead of a micro-batch is of every forward and every backward,
     const double forward = 4 + overhead, backward = 8 + overhead;
     CHECK(makespan(problem, plan_of(problem.job, 2, 1, m)) == Approx((m + 1) * (forward + backward)));
     const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 2, 1, m));
-    CHECK(seconds_of(lowered, 0) == Approx(m * (forward + backward)));
-    CHECK(seconds_of(lowered, 1) == Approx(m * (forward + backward)));
+    CHECK(compute_seconds(lowered, 0) == Approx(m * (forward + backward)));
+    CHECK(compute_seconds(lowered, 1) == Approx(m * (forward + backward)));
   }
 }
 
@@ -246,17 +246,17 @@ TEST_CASE("stages update when they are done, not all together") {
   plan.pipelines[0].stages[0].layers = {0, 3};
   plan.pipelines[0].stages[1].layers = {3, 4};
   const LabelledGraph lowered = iteration_graph({topology, job, {}}, plan);
-  CHECK(makespan_of(lowered) == Approx(4 * 3.75 + 3 * 2).margin(1e-3));
+  CHECK(replay_makespan(lowered) == Approx(4 * 3.75 + 3 * 2).margin(1e-3));
   const std::vector<TaskRecord> records = replay(lowered.graph).tasks;
   std::map<std::string, std::pair<double, double>> updates;
   for (std::size_t i = 0; i < records.size(); ++i)
     if (lowered.labels[i].activity == Activity::update)
-      updates[label_text(lowered.labels[i])] = {records[i].start, records[i].finish};
+      updates[format_label(lowered.labels[i])] = {records[i].start, records[i].finish};
   REQUIRE(updates.size() == 2);
   CHECK(updates["update d0"].first == Approx(4 * 3.75).margin(1e-3));
   CHECK(updates["update d1"].first == Approx(3 * 1.25 + 3.75).margin(1e-3));
   CHECK(updates["update d1"].second == Approx(3 * 1.25 + 3.75 + 2).margin(1e-3));
-  CHECK(seconds_of(lowered, 0) == Approx(3 * (3.75 + 2)).margin(1e-3));
+  CHECK(compute_seconds(lowered, 0) == Approx(3 * (3.75 + 2)).margin(1e-3));
 }
 
 TEST_CASE("interleaved, a device updates the layers of its chunks together") {
@@ -285,7 +285,7 @@ TEST_CASE("pipelines may be cut in different ways: layers go with those who hold
   const LabelledGraph lowered = iteration_graph(problem, plan);
   std::map<std::pair<int, int>, double> bytes;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i)
-    if (const TaskLabel& label = lowered.labels[i]; label.activity == Activity::exchange)
+    if (const TaskLabel& label = lowered.labels[i]; label.activity == Activity::gradient_sync)
       bytes[std::minmax(label.device, label.peer)] += lowered.graph.tasks[i].amount;
   CHECK(bytes == std::map<std::pair<int, int>, double>{{{0, 2}, 4e6}, {{0, 3}, 4e6}, {{1, 3}, 8e6}});
   // One pipeline more, with one device for all, 9 micro-batches and no messages.
@@ -298,22 +298,22 @@ TEST_CASE("a pipeline without micro-batches still exchanges gradients") {
   Plan plan = plan_of(job, 2, 2, 4);
   plan.pipelines[1].micro_batches = 0;
   const LabelledGraph lowered = iteration_graph({flat_topology({4}, instant, instant), job, {}}, plan);
-  CHECK(makespan_of(lowered) == Approx(5 * 3));
-  CHECK(bytes_of(lowered, Activity::exchange) == Approx(2 * 2 * 2e6));
+  CHECK(replay_makespan(lowered) == Approx(5 * 3));
+  CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(2 * 2 * 2e6));
 }
 
 TEST_CASE("interleaved deals the layers of a device out in chunks") {
   Job job = chain_job(10, 0, 0);
   job.parallelism.schedule = "interleaved";
   job.parallelism.chunks = 2;
-  const Plan computed = computed_stages(job, plan_of(job, 4, 1, 4));  // of 2, 3, 2 and 3 layers
+  const Plan computed = expand_virtual_stages(job, plan_of(job, 4, 1, 4));  // of 2, 3, 2 and 3 layers
   REQUIRE(computed.pipelines[0].stages.size() == 8);
   std::vector<std::pair<int, int>> layers;
   for (const Stage& stage : computed.pipelines[0].stages) layers.push_back(stage.layers);
   CHECK(layers ==
         std::vector<std::pair<int, int>>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 7}, {7, 8}, {8, 10}});
   job.parallelism.chunks = 3;
-  CHECK(error_of([&] { computed_stages(job, plan_of(job, 4, 1, 4)); }) ==
+  CHECK(error_message([&] { expand_virtual_stages(job, plan_of(job, 4, 1, 4)); }) ==
         "schedule interleaved: 2 layers of a device cannot be cut into 3 chunks");
 }
 
@@ -324,11 +324,11 @@ TEST_CASE("tensor parallelism halves times and messages and keeps their sum") {
   plan.pipelines.push_back({4, {{{0, 1}, {0, 1}}, {{1, 2}, {2, 3}}}});
   plan.pipelines.push_back({4, {{{0, 1}, {4, 5}}, {{1, 2}, {6, 7}}}});
   const LabelledGraph lowered = iteration_graph({flat_topology({8}, instant, instant), job, {}}, plan);
-  CHECK(makespan_of(lowered) == Approx(5 * 1.5));
+  CHECK(replay_makespan(lowered) == Approx(5 * 1.5));
   CHECK(bytes_of(lowered, Activity::send_activations) == Approx(2 * 4 * 3e6));
-  CHECK(bytes_of(lowered, Activity::exchange) == Approx(2 * 2 * 2e6));
+  CHECK(bytes_of(lowered, Activity::gradient_sync) == Approx(2 * 2 * 2e6));
   std::set<std::string> names;
-  for (const TaskLabel& label : lowered.labels) REQUIRE(names.insert(label_text(label)).second);
+  for (const TaskLabel& label : lowered.labels) REQUIRE(names.insert(format_label(label)).second);
 }
 
 // One boundary, one micro-batch, 8e6 bytes at 1e6 B/s; a quarter of them takes 2 s, compressing and expanding
@@ -347,7 +347,7 @@ TEST_CASE("compression may cost time on both devices") {
 TEST_CASE("adaptive compression spares links that are fast enough") {
   Job job = chain_job(3, 0, 8e6);
   job.compression = {0.25, 1, BitsPerSecond(8e6)};
-  job.compression.slower_than = BitsPerSecond(16e6);
+  job.compression.bandwidth_threshold = BitsPerSecond(16e6);
   const Problem problem{flat_topology({2, 1}, link_of(0, 2e6), link_of(0, 1e6)), job, {}};
   CHECK(makespan(problem, plan_of(job, 3, 1, 1)) == Approx(3 + 6 + 2 * (4 + 18)));
 }
@@ -357,7 +357,7 @@ TEST_CASE("adaptive compression spares links that are fast enough") {
 TEST_CASE("gradients go compressed where any two of those that exchange them have a slow link") {
   Job job = chain_job(1, 4e6, 0);
   job.compression = {1, 0.25, BitsPerSecond(8e6)};
-  job.compression.slower_than = BitsPerSecond(16e6);
+  job.compression.bandwidth_threshold = BitsPerSecond(16e6);
   job.parallelism.gradient_sync = "ring";
   const Plan plan = plan_of(job, 1, 2, 1);
   CHECK(makespan({flat_topology({2}, link_of(0, 2e6), link_of(0, 2e6)), job, {}}, plan) == Approx(3 + 4));
@@ -423,11 +423,11 @@ TEST_CASE("the numbers of the devices mean nothing") {
       Rng rng = Rng::for_task(seed, 0);
       rng.shuffle(std::span(number));
       Problem permuted = problem;
-      auto& ports = std::get<RuleLinks>(permuted.topology.links).port;
-      const auto& old_ports = std::get<RuleLinks>(problem.topology.links).port;
+      auto& link_classes = std::get<RuleLinks>(permuted.topology.links).link_class;
+      const auto& old_link_classes = std::get<RuleLinks>(problem.topology.links).link_class;
       for (std::size_t i = 0; i < 8; ++i) {
         permuted.topology.devices[at(number[i])] = problem.topology.devices[i];
-        ports[at(number[i])] = old_ports[i];
+        link_classes[at(number[i])] = old_link_classes[i];
       }
       Plan renamed = plan;
       for (Pipeline& pipeline : renamed.pipelines)

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "planner/core/rng.hpp"
-#include "simulator/engine/waiting_lines.hpp"
+#include "simulator/engine/service_queues.hpp"
 #include "tests/support/catch.hpp"
 
 namespace dtfm {
@@ -43,19 +43,19 @@ TEST_CASE("a lazy queue gives what is least, as a sorted set does", "[engine]") 
 }
 
 TEST_CASE("a line serves the larger priority, who is ready earlier, who is first in the graph", "[engine]") {
-  const std::vector<Waiting> tasks = {{0, 0, 0}, {1, 5, 1}, {1, 4, 2}, {0, 0, 3}, {2, 9, 4}, {1, 4, 5}};
-  WaitingLines lines(2);
+  const std::vector<WaitingTask> tasks = {{0, 0, 0}, {1, 5, 1}, {1, 4, 2}, {0, 0, 3}, {2, 9, 4}, {1, 4, 5}};
+  ServiceQueues lines(2);
   std::vector<int> served;
   for (const int task : {3, 5, 1, 0, 2, 4})
-    lines.join(1, task, [&](int waiting) { return tasks[at(waiting)]; });
-  while (lines.has_news()) {
+    lines.enqueue(1, task, [&](int waiting) { return tasks[at(waiting)]; });
+  while (lines.has_pending()) {
     std::vector<int> next;
     lines.serve([&](int task) { served.push_back(task); }, [&](int task) { next.push_back(task); });
     if (served.size() < tasks.size())
       REQUIRE(next.size() == 1);
     else
       REQUIRE(next.empty());
-    if (served.size() < 6) lines.leave(1);
+    if (served.size() < 6) lines.release(1);
   }
   CHECK(served == std::vector<int>{4, 2, 5, 1, 0, 3});
 }

@@ -4,19 +4,19 @@
 
 #include "planner/core/error.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
 
 namespace {
 
-using Kind = LinkMeaning::Kind;
+using Kind = LinkRole::Kind;
 
 /// The kinds of the links of a route, in order.
 std::vector<Kind> kinds(const TaskGraph& graph, const LoweredNetwork& network, int route) {
   std::vector<Kind> kinds;
-  for (const int link : graph.routes[at(route)].links) kinds.push_back(network.meanings()[at(link)].kind);
+  for (const int link : graph.routes[at(route)].links) kinds.push_back(network.roles()[at(link)].kind);
   return kinds;
 }
 
@@ -29,7 +29,7 @@ struct Lowered {
 
   int link(int from, int to, Kind kind) {
     for (const int link : graph.routes[at(network.route(from, to))].links)
-      if (network.meanings()[at(link)].kind == kind) return link;
+      if (network.roles()[at(link)].kind == kind) return link;
     return no_index;
   }
 };
@@ -47,8 +47,8 @@ TEST_CASE("a route without constraints is one fat pipe with rate and latency of 
   CHECK(link.sharing == Sharing::fatpipe);
   CHECK(link.bandwidth == Approx(1e8));
   CHECK(link.latency == 0.05);
-  CHECK(lowered.network.meanings().back().from == 1);
-  CHECK(lowered.network.meanings().back().to == 2);
+  CHECK(lowered.network.roles().back().from == 1);
+  CHECK(lowered.network.roles().back().to == 2);
 }
 
 TEST_CASE("routes are made once, when asked for") {
@@ -94,18 +94,18 @@ TEST_CASE("a capacity is that of the pair of sites, whatever the entry of a flow
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links[1].capacity = BitsPerSecond(40e8);
   // A port for each device; the flow 1 → 2 has an entry of its own, first with, then without a capacity.
-  rules.port = {0, 1, 2};
+  rules.link_class = {0, 1, 2};
   rules.links.push_back(rules.links[1]);
   rules.table = Eigen::MatrixXi(3, 3);
-  rules.table.own() << -1, 0, 1, 0, -1, 2, 1, 1, -1;
+  rules.table.mutable_matrix() << -1, 0, 1, 0, -1, 2, 1, 1, -1;
   rules.same_host = Eigen::MatrixXi::Constant(3, 3, -1);
-  for (const BitsPerSecond own : {BitsPerSecond(40e8), unlimited, BitsPerSecond(24e8)}) {
-    rules.links[2].capacity = own;
+  for (const BitsPerSecond mutable_matrix : {BitsPerSecond(40e8), unlimited, BitsPerSecond(24e8)}) {
+    rules.links[2].capacity = mutable_matrix;
     Lowered lowered(topology);
     const int shared = lowered.link(0, 2, Kind::pair_capacity);
     REQUIRE(shared != no_index);
     CHECK(lowered.link(1, 2, Kind::pair_capacity) == shared);
-    CHECK(lowered.graph.links[at(shared)].bandwidth == Approx(std::min(5e8, own.value() / 8)));
+    CHECK(lowered.graph.links[at(shared)].bandwidth == Approx(std::min(5e8, mutable_matrix.value() / 8)));
     CHECK(lowered.link(0, 1, Kind::pair_capacity) == no_index);
   }
 }
@@ -116,11 +116,11 @@ TEST_CASE("a capacity of a site without devices is nobody's") {
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(rules.links[1]);
   rules.links.back().capacity = BitsPerSecond(1e6);
-  rules.table.own()(1, 0) = 2;
-  rules.table.own()(1, 2) = 2;
+  rules.table.mutable_matrix()(1, 0) = 2;
+  rules.table.mutable_matrix()(1, 2) = 2;
   REQUIRE(Lowered(topology).link(1, 0, Kind::pair_capacity) != no_index);
   topology.devices.erase(topology.devices.begin() + 1);
-  rules.port.erase(rules.port.begin() + 1);
+  rules.link_class.erase(rules.link_class.begin() + 1);
   Lowered lowered(topology);
   CHECK(lowered.link(0, 1, Kind::pair_capacity) == no_index);
   CHECK(lowered.link(1, 0, Kind::pair_capacity) == no_index);
@@ -129,7 +129,7 @@ TEST_CASE("a capacity of a site without devices is nobody's") {
 TEST_CASE("two GPUs of a host do not pass its network") {
   Topology topology = flat_topology({2, 1}, near, far);
   topology.devices[1].host = topology.devices[0].host;
-  std::get<RuleLinks>(topology.links).same_host.own()(0, 0) = 0;
+  std::get<RuleLinks>(topology.links).same_host.mutable_matrix()(0, 0) = 0;
   topology.devices[0].uplink = BitsPerSecond(8e8);
   Lowered lowered(topology);
   CHECK(lowered.link(0, 1, Kind::device_uplink) == no_index);
@@ -141,7 +141,7 @@ TEST_CASE("two GPUs of a host do not pass its network") {
 TEST_CASE("the GPUs of a host share its network card") {
   Topology topology = flat_topology({4}, link_of(0, 1e9), far);
   for (std::size_t i = 0; i < 4; ++i) topology.devices[i].host = std::vector{0, 0, 1, 2}[i];
-  std::get<RuleLinks>(topology.links).same_host.own()(0, 0) = 0;
+  std::get<RuleLinks>(topology.links).same_host.mutable_matrix()(0, 0) = 0;
   for (const std::size_t i : {0U, 1U}) {
     topology.devices[i].host_uplink = BitsPerSecond(1e9);
     topology.devices[i].host_downlink = BitsPerSecond(2e9);
@@ -193,7 +193,7 @@ TEST_CASE("a flow's weight is by its round trip") {
   topology.fairness = Fairness::rtt;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(link_of(0.35, 1e8));
-  rules.table.own()(1, 0) = 2;
+  rules.table.mutable_matrix()(1, 0) = 2;
   topology.devices[0].uplink = BitsPerSecond(4e8);
   Lowered lowered(topology);
   for (const int to : {1, 2}) {

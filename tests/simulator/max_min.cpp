@@ -2,7 +2,7 @@
 #include "simulator/network/max_min.hpp"
 
 #include "tests/support/catch.hpp"
-#include "tests/support/fair.hpp"
+#include "tests/support/max_min_fairness.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -34,6 +34,6 @@ TEST_CASE("rates are fair on random networks") {
     const std::vector<LinkCapacity> links = random_links(rng);
     std::vector<FlowDemand> flows(rng.below(30));
     for (FlowDemand& flow : flows) flow = random_flow(rng, links.size());
-    check_fair(links, flows, max_min_rates(links, flows));
+    check_max_min_fair(links, flows, max_min_rates(links, flows));
   }
 }

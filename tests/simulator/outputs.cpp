@@ -27,15 +27,15 @@ StageMemory memory_of(int, int stage) {
 json trace_of(const TwoStages& run) {
   std::string text;
   ChromeTrace trace(run.topology, memory_of, [&](std::string_view part) { text += part; });
-  trace.see(run.iteration());
+  trace.on_interval(run.iteration());
   TwoStages again;
-  again.cut_at(3);
+  again.abort_at(3);
   for (TaskRecord& record : again.result.tasks) {
     record.ready += 12.5;
     record.start += 12.5;
     record.finish += 12.5;
   }
-  trace.see({Stretch::Kind::lost_iteration, 1, 12.5, 15.5, again.labelled, again.result});
+  trace.on_interval({RunInterval::Kind::lost_iteration, 1, 12.5, 15.5, again.labelled, again.result});
   trace.finish();
   return json::parse(text)["traceEvents"];
 }
@@ -135,11 +135,11 @@ TEST_CASE("the table of tasks names the stretch and leaves empty what did not ha
   std::string text;
   TaskCsv csv([&](std::string_view part) { text += part; });
   TwoStages run;
-  csv.see(run.iteration());
-  run.cut_at(3);
-  const Stretch lost{Stretch::Kind::lost_iteration, 1, 0, 3, run.labelled, run.result};
-  csv.see(lost);
-  csv.see(lost);
+  csv.on_interval(run.iteration());
+  run.abort_at(3);
+  const RunInterval lost{RunInterval::Kind::lost_iteration, 1, 0, 3, run.labelled, run.result};
+  csv.on_interval(lost);
+  csv.on_interval(lost);
   CHECK_THAT(text,
              contains("id,state,ready,start,finish\ni0 F p0 s0 m0,DONE,0,0,1\ni0 F p0 s0 m1,DONE,1,1,2\n"));
   CHECK_THAT(text, contains("\ni1.lost1 SA p0 s0 m1,CUT,2,2.5,\n"));
@@ -149,7 +149,7 @@ TEST_CASE("the table of tasks names the stretch and leaves empty what did not ha
 TEST_CASE("the result file has what the contract says") {
   const TwoStages run;
   RunStatistics statistics(run.topology, memory_of, {{}, {}});
-  statistics.see(run.iteration());
+  statistics.on_interval(run.iteration());
   SimReport report;
   report.length_s = 13;
   report.iterations = {{0, 12.5}};

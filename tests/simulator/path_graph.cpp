@@ -8,9 +8,9 @@
 #include "planner/core/schedule/schedule.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/lowered.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/compute_seconds.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -68,7 +68,7 @@ std::map<std::string, std::pair<double, double>> dates_of(const LabelledGraph& l
   for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
     TaskLabel label = lowered.labels[i];
     if (label.pipeline != no_index) label.micro_batch -= first[at(label.pipeline)];
-    dates[label_text(label)] = {played.tasks[i].start, played.tasks[i].finish};
+    dates[format_label(label)] = {played.tasks[i].start, played.tasks[i].finish};
   }
   return dates;
 }
@@ -93,7 +93,7 @@ TEST_CASE("paths along pipelines are the pipelines") {
         CAPTURE(schedule, sync, compressed);
         Problem problem = busy_problem(schedule, sync);
         if (compressed) problem.job.compression = {0.5, 0.5, BitsPerSecond(1e10)};
-        if (sync == "ring") problem.job.compression.slower_than = BitsPerSecond(2e8);  // between the sites
+        if (sync == "ring") problem.job.compression.bandwidth_threshold = BitsPerSecond(2e8);  // between the sites
         Plan plan = plan_of(problem.job, 4, 2, 6);
         plan.pipelines[1].micro_batches = 5;
         const PathSchedule paths = as_pipelines(plan);
@@ -124,8 +124,8 @@ TEST_CASE("a micro-batch computes what is on its path, and no more") {
   Partial it;
   it.plan.gradient_sync = "none";
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan, &it.paths);
-  CHECK(makespan_of(lowered) == Approx(13));
-  for (int device = 0; device < 5; ++device) CHECK(seconds_of(lowered, device) == Approx(3));
+  CHECK(replay_makespan(lowered) == Approx(13));
+  for (int device = 0; device < 5; ++device) CHECK(compute_seconds(lowered, device) == Approx(3));
   SimOptions options;
   options.iterations = 1;
   options.paths = &it.paths;
@@ -140,13 +140,13 @@ TEST_CASE("those exchange gradients that have the layers") {
   const LabelledGraph lowered = iteration_graph(it.problem, it.plan, &it.paths);
   std::map<int, double> sent;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i)
-    if (lowered.labels[i].activity == Activity::exchange)
+    if (lowered.labels[i].activity == Activity::gradient_sync)
       sent[lowered.labels[i].device] += lowered.graph.tasks[i].amount;
   CHECK(sent.size() == 4);
   CHECK(sent.count(2) == 0);
   for (const auto& [device, bytes] : sent) CHECK(bytes == Approx(2e7));
   std::set<std::string> names;
-  for (const TaskLabel& label : lowered.labels) CHECK(names.insert(label_text(label)).second);
+  for (const TaskLabel& label : lowered.labels) CHECK(names.insert(format_label(label)).second);
 }
 
 TEST_CASE("a path's devices may not leave, and paths are whole") {
@@ -156,7 +156,7 @@ TEST_CASE("a path's devices may not leave, and paths are whole") {
   Scenario scenario;
   scenario.events = {{1.0, 2, DeviceEvent::Kind::leave}};
   CHECK(
-      error_of([&] {
+      error_message([&] {
         simulate(it.problem, it.plan, scenario, options);
       }).starts_with("devices that leave or are left out are not simulated where micro-batches have paths"));
   scenario.events.clear();

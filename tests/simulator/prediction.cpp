@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "simulator/calibration/student.hpp"
+#include "simulator/calibration/student_t.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace dtfm;
@@ -16,20 +16,20 @@ const Calibration constants{1, 0.01, 0.9, 2, 0, 1};
 
 // Of seconds = scale · 10 + overhead, the logarithm's derivatives are 10 / 12 and 1 / 12.
 TEST_CASE("the variance of a prediction is that of the constants, by its derivatives, and of the runs") {
-  CalibrationSpread spread{0.03, 8, {}};
+  CalibrationUncertainty spread{0.03, 8, {}};
   const double a = 0.004, b = 0.05, ab = -0.00001;
   spread.covariance[0][0] = a * a;
   spread.covariance[3][3] = b * b;
   spread.covariance[0][3] = spread.covariance[3][0] = ab;
   const auto seconds = [](const Calibration& it) { return it.compute_scale * 10 + it.iteration_overhead_s; };
   const double variance = (100 * a * a + b * b + 2 * 10 * ab) / (12.0 * 12) + 0.03 * 0.03;
-  const double expected = std::exp(student_bound(0.05, 8) * std::sqrt(variance));
+  const double expected = std::exp(student_critical_value(0.05, 8) * std::sqrt(variance));
   CHECK(prediction_factor(constants, spread, seconds) == Approx(expected).epsilon(1e-4));
 }
 
 TEST_CASE("constants are moved to where they may be") {
-  CalibrationSpread spread{0.03, 8, {}};
-  for (std::size_t i = 0; i < CalibrationSpread::size; ++i) spread.covariance[i][i] = 4;
+  CalibrationUncertainty spread{0.03, 8, {}};
+  for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) spread.covariance[i][i] = 4;
   int calls = 0;
   const double factor = prediction_factor(constants, spread, [&](const Calibration& it) {
     ++calls;
@@ -42,12 +42,12 @@ TEST_CASE("constants are moved to where they may be") {
   CHECK(calls == 7);
   // From 1 to 1/2 the logarithm grows by log 2, over a step of 1/2; the standard deviation is 2.
   CHECK(std::log(factor) ==
-        Approx(student_bound(0.05, 8) * std::hypot(2 * std::log(2.0) / 0.5, 0.03)).epsilon(1e-6));
+        Approx(student_critical_value(0.05, 8) * std::hypot(2 * std::log(2.0) / 0.5, 0.03)).epsilon(1e-6));
 }
 
 TEST_CASE("what is known exactly is off by what runs are, and what takes no time by nothing") {
-  const CalibrationSpread spread{0.05, 10, {}};
+  const CalibrationUncertainty spread{0.05, 10, {}};
   CHECK(prediction_factor(constants, spread, [](const Calibration&) { return 3.0; }) ==
-        Approx(std::exp(student_bound(0.05, 10) * 0.05)));
+        Approx(std::exp(student_critical_value(0.05, 10) * 0.05)));
   CHECK(prediction_factor(constants, spread, [](const Calibration&) { return 0.0; }) == 1);
 }

@@ -17,11 +17,11 @@ StageMemory memory_of(int, int stage) {
   return stage == 0 ? StageMemory{1000, 100, 7} : StageMemory{500, 10, 1};
 }
 
-SimReport report_of(const TwoStages& run, const Stretch& stretch, std::vector<Interval> second_down = {}) {
+SimReport report_of(const TwoStages& run, const RunInterval& run_interval, std::vector<Interval> second_down = {}) {
   RunStatistics statistics(run.topology, memory_of, {{}, std::move(second_down)});
-  statistics.see(stretch);
+  statistics.on_interval(run_interval);
   SimReport report;
-  statistics.add_to(report, {0, 1}, stretch.end);
+  statistics.add_to(report, {0, 1}, run_interval.end);
   return report;
 }
 
@@ -45,12 +45,12 @@ TEST_CASE("quantiles lie between neighbours in proportion") {
 TEST_CASE("what intervals cover is counted once") {
   // [1, 4] and [6, 7] together: 4; of them in [3.5, 6.25]: 0.5 + 0.25.
   const std::vector<Interval> intervals = {{6, 7}, {1, 3}, {2, 4}, {2.5, 2.75}};
-  CHECK(covered(intervals) == 4);
-  CHECK(covered(intervals, {3.5, 6.25}) == 0.75);
-  CHECK(covered({}) == 0);
+  CHECK(union_length(intervals) == 4);
+  CHECK(union_length(intervals, {3.5, 6.25}) == 0.75);
+  CHECK(union_length({}) == 0);
   // [1, 3] and [2, 4] less [0, 1.5] and [2.5, 3.5]: [1.5, 2.5], [2, 2.5] and [3.5, 4].
-  CHECK(covered(without({{1, 3}, {2, 4}}, {{0, 1.5}, {2.5, 3.5}})) == 1.5);
-  CHECK(covered(within({{1, 3}, {5, 6}}, {2, 5})) == 1);
+  CHECK(union_length(subtract({{1, 3}, {2, 4}}, {{0, 1.5}, {2.5, 3.5}})) == 1.5);
+  CHECK(union_length(clip({{1, 3}, {5, 6}}, {2, 5})) == 1);
 }
 
 TEST_CASE("the time of a device is computing, waiting for the network and waiting for others") {
@@ -92,7 +92,7 @@ TEST_CASE("a device that computed while it is down would be seen in the sum of i
 TEST_CASE("between stretches and after the last one devices wait for others or are down") {
   const TwoStages run;
   RunStatistics statistics(run.topology, memory_of, {{}, {{13, 14}, {19, 22}}});
-  statistics.see(run.iteration());
+  statistics.on_interval(run.iteration());
   SimReport report;
   statistics.add_to(report, {0, 1}, 20);
   CHECK(report.devices[0].waiting_others_s == 5.5 + 7.5);
@@ -131,7 +131,7 @@ TEST_CASE("memory over time, its peak, and where it does not suffice") {
   const SimReport report = report_of(run, run.iteration());
   CHECK(report.devices[0].peak_memory_bytes == 1207);
   CHECK(report.devices[1].peak_memory_bytes == 500 + 2 * 10 + 1);
-  CHECK(report.overfull == std::vector<int>{0});
+  CHECK(report.out_of_memory == std::vector<int>{0});
 }
 
 TEST_CASE("the critical path goes through queues and messages") {
@@ -157,7 +157,7 @@ TEST_CASE("the critical path goes through queues and messages") {
 }
 
 TEST_CASE("steps of the critical path are summed by what they do, the longest first") {
-  const std::vector<CriticalSum> sums = summed({{"send", 1, 1, 2},
+  const std::vector<CriticalStepTotal> sums = sum_by_text({{"send", 1, 1, 2},
                                                 {"update", 1, 2, 4},
                                                 {"compute", 2, 4, 5},
                                                 {"send", 3, 5, 7.5},
@@ -176,14 +176,14 @@ TEST_CASE("steps of the critical path are summed by what they do, the longest fi
     CHECK(sums[i].tasks == expected[i].tasks);
     CHECK(sums[i].seconds == expected[i].seconds);
   }
-  CHECK(summed({}).empty());
+  CHECK(sum_by_text({}).empty());
 }
 
 TEST_CASE("what a departure cut off counts up to it") {
   TwoStages run;
-  run.cut_at(3);
-  const Stretch stretch{Stretch::Kind::lost_iteration, 0, 0, 3, run.labelled, run.result};
-  const SimReport report = report_of(run, stretch);
+  run.abort_at(3);
+  const RunInterval run_interval{RunInterval::Kind::lost_iteration, 0, 0, 3, run.labelled, run.result};
+  const SimReport report = report_of(run, run_interval);
   CHECK(report.devices[0].compute_s == 2);
   CHECK(report.devices[0].waiting_network_s == 1);  // A1 is on its way from it
   CHECK(report.devices[1].compute_s == 0.5);

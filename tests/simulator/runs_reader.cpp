@@ -4,9 +4,9 @@
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/writers/plan_json.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/folder.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -31,7 +31,7 @@ std::vector<MeasuredRun> runs_in(const std::string& text) {
 }
 
 std::string error_in(const std::string& text) {
-  return error_of([&] { runs_in(text); });
+  return error_message([&] { runs_in(text); });
 }
 
 /// `text` of a plan for two devices, 8 layers, three micro-batches.
@@ -67,7 +67,7 @@ TEST_CASE("a row without a plan deploys the devices in their order") {
 }
 
 TEST_CASE("a row with a plan is that plan, with its own job or the one that is named") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("plans/two.json", plan_text());
   folder.write(
       "job.yaml",
@@ -82,7 +82,7 @@ TEST_CASE("a row with a plan is that plan, with its own job or the one that is n
   CHECK(runs[0].work->plan.pipelines[0].micro_batches == 3);
   CHECK(runs[1].work == runs[0].work);  // simulated once
   CHECK(runs[2].work->job.name == "other");
-  CHECK(simulated_seconds(runs, {}, 1)[0] == simulated_seconds(runs, {}, 1)[1]);
+  CHECK(simulate_seconds(runs, {}, 1)[0] == simulate_seconds(runs, {}, 1)[1]);
 }
 
 TEST_CASE("runs of the same parameters share what is simulated") {
@@ -138,17 +138,17 @@ TEST_CASE("tables that are wrong are told where and why") {
     CHECK(error_in(text) == message);
   }
   std::string many = "pipeline,data,seconds\n";
-  for (std::size_t i = 0; i <= most_runs; ++i) many += "1,1,1\n";
+  for (std::size_t i = 0; i <= max_runs; ++i) many += "1,1,1\n";
   CHECK(error_in(many) == "runs.csv:202:1: more than 200 runs");
 }
 
 TEST_CASE("what is wrong in a named file is told by the file") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("cut.json", plan_text().substr(0, 60));
   folder.write("bare.json", R"({"pipelines": [{"stages": [{"layers": [0, 8], "devices": ["s0/0"]}]}]})");
   folder.write("job.yaml", "version: 1\nname: x\n");
   const auto error_with = [&](const std::string& row, const std::optional<Job>& job) {
-    return error_of([&] { runs_in("plan,job,seconds\n" + row + "\n", folder.path(), job); });
+    return error_message([&] { runs_in("plan,job,seconds\n" + row + "\n", folder.path(), job); });
   };
   const std::string path = folder.path().string();
   CHECK_THAT(error_with("cut.json,,1", std::nullopt), contains(path + "/cut.json:"));
@@ -162,7 +162,7 @@ TEST_CASE("what is wrong in a named file is told by the file") {
 
 // Named by the table as below its folder, where the table itself lies in the folder that is worked in.
 TEST_CASE("the table is read from a file, and files beside it") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("two.json", plan_text());
   folder.write("runs.csv", "\xEF\xBB\xBFplan,seconds\r\ntwo.json,7\r\n");
   const std::vector<MeasuredRun> runs =
@@ -170,7 +170,7 @@ TEST_CASE("the table is read from a file, and files beside it") {
   REQUIRE(runs.size() == 1);
   CHECK(runs[0].seconds == 7);
   folder.write("bad.csv", "plan,seconds\n\x80,1\n");
-  CHECK_THAT(error_of([&] {
+  CHECK_THAT(error_message([&] {
                read_runs(folder.path() / "bad.csv", {topology, std::nullopt, roofline});
              }),
              contains("bad.csv:2:1"));

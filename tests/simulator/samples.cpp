@@ -4,7 +4,7 @@
 
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;

@@ -6,8 +6,8 @@
 
 #include "simulator/run/trace_cursor.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -57,14 +57,14 @@ std::optional<double> value_at(const std::vector<Profile>& profiles, int link, d
   return value;
 }
 
-int link_of_kind(const LabelledGraph& graph, LinkMeaning::Kind kind, int from, int to = no_index) {
+int link_of_kind(const LabelledGraph& graph, LinkRole::Kind kind, int from, int to = no_index) {
   for (int i = 0; at(i) < graph.links.size(); ++i) {
-    const LinkMeaning& meaning = graph.links[at(i)];
-    if (meaning.kind == kind && meaning.from == from && (to == no_index || meaning.to == to)) return i;
+    const LinkRole& role = graph.links[at(i)];
+    if (role.kind == kind && role.from == from && (to == no_index || role.to == to)) return i;
   }
   return no_index;
 }
-using Kind = LinkMeaning::Kind;
+using Kind = LinkRole::Kind;
 
 }  // namespace
 
@@ -140,7 +140,7 @@ TEST_CASE("relative traces multiply, an absolute one replaces from its first dat
     for (double date = start; date <= start + 2; date += 0.25)
       CHECK(value_at(window, link, date) == value_at(whole, link, date));
   }
-  CHECK(profiles.change_after(1e6));  // the second never ends
+  CHECK(profiles.changes_after(1e6));  // the second never ends
 }
 
 TEST_CASE("latency, shared links and speeds") {
@@ -166,8 +166,8 @@ TEST_CASE("latency, shared links and speeds") {
   CHECK_FALSE(value_at(profiles, sender, 3, Profile::Quantity::latency).has_value());
   CHECK(value_at(profiles, 3, 2, Profile::Quantity::speed) == 0.5);
   CHECK(value_at(profiles, 3, 4, Profile::Quantity::speed) == 2.0);
-  CHECK(all.change_after(3));
-  CHECK_FALSE(all.change_after(4));
+  CHECK(all.changes_after(3));
+  CHECK_FALSE(all.changes_after(4));
   // A trace about some receivers, or some devices of a site, leaves what the others share.
   scenario.link_traces = {bandwidth_between({0}, {2, 3}, 0)};
   const auto some = ScenarioProfiles(scenario, topology, graph).between(0, 1);
@@ -204,5 +204,5 @@ TEST_CASE("traces that change without end in one window are refused") {
   scenario.traces = {{{{0, 1}, {0.5e-6, 2}}, 1e-6, true}};
   scenario.link_traces = {bandwidth_between({0}, {1}, 0)};
   const ScenarioProfiles profiles(scenario, topology, graph);
-  CHECK_THAT(error_of([&] { profiles.between(0, 100); }), contains("change too often"));
+  CHECK_THAT(error_message([&] { profiles.between(0, 100); }), contains("change too often"));
 }

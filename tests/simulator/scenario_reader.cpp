@@ -13,8 +13,8 @@
 #include "simulator/io/availability_reader.hpp"
 #include "simulator/io/trace_reader.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/folder.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace dtfm;
 using namespace dtfm::io;
@@ -36,8 +36,8 @@ Scenario read(const std::string& entries, const std::filesystem::path& folder = 
   return parse_scenario(fmt::format("version: 1\n{}", entries), "s.yaml", folder, four_devices());
 }
 
-std::string complaint(const std::string& entries, const std::filesystem::path& folder = ".") {
-  return error_of([&] { read(entries, folder); });
+std::string error_text(const std::string& entries, const std::filesystem::path& folder = ".") {
+  return error_message([&] { read(entries, folder); });
 }
 
 TraceFormat factors() {
@@ -46,12 +46,12 @@ TraceFormat factors() {
   return format;
 }
 
-std::string trace_complaint(const std::string& text, const TraceFormat& format = factors()) {
-  return error_of([&] { parse_trace(text, "t.csv", format); });
+std::string trace_error(const std::string& text, const TraceFormat& format = factors()) {
+  return error_message([&] { parse_trace(text, "t.csv", format); });
 }
 
 /// "2.5 leave 3", one for each event.
-std::vector<std::string> words(const std::vector<DeviceEvent>& events) {
+std::vector<std::string> format_events(const std::vector<DeviceEvent>& events) {
   std::vector<std::string> result;
   for (const DeviceEvent& event : events) {
     const char* kind = event.kind == DeviceEvent::Kind::leave  ? "leave"
@@ -82,7 +82,7 @@ bool has_shared_data() {
 }
 
 /// How many of `devices` are there after the events up to `date`.
-int alive_at(const std::vector<DeviceEvent>& events, double date, int devices) {
+int available_at(const std::vector<DeviceEvent>& events, double date, int devices) {
   std::vector<bool> there(at(devices), true);
   for (const DeviceEvent& event : events) {
     if (event.date > date) break;
@@ -95,7 +95,7 @@ int alive_at(const std::vector<DeviceEvent>& events, double date, int devices) {
 }  // namespace
 
 TEST_CASE("every key of a scenario is read") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("wave.csv", "t,down\n0,1\n10,0.5\n");
   folder.write("fleet.csv", "0,2\n50,1\n");
   const Scenario scenario = read(
@@ -120,10 +120,10 @@ TEST_CASE("every key of a scenario is read") {
   CHECK(scenario.link_traces[1].both_directions);
   CHECK(scenario.traces[0].period == 20);  // 0.5 lasts as long as 1 did
   CHECK(scenario.traces[1].steps[1].value == 0.0005);
-  CHECK(words(scenario.events) == Words{"50 leave 3", "60 leave 0", "61 join 0", "120 speed 1"});
+  CHECK(format_events(scenario.events) == Words{"50 leave 3", "60 leave 0", "61 join 0", "120 speed 1"});
   CHECK(scenario.events.back().speed == 0.5);
   CHECK(scenario.compute_jitter.cv == 0.05);
-  CHECK(scenario.on_departure == "spare");
+  CHECK(scenario.on_failure == "spare");
   CHECK(scenario.detection_s == 5);
   CHECK(scenario.spares == std::vector<int>{3, 2});
   REQUIRE(scenario.checkpoint.has_value());
@@ -136,14 +136,14 @@ TEST_CASE("what happens to a site happens to all its devices") {
   const Scenario scenario = read(
       "events: [{at: 5 s, site: b, leave: true}, {at: 9 s, site: b, join: true},\n"
       "  {at: 7 s, site: a, speed: 0.5}]\n");
-  CHECK(words(scenario.events) ==
+  CHECK(format_events(scenario.events) ==
         Words{"5 leave 2", "5 leave 3", "7 speed 0", "7 speed 1", "9 join 2", "9 join 3"});
-  CHECK(complaint("events: [{at: 1 s, site: c, leave: true}]\n") ==
+  CHECK(error_text("events: [{at: 1 s, site: c, leave: true}]\n") ==
         "s.yaml:2:26: unknown site `c`; known: `a`, `b`");
-  CHECK(complaint("events: [{at: 1 s, device: a/1, leave: true},\n  {at: 2 s, site: a, leave: true}]\n") ==
+  CHECK(error_text("events: [{at: 1 s, device: a/1, leave: true},\n  {at: 2 s, site: a, leave: true}]\n") ==
         "s.yaml:3:3: `a/1` leaves at 2 s, but it is gone already");
   for (const char* who : {"", "site: a, device: a/0, "})
-    CHECK(complaint(fmt::format("events: [{{at: 1 s, {}leave: true}}]\n", who)) ==
+    CHECK(error_text(fmt::format("events: [{{at: 1 s, {}leave: true}}]\n", who)) ==
           "s.yaml:2:10: expected one of `device` and `site`");
 }
 
@@ -154,62 +154,62 @@ TEST_CASE("a scenario that says nothing changes nothing") {
   CHECK(scenario.link_traces.empty());
   CHECK(scenario.events.empty());
   CHECK(scenario.compute_jitter.cv == 0);
-  CHECK(scenario.on_departure == "restart-without-pipeline");
+  CHECK(scenario.on_failure == "restart-without-pipeline");
   CHECK_FALSE(scenario.checkpoint.has_value());
 }
 
 TEST_CASE("bad scenarios are told with their position") {
-  CHECK(complaint("horizon: 0 s\n") == "s.yaml:2:10: `horizon`: must be above zero");
-  CHECK_THAT(complaint("horizn: 1 s\n"), contains("did you mean `horizon`?"));
-  CHECK(complaint("events: [{at: 1 s, device: a/2, leave: true}]\n") ==
+  CHECK(error_text("horizon: 0 s\n") == "s.yaml:2:10: `horizon`: must be above zero");
+  CHECK_THAT(error_text("horizn: 1 s\n"), contains("did you mean `horizon`?"));
+  CHECK(error_text("events: [{at: 1 s, device: a/2, leave: true}]\n") ==
         "s.yaml:2:28: unknown device `a/2`; did you mean `a/0`?");
-  CHECK_THAT(complaint("bandwidth: [{from: c, to: b, trace: {}}]\n"),
+  CHECK_THAT(error_text("bandwidth: [{from: c, to: b, trace: {}}]\n"),
              contains("s.yaml:2:20: unknown site, host or device `c`"));
-  CHECK(complaint("events: [{at: 1 s, device: a/0, join: true}]\n") ==
+  CHECK(error_text("events: [{at: 1 s, device: a/0, join: true}]\n") ==
         "s.yaml:2:10: `a/0` joins at 1 s, but it is there already");
   // The order is that of time: the second entry leaves first.
   CHECK(
-      complaint("events: [{at: 2 s, device: a/0, leave: true},\n  {at: 1 s, device: a/0, leave: true}]\n") ==
+      error_text("events: [{at: 2 s, device: a/0, leave: true},\n  {at: 1 s, device: a/0, leave: true}]\n") ==
       "s.yaml:2:10: `a/0` leaves at 2 s, but it is gone already");
-  CHECK_THAT(complaint("events: [{at: -1 s, device: a/0, leave: true}]\n"), contains("must not be negative"));
-  CHECK_THAT(complaint("events: [{at: 1 s, device: a/0, leave: false}]\n"),
+  CHECK_THAT(error_text("events: [{at: -1 s, device: a/0, leave: true}]\n"), contains("must not be negative"));
+  CHECK_THAT(error_text("events: [{at: 1 s, device: a/0, leave: false}]\n"),
              contains("`leave`: expected true"));
-  CHECK_THAT(complaint("events: [{at: 1 s, device: a/0}]\n"), contains("expected one of `leave: true`"));
-  CHECK_THAT(complaint("events: [{at: 1 s, device: a/0, speed: 0}]\n"), contains("must be above zero"));
-  CHECK(complaint("events: [{at: 1 s, device: a/0, speed: 1e300}]\n") ==
+  CHECK_THAT(error_text("events: [{at: 1 s, device: a/0}]\n"), contains("expected one of `leave: true`"));
+  CHECK_THAT(error_text("events: [{at: 1 s, device: a/0, speed: 0}]\n"), contains("must be above zero"));
+  CHECK(error_text("events: [{at: 1 s, device: a/0, speed: 1e300}]\n") ==
         "s.yaml:2:40: `speed`: expected a number from 1e-06 to 1000000; found `1e300`");
-  CHECK(complaint("horizon: 1e12 s\n") ==
+  CHECK(error_text("horizon: 1e12 s\n") ==
         "s.yaml:2:10: `horizon`: `1e12 s` is out of range: a time is from 1e-12 to 1e+09 s");
-  CHECK_THAT(complaint("compute_jitter: {kind: normal, cv: 0.1}\n"),
+  CHECK_THAT(error_text("compute_jitter: {kind: normal, cv: 0.1}\n"),
              contains("unknown `normal`; known: `lognormal`"));
-  CHECK_THAT(complaint("compute_jitter: {kind: lognormal, cv: -0.1}\n"),
+  CHECK_THAT(error_text("compute_jitter: {kind: lognormal, cv: -0.1}\n"),
              contains("expected a number from 0"));
-  CHECK(complaint("recovery: {policy: wiat}\n") ==
+  CHECK(error_text("recovery: {policy: wiat}\n") ==
         "s.yaml:2:20: `policy`: unknown `wiat`; did you mean `wait`?");
-  CHECK_THAT(complaint("recovery: {checkpoint: {}}\n"), contains("expected `bandwidth`, `device` or both"));
-  CHECK_THAT(complaint("recovery: {checkpoint: {period: 1 min}}\n"),
+  CHECK_THAT(error_text("recovery: {checkpoint: {}}\n"), contains("expected `bandwidth`, `device` or both"));
+  CHECK_THAT(error_text("recovery: {checkpoint: {period: 1 min}}\n"),
              contains("expected `bandwidth`, `device` or both"));
-  CHECK_THAT(complaint("recovery: {checkpoint: {period: 0 s, bandwidth: 1 Gbps}}\n"),
+  CHECK_THAT(error_text("recovery: {checkpoint: {period: 0 s, bandwidth: 1 Gbps}}\n"),
              contains("must be above zero"));
-  CHECK_THAT(complaint("recovery: {exclude_slower_than: 1.5}\n"), contains("`exclude_slower_than`"));
-  CHECK_THAT(complaint("recovery: {policy: redundnat}\n"), contains("did you mean `redundant`?"));
+  CHECK_THAT(error_text("recovery: {exclude_slower_than: 1.5}\n"), contains("`exclude_slower_than`"));
+  CHECK_THAT(error_text("recovery: {policy: redundnat}\n"), contains("did you mean `redundant`?"));
 }
 
 TEST_CASE("files of a scenario lie below it, and two recordings are not about one device") {
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("fleet.csv", "0,4\n");
   const auto entry = [](const std::string& file) {
     return fmt::format("availability: [{{file: {}, format: count}}]\n", file);
   };
-  CHECK_THAT(complaint(entry("../fleet.csv"), folder.path()), contains("is not below the folder"));
-  CHECK_THAT(complaint(entry("/etc/passwd"), folder.path()), contains("is not below the folder"));
-  CHECK_THAT(complaint(entry("none.csv"), folder.path()), contains("s.yaml:2:23: `file`:"));
-  CHECK(words(read(entry("fleet.csv"), folder.path()).events).empty());
-  CHECK_THAT(complaint("availability: [{file: fleet.csv, format: count}, {file: fleet.csv, format: count, "
+  CHECK_THAT(error_text(entry("../fleet.csv"), folder.path()), contains("is not below the folder"));
+  CHECK_THAT(error_text(entry("/etc/passwd"), folder.path()), contains("is not below the folder"));
+  CHECK_THAT(error_text(entry("none.csv"), folder.path()), contains("s.yaml:2:23: `file`:"));
+  CHECK(format_events(read(entry("fleet.csv"), folder.path()).events).empty());
+  CHECK_THAT(error_text("availability: [{file: fleet.csv, format: count}, {file: fleet.csv, format: count, "
                        "devices: [b/0:1]}]\n",
                        folder.path()),
              contains("s.yaml:2:50: `b/0:1` is in two recordings"));
-  CHECK_THAT(complaint(fmt::format("{}events: [{{at: 1 s, device: a/0, leave: true}}]\n", entry("fleet.csv")),
+  CHECK_THAT(error_text(fmt::format("{}events: [{{at: 1 s, device: a/0, leave: true}}]\n", entry("fleet.csv")),
                        folder.path()),
              contains("s.yaml:3:28: `a/0` comes and goes as `availability` says"));
 }
@@ -239,35 +239,35 @@ TEST_CASE("traces: columns, units, references, and of one time the last line") {
 }
 
 TEST_CASE("bad traces are told with their position") {
-  CHECK_THAT(trace_complaint(""), contains("t.csv:1:1: an empty trace"));
-  CHECK_THAT(trace_complaint("time,value\n"), contains("an empty trace"));
-  CHECK(trace_complaint("0,1\n2,1\n1,1\n") == "t.csv:3:1: time goes back: 1 s after 2 s");
-  CHECK(trace_complaint("0,1\n2, -1\n") == "t.csv:2:4: the value must not be negative; found `-1`");
-  CHECK(trace_complaint("0,1\n2,\n") == "t.csv:2:3: the value is missing");
-  CHECK(trace_complaint("0,nan\n") == "t.csv:1:3: the value is missing");
-  CHECK_THAT(trace_complaint("0,inf\n"), contains("t.csv:1:3: the value: expected a decimal number"));
-  CHECK(trace_complaint("0,1\n2\n") == "t.csv:2:1: expected 2 cells; found 1");
-  CHECK_THAT(trace_complaint("-1,1\n"), contains("the time must not be negative"));
-  CHECK_THAT(trace_complaint("0,1,2\n"), contains("say which one by `column`"));
+  CHECK_THAT(trace_error(""), contains("t.csv:1:1: an empty trace"));
+  CHECK_THAT(trace_error("time,value\n"), contains("an empty trace"));
+  CHECK(trace_error("0,1\n2,1\n1,1\n") == "t.csv:3:1: time goes back: 1 s after 2 s");
+  CHECK(trace_error("0,1\n2, -1\n") == "t.csv:2:4: the value must not be negative; found `-1`");
+  CHECK(trace_error("0,1\n2,\n") == "t.csv:2:3: the value is missing");
+  CHECK(trace_error("0,nan\n") == "t.csv:1:3: the value is missing");
+  CHECK_THAT(trace_error("0,inf\n"), contains("t.csv:1:3: the value: expected a decimal number"));
+  CHECK(trace_error("0,1\n2\n") == "t.csv:2:1: expected 2 cells; found 1");
+  CHECK_THAT(trace_error("-1,1\n"), contains("the time must not be negative"));
+  CHECK_THAT(trace_error("0,1,2\n"), contains("say which one by `column`"));
   TraceFormat format = factors();
   format.column = "dwon";
-  CHECK(trace_complaint("time,down,up\n0,1,2\n", format) ==
+  CHECK(trace_error("time,down,up\n0,1,2\n", format) ==
         "t.csv:1:1: there is no column `dwon`; did you mean `down`?");
   format = factors();
   format.repeat = true;
   format.period = 5;
-  CHECK_THAT(trace_complaint("0,1\n5,1\n", format), contains("`repeat` must be longer"));
+  CHECK_THAT(trace_error("0,1\n5,1\n", format), contains("`repeat` must be longer"));
 
-  const Folder folder;
+  const TemporaryFolder folder;
   folder.write("a.csv", "0,1\n");
   const auto entry = [](const std::string& trace) {
     return fmt::format("bandwidth: [{{from: a, to: b, trace: {{file: a.csv, {}}}}}]\n", trace);
   };
-  CHECK_THAT(complaint(entry("kind: absolute"), folder.path()), contains("missing key `unit`"));
-  CHECK_THAT(complaint(entry("kind: absolute, unit: ms"), folder.path()), contains("`unit`"));
-  CHECK_THAT(complaint(entry("kind: relative, unit: Gbps"), folder.path()), contains("need a `reference`"));
-  CHECK_THAT(complaint(entry("kind: relative, repeat: 0 s"), folder.path()), contains("must be above zero"));
-  CHECK_THAT(complaint(entry("kind: relative, repeat: maybe"), folder.path()), contains("`repeat`"));
+  CHECK_THAT(error_text(entry("kind: absolute"), folder.path()), contains("missing key `unit`"));
+  CHECK_THAT(error_text(entry("kind: absolute, unit: ms"), folder.path()), contains("`unit`"));
+  CHECK_THAT(error_text(entry("kind: relative, unit: Gbps"), folder.path()), contains("need a `reference`"));
+  CHECK_THAT(error_text(entry("kind: relative, repeat: 0 s"), folder.path()), contains("must be above zero"));
+  CHECK_THAT(error_text(entry("kind: relative, repeat: maybe"), folder.path()), contains("`repeat`"));
 }
 
 TEST_CASE("nodes take the first free device; a node too many waits") {
@@ -276,22 +276,22 @@ TEST_CASE("nodes take the first free device; a node too many waits") {
   const std::string text =
       "0,add,n1\n0,add,n2\n0,add,n3\n1000,add,n4\n2000,add,n5\n2000,add,n6\n3000,remove,n6\n"
       "4000,remove,n2\n5000,remove,n1\n";
-  CHECK(words(parse_availability(text, "f.csv", recording(false))) ==
+  CHECK(format_events(parse_availability(text, "f.csv", recording(false))) ==
         Words{"0 leave 3", "1 join 3", "4 leave 1", "4 join 1", "5 leave 0"});
 }
 
 TEST_CASE("of a count, the last leave first") {
   const std::string text = "time_s,alive\n0,9\n10,2\n10,3\n20,0\n";
-  CHECK(words(parse_availability(text, "f.csv", recording(true))) ==
+  CHECK(format_events(parse_availability(text, "f.csv", recording(true))) ==
         Words{"10 leave 3", "10 leave 2", "10 join 2", "20 leave 2", "20 leave 1", "20 leave 0"});
   // Nobody is there before the first line.
-  CHECK(words(parse_availability("5,1\n", "f.csv", recording(true))) ==
+  CHECK(format_events(parse_availability("5,1\n", "f.csv", recording(true))) ==
         Words{"0 leave 0", "0 leave 1", "0 leave 2", "0 leave 3", "5 join 0"});
 }
 
 TEST_CASE("bad recordings of availability are told with their position") {
   const auto bad = [](const std::string& text, bool counts) {
-    return error_of([&] { parse_availability(text, "f.csv", recording(counts)); });
+    return error_message([&] { parse_availability(text, "f.csv", recording(counts)); });
   };
   CHECK(bad("0,add,n1\n5,add,n1\n", false) == "f.csv:2:7: `n1` joins, but it is there already");
   CHECK(bad("0,remove,n1\n", false) == "f.csv:1:10: `n1` leaves, but it is not there");
@@ -311,9 +311,9 @@ TEST_CASE("the two recordings of one fleet agree") {
   const auto events = shared_recording("p3-trace.csv", false, 64);
   const auto counts = shared_recording("p3_alive.csv", true, 64);
   REQUIRE_FALSE(events.empty());
-  CHECK(alive_at(events, 0, 64) == 18);
+  CHECK(available_at(events, 0, 64) == 18);
   for (const DeviceEvent& event : events)
-    CHECK(alive_at(events, event.date, 64) == alive_at(counts, event.date, 64));
+    CHECK(available_at(events, event.date, 64) == available_at(counts, event.date, 64));
 }
 
 TEST_CASE("a recorded satellite link is a trace") {

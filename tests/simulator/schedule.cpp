@@ -7,8 +7,8 @@
 
 #include "planner/core/index.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -75,7 +75,7 @@ int most_in_flight(const std::vector<Operation>& order) {
 /// Forwards of 1 s a layer and backwards of 2 s on devices with instant messages.
 double makespan(Job job, int devices, int micro_batches) {
   const Topology topology = flat_topology({devices}, link_of(0, 1e18), link_of(0, 1e18));
-  return makespan_of(
+  return replay_makespan(
       iteration_graph({topology, job, Calibration{}}, plan_of(job, devices, 1, micro_batches)));
 }
 
@@ -126,18 +126,18 @@ TEST_CASE("a flush drains the pipeline: rounds follow each other whole") {
 }
 
 TEST_CASE("a schedule that cannot be run is refused") {
-  CHECK(error_of([] {
+  CHECK(error_message([] {
           operation_order("interleaved", {4, 0, 2, 6}, 0);
         }) ==
         "schedule interleaved needs micro-batches in multiples of the 4 devices of a pipeline; there are 6");
-  CHECK(error_of([] {
+  CHECK(error_message([] {
           operation_order("interleaved", {4, 0, 2, 8}, 6);
         }) ==
         "schedule interleaved needs micro-batches in multiples of the 4 devices of a pipeline; there are 6");
-  CHECK(error_of([] {
+  CHECK(error_message([] {
           operation_order("1f1b", {4, 0, 2, 8}, 0);
         }) == "schedule 1f1b has one stage a device, not 2");
-  CHECK(error_of([] {
+  CHECK(error_message([] {
           operation_order("zero-bubble", {4, 0, 1, 8}, 0);
         }) == "there is no schedule `zero-bubble`");
 }

@@ -2,8 +2,8 @@
 
 #include "planner/core/model_state.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -130,7 +130,7 @@ TEST_CASE("a stage holds what was measured on a V100") {
 TEST_CASE("a parameter costs what the optimizer holds, sends and saves") {
   struct Expected {
     const char* optimizer;
-    double held, exchanged_fp16, exchanged_fp32, saved;
+    double held, synced_fp16, synced_fp32, saved;
   };
   for (const Expected& e : {Expected{"adam-16", 16, 2, 4, 12}, Expected{"adam-18", 18, 4, 4, 12},
                             Expected{"adam-20", 20, 4, 4, 12}, Expected{"sgd-12", 12, 4, 4, 4},
@@ -142,9 +142,9 @@ TEST_CASE("a parameter costs what the optimizer holds, sends and saves") {
     const StageLoad load = load_of(job, {1, 3});
     CHECK(load.state_bytes == 2 * 872 * e.held);
     CHECK(load.weight_bytes == 2 * 872 * e.saved);
-    CHECK(load.gradient_bytes == 2 * 872 * e.exchanged_fp16 / 2);
+    CHECK(load.gradient_bytes == 2 * 872 * e.synced_fp16 / 2);
     job.training.precision = "fp32";
-    CHECK(load_of(job, {1, 3}).gradient_bytes == 2 * 872 * e.exchanged_fp32 / 2);
+    CHECK(load_of(job, {1, 3}).gradient_bytes == 2 * 872 * e.synced_fp32 / 2);
   }
 }
 
@@ -202,11 +202,11 @@ TEST_CASE("a speed that cannot be known is an error") {
   Topology topology = two_devices();
   topology.gpus[0].peak.reset();
   const Job job = tiny_transformer("none");
-  CHECK(error_of([&] {
+  CHECK(error_message([&] {
           stage_load(job, topology, {{0, 1}, {0}});
         }) == "device s0/0: times on GPU one cannot be estimated: its entry in the catalogue has no `peak`");
   topology.devices[0].gpu = -1;
-  CHECK(error_of([&] {
+  CHECK(error_message([&] {
           stage_load(job, topology, {{0, 1}, {0}});
         }) == "the speed of device s0/0 is not known: the topology gives it no `gpu`");
 }

@@ -29,8 +29,8 @@ double exhaustive(const std::vector<std::vector<double>>& rates, std::size_t pee
   return best;
 }
 
-std::vector<PeerKind> random_kinds(Rng& rng, std::uint32_t most_kinds) {
-  std::vector<PeerKind> kinds(1 + rng.below(most_kinds));
+std::vector<PeerKind> random_kinds(Rng& rng, std::uint32_t max_kinds) {
+  std::vector<PeerKind> kinds(1 + rng.below(max_kinds));
   const std::size_t stages = 1 + rng.below(3);
   for (PeerKind& kind : kinds) {
     kind.count = static_cast<int>(rng.below(kinds.size() == 1 ? 8 : 4));
@@ -69,7 +69,7 @@ TEST_CASE("the best assignment is that of all") {
     Rng rng = Rng::for_task(seed, 0);
     const std::vector<PeerKind> kinds = random_kinds(rng, 3);
     const Assignment best = best_assignment(kinds);
-    CHECK(best.is_best);
+    CHECK(best.is_optimal);
     CHECK(best.samples_per_s == Approx(exhaustive(kinds)));
     CHECK(best.bound == best.samples_per_s);
     std::vector<double> speeds(kinds.front().rates.size());
@@ -97,7 +97,7 @@ TEST_CASE("one kind by hand") {
 TEST_CASE("many peers of several kinds have a bound") {
   const std::vector<PeerKind> kinds = {{40, {1, 1, 1, 1}}, {40, {3, 3, 3, 3}}};
   const Assignment dealt = best_assignment(kinds);
-  CHECK_FALSE(dealt.is_best);
+  CHECK_FALSE(dealt.is_optimal);
   CHECK(dealt.bound == Approx(40));
   CHECK(dealt.samples_per_s == Approx(40));
   // No bound is below what peers can do.

@@ -20,7 +20,7 @@ class Ledger {
   void take(const SwarmEvent& event) {
     using Kind = SwarmEvent::Kind;
     switch (event.kind) {
-      case Kind::drawn:
+      case Kind::issued:
         REQUIRE(drawn_.insert(event.micro_batch).second);
         break;
       case Kind::forward:
@@ -52,7 +52,7 @@ class Ledger {
       const SwarmStage& it = report.stages[at(stage)];
       CHECK(it.accepted == counts[State::accepted]);
       CHECK(it.held == counts[State::held] + counts[State::averaged]);
-      CHECK(it.lost == lost_again_.at(stage) + counts[State::lost]);
+      CHECK(it.lost == lost_after_held_.at(stage) + counts[State::lost]);
     }
   }
 
@@ -69,7 +69,7 @@ class Ledger {
         entries_.try_emplace(std::pair(event.micro_batch, event.stage), Entry{event.peer, State::held});
     if (is_new) return;
     REQUIRE(place->second.state == State::lost);
-    ++lost_again_[event.stage];
+    ++lost_after_held_[event.stage];
     place->second = {event.peer, State::held};
   }
   void change(const SwarmEvent& event, State from, State to) {
@@ -91,7 +91,7 @@ class Ledger {
   int stages_;
   std::set<long long> drawn_, finished_;
   std::map<std::pair<long long, int>, Entry> entries_;  // by micro-batch and stage
-  mutable std::map<int, long long> lost_again_{{0, 0}, {1, 0}, {2, 0}};
+  mutable std::map<int, long long> lost_after_held_{{0, 0}, {1, 0}, {2, 0}};
 };
 
 /// Six peers in two sites, three stages; messages take 0.3 s, forwards 1 s, backwards 3 s, all-reduces 2 s.
@@ -172,7 +172,7 @@ TEST_CASE("every peer leaves at every moment and comes back, where calls are ver
   for (const SwarmTransport transport : transports) {
     SmallSwarm swarm(transport);
     swarm.setup.verify = 0.5;
-    swarm.setup.lying = 1.0 / 6;
+    swarm.setup.faulty_share = 1.0 / 6;
     for (const double moment : swarm.moments())
       for (int device = 0; device < 6; ++device) {
         INFO("device " << device << " at " << moment);

@@ -32,7 +32,7 @@ const Recording g4dn{"g4dn", "g4dn_alive.csv", 24, 10.8}, p3{"p3", "p3_alive.csv
     v100{"v100", "gcp_v100x1-east1c_alive.csv", 80, 22.3};
 
 /// Nothing if the recording is not there.
-std::optional<Scenario> fleet_of(const Recording& recording) {
+std::optional<Scenario> read_fleet_scenario(const Recording& recording) {
   std::ifstream file(std::string(DTFM_SHARED_DATA) + "/spot/" + recording.file);
   if (!file) return std::nullopt;
   std::stringstream text;
@@ -63,7 +63,7 @@ SwarmReport run(const Recording& recording, const Scenario& scenario, int stages
   setup.stages = stages;
   setup.transport = SwarmTransport::peer_to_peer;
   setup.rebalance_s = rule.period;
-  setup.moves_must_help = rule.must_help;
+  setup.require_beneficial_moves = rule.must_help;
   setup.delayed_update = true;
   SwarmOptions options;
   options.seconds = recording.hours * 3600;
@@ -97,7 +97,7 @@ double share(const Recording& recording, const Scenario& scenario, int stages, c
 
 TEST_CASE("rebalancing every 300 s brings swarms nearer to the optimum") {
   for (const Recording& recording : {a100, v100}) {
-    const std::optional<Scenario> scenario = fleet_of(recording);
+    const std::optional<Scenario> scenario = read_fleet_scenario(recording);
     if (!scenario) {
       WARN("skipped: there is no " << recording.file);
       continue;
@@ -117,7 +117,7 @@ TEST_CASE("rebalancing every 300 s brings swarms nearer to the optimum") {
 // gain.
 TEST_CASE("the more often peers may move where that helps, the nearer is the optimum") {
   for (const Recording& recording : {g4dn, p3, a100, v100}) {
-    const std::optional<Scenario> scenario = fleet_of(recording);
+    const std::optional<Scenario> scenario = read_fleet_scenario(recording);
     if (!scenario) {
       WARN("skipped: there is no " << recording.file);
       continue;
@@ -145,7 +145,7 @@ TEST_CASE("the more often peers may move where that helps, the nearer is the opt
 
 // What a peer has added up since the last step is lost with it: the more of a batch it has, the more that is.
 TEST_CASE("small fleets lose less of small batches with the peers that leave") {
-  const std::optional<Scenario> scenario = fleet_of(g4dn);
+  const std::optional<Scenario> scenario = read_fleet_scenario(g4dn);
   if (!scenario) {
     WARN("skipped: there is no " << g4dn.file);
     return;
@@ -166,7 +166,7 @@ TEST_CASE("small fleets lose less of small batches with the peers that leave") {
 // A stage's state (1.5 GB at 25 MB/s) takes 60 s to arrive, and as published a peer moves every time, whether
 // that helps or not: a period of 60 s is better than one of 300 s here only where moves cost next to nothing.
 TEST_CASE("rebalancing as fast as states can be fetched costs more than it brings") {
-  const std::optional<Scenario> scenario = fleet_of(a100);
+  const std::optional<Scenario> scenario = read_fleet_scenario(a100);
   if (!scenario) {
     WARN("skipped: there is no " << a100.file);
     return;
@@ -182,7 +182,7 @@ TEST_CASE("the table of simulator/swarm/README.md", "[.][table]") {
   int rows = 0;
   for (const Recording& recording : {g4dn, p3, a100, v100})
     for (const int stages : {2, 4, 8}) {
-      const std::optional<Scenario> scenario = fleet_of(recording);
+      const std::optional<Scenario> scenario = read_fleet_scenario(recording);
       REQUIRE(scenario);
       std::string row = fmt::format("| {}, {} machines, {} h | {} |", recording.name, recording.devices,
                                     recording.hours, stages);

@@ -23,7 +23,7 @@ struct Line {
   SwarmReport run(double seconds) const {
     const Link link = link_of(latency, bandwidth);
     const Problem problem{
-        access ? access_links(1, stages, latency, bandwidth) : flat_topology({stages}, link, link),
+        access ? access_link_topology(1, stages, latency, bandwidth) : flat_topology({stages}, link, link),
         swarm_job(stages, forward, activation, 1, 1000), constants};
     SwarmSetup setup;
     setup.stages = stages;

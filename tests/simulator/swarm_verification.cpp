@@ -116,7 +116,7 @@ TEST_CASE("a peer that lies is caught after 1 / p corrupt calls") {
     for (std::uint64_t seed = 0; seed < runs; ++seed) {
       OneStage swarm(2);
       swarm.setup.verify = share;
-      swarm.setup.lying = 0.5;
+      swarm.setup.faulty_share = 0.5;
       swarm.options.seed = seed;
       swarm.options.seconds = 1500;
       const SwarmReport report = swarm.run();
@@ -139,11 +139,11 @@ TEST_CASE("who has lied does not come back; who is honest is not banned") {
   swarm.options.seconds = 2000;
   swarm.setup.verify = 0.5;
   CHECK(swarm.run().verification.caught.empty());
-  swarm.setup.lying = 0.25;
+  swarm.setup.faulty_share = 0.25;
   const SwarmReport report = swarm.run();
   REQUIRE(report.verification.caught.size() == 1);
-  const int liar = report.verification.caught.front().device;
-  swarm.scenario.events = {{1000, liar}, {1200, liar, DeviceEvent::Kind::join}};
+  const int faulty_peer = report.verification.caught.front().device;
+  swarm.scenario.events = {{1000, faulty_peer}, {1200, faulty_peer, DeviceEvent::Kind::join}};
   const SwarmReport again = swarm.run();
   CHECK(again.joins == 0);
   CHECK(again.stages[0].peers == 3);
@@ -158,8 +158,8 @@ TEST_CASE("shares that are none are refused") {
     swarm.setup.verify = share;
     CHECK_THROWS_AS(swarm.run(), Error);
     swarm.setup.verify = 0;
-    swarm.setup.lying = share;
+    swarm.setup.faulty_share = share;
     CHECK_THROWS_AS(swarm.run(), Error);
-    swarm.setup.lying = 0;
+    swarm.setup.faulty_share = 0;
   }
 }

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -20,11 +20,11 @@ struct Outcome {
   std::vector<double> ends;  // of each device
 };
 
-Outcome exchanged(const Topology& topology, const std::string& sync, Calibration constants = {}) {
+Outcome synchronize(const Topology& topology, const std::string& sync, Calibration constants = {}) {
   GraphBuilder builder(topology, constants);
-  Exchange exchange{std::vector<int>(topology.devices.size()), S, no_index, 0};
-  std::iota(exchange.devices.begin(), exchange.devices.end(), 0);
-  const std::vector<int> last = add_exchange(builder, sync, exchange);
+  GradientSync gradient_sync{std::vector<int>(topology.devices.size()), S, no_index, 0};
+  std::iota(gradient_sync.devices.begin(), gradient_sync.devices.end(), 0);
+  const std::vector<int> last = add_gradient_sync(builder, sync, gradient_sync);
   const LabelledGraph lowered = builder.take();
   const Replay result = replay(lowered.graph);
   Outcome outcome{result.makespan, 0, {}};
@@ -38,7 +38,7 @@ Outcome exchanged(const Topology& topology, const std::string& sync, Calibration
 }
 
 /// n devices of one site, each with B in and out and a to the others.
-Topology behind_access_links(int n) {
+Topology access_link_star(int n) {
   Topology topology = flat_topology({n}, link_of(a, 10 * B), link_of(a, 10 * B));
   for (Device& device : topology.devices) device.uplink = device.downlink = BitsPerSecond(8 * B);
   return topology;
@@ -48,31 +48,31 @@ Topology behind_access_links(int n) {
 
 TEST_CASE("a ring takes 2 (n - 1)(a + S / (n B))") {
   for (int n : {2, 3, 5, 8}) {
-    const Outcome outcome = exchanged(behind_access_links(n), "ring");
+    const Outcome outcome = synchronize(access_link_star(n), "ring");
     CHECK(outcome.makespan == Approx(2 * (n - 1) * (a + S / (n * B))));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
     for (const double end : outcome.ends) CHECK(end == Approx(outcome.makespan));
   }
-  CHECK(exchanged(behind_access_links(8), "ring").makespan == Approx(2.87));  // case c01
+  CHECK(synchronize(access_link_star(8), "ring").makespan == Approx(2.87));  // case c01
 }
 
 TEST_CASE("all pairs take 2 (a + (n - 1) S / (n B))") {
   for (int n : {2, 3, 5, 8}) {
-    const Outcome outcome = exchanged(behind_access_links(n), "sharded-ps");
+    const Outcome outcome = synchronize(access_link_star(n), "sharded-ps");
     CHECK(outcome.makespan == Approx(2 * (a + (n - 1) * S / (n * B))));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
   }
-  CHECK(exchanged(behind_access_links(8), "sharded-ps").makespan == Approx(2.81));  // case c03
+  CHECK(synchronize(access_link_star(8), "sharded-ps").makespan == Approx(2.81));  // case c03
 }
 
 TEST_CASE("all pairs of which each has its own rate take 2 (a + S / (n B))") {
-  CHECK(exchanged(flat_topology({8}, link_of(a, B), link_of(a, B)), "sharded-ps").makespan ==
+  CHECK(synchronize(flat_topology({8}, link_of(a, B), link_of(a, B)), "sharded-ps").makespan ==
         Approx(2 * (a + S / (8 * B))));
 }
 
 TEST_CASE("a central parameter server among the devices takes 2 (a + (n - 1) S / B)") {
   for (int n : {2, 5, 8}) {
-    const Outcome outcome = exchanged(behind_access_links(n), "central-ps");
+    const Outcome outcome = synchronize(access_link_star(n), "central-ps");
     CHECK(outcome.makespan == Approx(2 * (a + (n - 1) * S / B)));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
     CHECK(outcome.ends[0] == Approx(outcome.makespan / 2));  // the server has it first
@@ -81,13 +81,13 @@ TEST_CASE("a central parameter server among the devices takes 2 (a + (n - 1) S /
 
 TEST_CASE("a binomial tree takes 2 log2 n (a + S / B)") {
   for (int n : {2, 4, 8, 16}) {
-    const Outcome outcome = exchanged(behind_access_links(n), "tree");
+    const Outcome outcome = synchronize(access_link_star(n), "tree");
     CHECK(outcome.makespan == Approx(2 * std::log2(n) * (a + S / B)));
     CHECK(outcome.bytes == Approx(2 * (n - 1) * S));
   }
   // Two leaves send to the root at once, a + 2 S / B; it sends to one after the other, 2 (a + S / B).
-  CHECK(exchanged(behind_access_links(3), "tree").makespan == Approx(3 * a + 4 * S / B));
-  for (int n : {5, 6, 7}) CHECK(exchanged(behind_access_links(n), "tree").makespan <= 2 * 3 * (a + S / B));
+  CHECK(synchronize(access_link_star(3), "tree").makespan == Approx(3 * a + 4 * S / B));
+  for (int n : {5, 6, 7}) CHECK(synchronize(access_link_star(n), "tree").makespan <= 2 * 3 * (a + S / B));
 }
 
 // t sites of k devices, all rates per flow. Inside, each of k - 1 flows to an owner has its own rate.
@@ -98,16 +98,16 @@ TEST_CASE("hierarchical: shards inside the sites, rings across") {
       CAPTURE(t, k);
       const Topology topology = flat_topology(std::vector<int>(at(t), k), link_of(a, B), link_of(far, W));
       const double inside = k > 1 ? 2 * (a + S / k / B) : 0, across = 2 * (t - 1) * (far + S / (k * t * W));
-      CHECK(exchanged(topology, "hierarchical").makespan == Approx(inside + across));
+      CHECK(synchronize(topology, "hierarchical").makespan == Approx(inside + across));
     }
   const Topology one = flat_topology({8}, link_of(a, B), link_of(far, W));
-  CHECK(exchanged(one, "hierarchical").makespan == Approx(exchanged(one, "sharded-ps").makespan));
+  CHECK(synchronize(one, "hierarchical").makespan == Approx(synchronize(one, "sharded-ps").makespan));
 }
 
 // Sites of 3 and 2: two shards of S / 2. Bytes: inside, every device but a shard's owner sends it, and gets
 // it back: 2 (2 + 1) S / 2 · 2 shards; across, a ring of two a shard: 2 · 2 · S / 4 · 2 shards.
 TEST_CASE("hierarchical with sites of unequal size has as many shards as the smallest") {
-  const Outcome outcome = exchanged(flat_topology({3, 2}, link_of(a, B), link_of(a, B)), "hierarchical");
+  const Outcome outcome = synchronize(flat_topology({3, 2}, link_of(a, B), link_of(a, B)), "hierarchical");
   CHECK(outcome.bytes == Approx(6 * S + 2 * S));
   for (const double end : outcome.ends) CHECK(end > 0);
 }
@@ -116,7 +116,7 @@ TEST_CASE("overhead is paid by every message, efficiency by every byte") {
   Calibration constants;
   constants.message_overhead_s = 0.25;
   constants.network_efficiency = 0.5;
-  CHECK(exchanged(behind_access_links(4), "ring", constants).makespan ==
+  CHECK(synchronize(access_link_star(4), "ring", constants).makespan ==
         Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
 }
 
@@ -124,12 +124,12 @@ TEST_CASE("overhead is paid by every message, efficiency by every byte") {
 TEST_CASE("an exchange sends its bytes over the sync efficiency, and pipelines do not") {
   Calibration constants;
   constants.sync_efficiency = 0.5;
-  const Outcome outcome = exchanged(behind_access_links(4), "ring", constants);
+  const Outcome outcome = synchronize(access_link_star(4), "ring", constants);
   CHECK(outcome.makespan == Approx(2 * 3 * (a + S / (4 * B * 0.5))));
-  CHECK(outcome.bytes == Approx(2 * exchanged(behind_access_links(4), "ring").bytes));
+  CHECK(outcome.bytes == Approx(2 * synchronize(access_link_star(4), "ring").bytes));
 }
 
 TEST_CASE("an unknown way of exchanging gradients is refused") {
-  const Topology topology = behind_access_links(2);
-  CHECK(error_of([&] { exchanged(topology, "gossip"); }) == "there is no gradient_sync `gossip`");
+  const Topology topology = access_link_star(2);
+  CHECK(error_message([&] { synchronize(topology, "gossip"); }) == "there is no gradient_sync `gossip`");
 }

@@ -6,7 +6,7 @@
 #include "planner/core/rng.hpp"
 #include "simulator/report/run_statistics.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -21,7 +21,7 @@ Topology hosts_with(int hosts, int gpus, Link inside, Link between) {
   for (int i = 0; i < topology.size(); ++i) topology.devices[at(i)].host = i / gpus;
   auto& rules = std::get<RuleLinks>(topology.links);
   rules.links.push_back(inside);
-  rules.same_host.own()(0, 0) = 2;
+  rules.same_host.mutable_matrix()(0, 0) = 2;
   return topology;
 }
 
@@ -46,7 +46,7 @@ double bytes_of(const LabelledGraph& lowered, Activity activity) {
 }
 
 double makespan(const Problem& problem, const Plan& plan) {
-  return makespan_of(iteration_graph(problem, plan));
+  return replay_makespan(iteration_graph(problem, plan));
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ TEST_CASE("all-reduces of a stage go around its ring, message by message") {
       const double overhead = hosts > 1 ? 0.002 : 0;  // none inside a host
       const double messages = 2 * 3 * it.all_reduces * 2 * (t - 1);
       const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, t, 2));
-      CHECK(makespan_of(lowered) ==
+      CHECK(replay_makespan(lowered) ==
             Approx(2 * 3 * 5 * it.seconds / t + messages * (0.003 + overhead + 5e6 / (t * 4e7))));
       CHECK(bytes_of(lowered, Activity::all_reduce) == Approx(messages * 5e6));
     }
@@ -119,7 +119,7 @@ TEST_CASE("overlapped, the gradients of a layer are exchanged behind its all-red
   const double bytes = bytes_of(iteration_graph({topology, job, {}}, plan), Activity::all_reduce);
   job.parallelism.overlap = true;
   const LabelledGraph overlapped = iteration_graph({topology, job, {}}, plan);
-  CHECK(makespan_of(overlapped) == Approx(computed + 1));
+  CHECK(replay_makespan(overlapped) == Approx(computed + 1));
   CHECK(bytes_of(overlapped, Activity::all_reduce) == Approx(bytes));
 }
 
@@ -164,8 +164,8 @@ TEST_CASE("tasks of tensor parallel stages have names of their own and come afte
     const auto [graph, labels, links] = iteration_graph(problem, tensor_plan(job, 2, 2, 3, 4));
     std::set<std::string> names;
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      CAPTURE(overlap, label_text(labels[i]));
-      REQUIRE(names.insert(label_text(labels[i])).second);
+      CAPTURE(overlap, format_label(labels[i]));
+      REQUIRE(names.insert(format_label(labels[i])).second);
       for (int k = 0; k < graph.tasks[i].after_count; ++k)
         REQUIRE(graph.after[at(graph.tasks[i].first_after + k)] < static_cast<int>(i));
     }
@@ -180,10 +180,10 @@ TEST_CASE("all-reduces are waiting for the network, and hold the memory of what 
   const Problem problem{hosts_with(1, 2, link_of(0, 1e6), instant), job, {}};
   const LabelledGraph lowered = iteration_graph(problem, tensor_plan(job, 1, 1, 2, 1));
   const Replay result = replay(lowered.graph);
-  const Stretch stretch{Stretch::Kind::iteration, 0, 0, result.makespan, lowered, result};
+  const RunInterval run_interval{RunInterval::Kind::iteration, 0, 0, result.makespan, lowered, result};
   const StageMemoryOf memory_of = [](int, int) { return StageMemory{1000, 100, 7}; };
   RunStatistics statistics(problem.topology, memory_of, {{}, {}});
-  statistics.see(stretch);
+  statistics.on_interval(run_interval);
   SimReport report;
   statistics.add_to(report, {0, 1}, result.makespan);
   for (const DeviceReport& device : report.devices) {
@@ -195,7 +195,7 @@ TEST_CASE("all-reduces are waiting for the network, and hold the memory of what 
   REQUIRE(report.critical_path.size() == 4);
   CHECK(report.critical_path[1].text.find("all-reduce inside a stage s0/") == 0);
   CHECK(report.critical_path[3].end_s == Approx(9.5));
-  const std::vector<MemoryStep> steps = memory_steps(stretch, memory_of);
+  const std::vector<MemoryStep> steps = memory_steps(run_interval, memory_of);
   REQUIRE(steps.size() == 4);
   for (const std::size_t device : {0U, 1U}) {
     CHECK(steps[device].bytes == 1107);

@@ -6,8 +6,8 @@
 #include "simulator/run/recovery_graph.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -17,14 +17,14 @@ namespace {
 using Kind = DeviceEvent::Kind;
 
 /// Every stretch, in order.
-class Diary : public RunObserver {
+class IntervalRecorder : public RunObserver {
  public:
   struct Entry {
-    Stretch::Kind kind;
+    RunInterval::Kind kind;
     double start, end;
     friend bool operator==(const Entry&, const Entry&) = default;
   };
-  void see(const Stretch& stretch) override { entries.push_back({stretch.kind, stretch.start, stretch.end}); }
+  void on_interval(const RunInterval& run_interval) override { entries.push_back({run_interval.kind, run_interval.start, run_interval.end}); }
   std::vector<Entry> entries;
 };
 
@@ -45,27 +45,27 @@ struct Replicas {
   }
 
   SimReport run(int iterations = 3) {
-    diary.entries.clear();
+    interval_recorder.entries.clear();
     SimOptions options;
     options.iterations = iterations;
-    options.observers = {&diary};
+    options.observers = {&interval_recorder};
     return simulate(problem, plan, scenario, options);
   }
-  Diary diary;
+  IntervalRecorder interval_recorder;
 };
 
 /// Start and end of every iteration, in whole microseconds.
-std::vector<double> dates(const SimReport& report) {
+std::vector<double> iteration_times(const SimReport& report) {
   std::vector<double> result;
   for (const IterationReport& it : report.iterations)
     for (const double date : {it.start_s, it.end_s}) result.push_back(std::round(date * 1e6) / 1e6);
   return result;
 }
-using Dates = std::vector<double>;
+using IterationTimes = std::vector<double>;
 
-std::vector<Stretch::Kind> kinds(const Diary& diary) {
-  std::vector<Stretch::Kind> result;
-  for (const Diary::Entry& entry : diary.entries) result.push_back(entry.kind);
+std::vector<RunInterval::Kind> kinds(const IntervalRecorder& interval_recorder) {
+  std::vector<RunInterval::Kind> result;
+  for (const IntervalRecorder::Entry& entry : interval_recorder.entries) result.push_back(entry.kind);
   return result;
 }
 
@@ -82,27 +82,27 @@ TEST_CASE("bandwidth that halves in the middle of a transfer") {
   SimOptions options;
   options.iterations = 2;
   const Plan plan = plan_of(problem.job, 2, 1, 1);
-  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 9.5, 9.5, 19.5});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 9.5, 9.5, 19.5});
   // The same rate, said in bits per second.
   scenario.traces = {{{{1.5, 400}}, 0, false}};
-  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 9.5, 9.5, 19.5});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 9.5, 9.5, 19.5});
   // Nothing moves from 1.5 to 3: everything from there on is 1.5 s late. Then without change.
   scenario.traces = {{{{1.5, 0}, {3, 1}}, 0, true}};
-  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 9.5, 9.5, 17.5});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 9.5, 9.5, 17.5});
   // Nothing ever moves again.
   scenario.traces = {{{{1.5, 0}}, 0, true}};
-  const SimReport stuck = simulate(problem, plan, scenario, options);
-  CHECK(stuck.iterations.empty());
-  CHECK_THAT(stuck.stopped, contains("has come to a stand for ever: nothing of it ends after 1 s"));
-  CHECK(stuck.stuck);
+  const SimReport deadlocked = simulate(problem, plan, scenario, options);
+  CHECK(deadlocked.iterations.empty());
+  CHECK_THAT(deadlocked.stopped, contains("has come to a stand for ever: nothing of it ends after 1 s"));
+  CHECK(deadlocked.deadlocked);
   // Neither where the run has a given length.
   scenario.horizon_s = 20;
   const SimReport until_horizon = simulate(problem, plan, scenario, options);
-  CHECK(until_horizon.stuck);
+  CHECK(until_horizon.deadlocked);
   CHECK(until_horizon.length_s == 20);
   // Had it one more change, it would not be stuck: 50 bytes from 19.5 on take until 20, when the run ends.
   scenario.traces = {{{{1.5, 0}, {19.5, 1}}, 0, true}};
-  CHECK_FALSE(simulate(problem, plan, scenario, options).stuck);
+  CHECK_FALSE(simulate(problem, plan, scenario, options).deadlocked);
 }
 
 TEST_CASE("traces that multiply to what no link can be, and runs of ages, are refused") {
@@ -130,21 +130,21 @@ TEST_CASE("the state of a place counts from the start, whoever computes") {
   CHECK(report.devices[0].peak_memory_bytes > 16e6);
   CHECK(report.devices[2].peak_memory_bytes == 16e6);
   CHECK(report.devices[3].peak_memory_bytes == 16e6);
-  CHECK(report.overfull == std::vector<int>{0, 1, 2, 3});
+  CHECK(report.out_of_memory == std::vector<int>{0, 1, 2, 3});
   // The forward of the first stage takes a second: the second stage has computed nothing by then.
   scenario.horizon_s = 0.5;
   report = simulate(problem, plan, scenario, {});
   CHECK(report.devices[0].peak_memory_bytes > 16e6);
   CHECK(report.devices[1].peak_memory_bytes == 16e6);
   // Nobody computes at all.
-  scenario.on_departure = "wait";
+  scenario.on_failure = "wait";
   scenario.events = {{0, 0, DeviceEvent::Kind::leave}};
   report = simulate(problem, plan, scenario, {});
   CHECK(report.iterations.empty());
   for (const DeviceReport& device : report.devices) CHECK(device.peak_memory_bytes == 16e6);
   // Device 4 takes the place of device 2, which does not compute.
   scenario = {};
-  scenario.on_departure = "spare";
+  scenario.on_failure = "spare";
   scenario.events = {{0, 2, DeviceEvent::Kind::leave}};
   report = simulate(problem, plan, scenario, {});
   REQUIRE(report.devices.size() == 5);
@@ -158,8 +158,8 @@ TEST_CASE("a device that slows down") {
   scenario.events = {{2, 0, Kind::speed, 0.5}, {10, 0, Kind::speed, 3}};
   SimOptions options;
   // At 10 there are 6 − 6 = 0 s left of the second: it ends there. Then 1 s an iteration.
-  CHECK(dates(simulate(problem, plan_of(problem.job, 1, 1, 1), scenario, options)) ==
-        Dates{0, 4, 4, 10, 10, 11});
+  CHECK(iteration_times(simulate(problem, plan_of(problem.job, 1, 1, 1), scenario, options)) ==
+        IterationTimes{0, 4, 4, 10, 10, 11});
 }
 
 TEST_CASE("a departure: the others do its micro-batches until it is back") {
@@ -168,10 +168,10 @@ TEST_CASE("a departure: the others do its micro-batches until it is back") {
   Replicas run(2, 2);
   run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
   const SimReport report = run.run();
-  CHECK(dates(report) == Dates{0, 6, 9, 21, 33, 39});
-  CHECK(kinds(run.diary) == std::vector{Stretch::Kind::iteration, Stretch::Kind::lost_iteration,
-                                        Stretch::Kind::iteration, Stretch::Kind::recovery,
-                                        Stretch::Kind::iteration});
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 9, 21, 33, 39});
+  CHECK(kinds(run.interval_recorder) == std::vector{RunInterval::Kind::iteration, RunInterval::Kind::lost_iteration,
+                                        RunInterval::Kind::iteration, RunInterval::Kind::recovery,
+                                        RunInterval::Kind::iteration});
   CHECK(report.lost_work_s == Approx(4));  // two devices, from 6 to 8
   CHECK(report.stopped.empty());
   REQUIRE(report.devices.size() == 2);
@@ -191,34 +191,34 @@ TEST_CASE("a departure: the pipeline that goes on had no micro-batches") {
   run.plan.pipelines[0].micro_batches = 0;
   run.plan.pipelines[1].micro_batches = 4;
   run.scenario.events = {{14, 1, Kind::leave}};
-  CHECK(dates(run.run(2)) == Dates{0, 12, 15, 27});
+  CHECK(iteration_times(run.run(2)) == IterationTimes{0, 12, 15, 27});
 }
 
 TEST_CASE("a departure: all wait until it is back") {
   Replicas run(2, 2);
-  run.scenario.on_departure = "wait";
+  run.scenario.on_failure = "wait";
   run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
-  CHECK(dates(run.run()) == Dates{0, 6, 32, 38, 38, 44});
+  CHECK(iteration_times(run.run()) == IterationTimes{0, 6, 32, 38, 38, 44});
   // It is back before it was missed.
   run.scenario.events = {{8, 1, Kind::leave}, {8.5, 1, Kind::join}};
-  CHECK(dates(run.run()) == Dates{0, 6, 21, 27, 27, 33});
+  CHECK(iteration_times(run.run()) == IterationTimes{0, 6, 21, 27, 27, 33});
   // In the first iteration there is nothing to fetch.
   run.scenario.events = {{2, 1, Kind::leave}, {20, 1, Kind::join}};
-  CHECK(dates(run.run()) == Dates{20, 26, 26, 32, 32, 38});
+  CHECK(iteration_times(run.run()) == IterationTimes{20, 26, 26, 32, 32, 38});
 }
 
 TEST_CASE("a departure: a spare takes the place") {
   Replicas run(3, 2);
-  run.scenario.on_departure = "spare";
+  run.scenario.on_failure = "spare";
   run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}};
   const SimReport report = run.run();
-  CHECK(dates(report) == Dates{0, 6, 21, 27, 27, 33});
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 21, 27, 27, 33});
   REQUIRE(report.devices.size() == 3);
   CHECK(report.devices[2].compute_s == Approx(12));
   CHECK(report.devices[2].receiving_s == Approx(12));
   // Without one that may: as without the pipeline.
   run.scenario.spares.emplace();
-  CHECK(dates(run.run()) == Dates{0, 6, 9, 21, 33, 39});
+  CHECK(iteration_times(run.run()) == IterationTimes{0, 6, 9, 21, 33, 39});
 }
 
 TEST_CASE("departures at the same time as something else") {
@@ -226,41 +226,41 @@ TEST_CASE("departures at the same time as something else") {
   // At the end of an iteration: nothing is lost but the time of detection.
   run.scenario.events = {{12, 1, Kind::leave}};
   SimReport report = run.run();
-  CHECK(dates(report) == Dates{0, 6, 6, 12, 13, 25});
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12, 13, 25});
   CHECK(report.lost_work_s == Approx(0).margin(1e-6));
   // In a recovery: it starts anew, here with nobody to recover.
   run.scenario.events = {{8, 1, Kind::leave}, {20, 1, Kind::join}, {25, 1, Kind::leave}};
   report = run.run();
-  CHECK(dates(report) == Dates{0, 6, 9, 21, 26, 38});
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 9, 21, 26, 38});
   CHECK(report.lost_work_s == Approx(4));
   // Of one who does not compute: nobody is disturbed.
   run.scenario.events = {{8, 1, Kind::leave}, {15, 1, Kind::join}, {16, 1, Kind::leave}};
-  CHECK(dates(run.run()) == Dates{0, 6, 9, 21, 21, 33});
+  CHECK(iteration_times(run.run()) == IterationTimes{0, 6, 9, 21, 21, 33});
   // From the start.
   run.scenario.events = {{0, 1, Kind::leave}};
-  CHECK(dates(run.run()) == Dates{0, 12, 12, 24, 24, 36});
+  CHECK(iteration_times(run.run()) == IterationTimes{0, 12, 12, 24, 24, 36});
 }
 
 TEST_CASE("when all copies are gone, there is the checkpoint or nothing") {
   Replicas run(2, 2);
   run.scenario.events = {{8, 0, Kind::leave}, {8, 1, Kind::leave}, {30, 1, Kind::join}};
   SimReport report = run.run();
-  CHECK(dates(report) == Dates{0, 6});
+  CHECK(iteration_times(report) == IterationTimes{0, 6});
   CHECK_THAT(report.stopped, contains("no device that is there has the weights of layers 0 to 0"));
   // 12 MB at 2 MB/s; then 12 s an iteration.
   run.scenario.checkpoint = Checkpoint{16e6, {}};
-  CHECK(dates(run.run()) == Dates{0, 6, 36, 48, 48, 60});
+  CHECK(iteration_times(run.run()) == IterationTimes{0, 6, 36, 48, 48, 60});
   // The same store beside device 0, which lets 1 MB/s through.
   run.scenario.checkpoint = Checkpoint{16e6, 0};
-  CHECK(dates(run.run()) == Dates{0, 6, 42, 54, 54, 66});
+  CHECK(iteration_times(run.run()) == IterationTimes{0, 6, 42, 54, 54, 66});
   // Nobody comes back.
   run.scenario.events.pop_back();
   report = run.run();
-  CHECK(dates(report) == Dates{0, 6});
+  CHECK(iteration_times(report) == IterationTimes{0, 6});
   CHECK_THAT(report.stopped,
              contains("nobody joins any more, and under the policy `restart-without-pipeline` no pipeline "
                       "runs without s0/0 (gone at 8 s), s0/1 (gone at 8 s)"));
-  CHECK(report.stuck);
+  CHECK(report.deadlocked);
   CHECK(report.lost_work_s == Approx(4));
 }
 
@@ -274,24 +274,24 @@ TEST_CASE("a device of a pipeline that pauses leaves while others fetch from it"
   Scenario scenario;
   scenario.detection_s = 1;
   scenario.events = {{20, 0, Kind::leave}, {20, 3, Kind::leave}, {30, 0, Kind::join}, {35, 2, Kind::leave}};
-  Diary diary;
+  IntervalRecorder interval_recorder;
   SimOptions options;
   options.iterations = 2;
-  options.observers = {&diary};
+  options.observers = {&interval_recorder};
   // Four micro-batches of two stages: (4 + 1) · 3 s; after the departures 8 of them, 27 s.
   SimReport report = simulate(problem, plan, scenario, options);
-  CHECK(dates(report) == Dates{0, 15});
+  CHECK(iteration_times(report) == IterationTimes{0, 15});
   CHECK_THAT(report.stopped, contains("no device that is there has the weights of layers 0 to 0"));
-  CHECK(diary.entries.back() == Diary::Entry{Stretch::Kind::recovery, 30, 35});
+  CHECK(interval_recorder.entries.back() == IntervalRecorder::Entry{RunInterval::Kind::recovery, 30, 35});
   REQUIRE(report.devices.size() == 4);
   CHECK(report.devices[2].down_s == 1);
   CHECK(report.devices[2].sending_s == 5);
   // All of it again from the checkpoint, at 2 MB/s: 36 to 42.
   scenario.checkpoint = Checkpoint{16e6, {}};
-  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 15, 42, 69});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 15, 42, 69});
   // It leaves as the last byte arrives: nobody is disturbed.
   scenario.events.back().date = 42;
-  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 15, 42, 69});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 15, 42, 69});
 }
 
 TEST_CASE("a device reads one thing after the other from the checkpoint") {
@@ -311,7 +311,7 @@ TEST_CASE("two copies send to two who fetch") {
   // of 3 s: 2 each, then 4 each of two pipelines.
   Replicas run(4, 4);
   run.scenario.events = {{8, 2, Kind::leave}, {8, 3, Kind::leave}, {20, 2, Kind::join}, {20, 3, Kind::join}};
-  CHECK(dates(run.run()) == Dates{0, 6, 9, 21, 33, 39});
+  CHECK(iteration_times(run.run()) == IterationTimes{0, 6, 9, 21, 33, 39});
 }
 
 TEST_CASE("layers are fetched from whoever has them") {
@@ -321,16 +321,16 @@ TEST_CASE("layers are fetched from whoever has them") {
   Plan plan = plan_of(problem.job, 1, 1, 2);
   plan.pipelines.push_back({2, {{{0, 1}, {1}}, {{1, 4}, {2}}}});
   Scenario scenario;
-  scenario.on_departure = "wait";
+  scenario.on_failure = "wait";
   SimOptions options;
   options.iterations = 2;
   // Device 0 computes 2 · 12 = 24 s. It leaves at 30 and is back at 31. The two others send at once, 12 s and
   // 36 s, as their links are their own.
   scenario.events = {{30, 0, Kind::leave}, {31, 0, Kind::join}};
-  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 24, 31 + 36, 31 + 36 + 24});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 24, 31 + 36, 31 + 36 + 24});
   // Devices 1 and 2 have both been away: one sender, two links.
   scenario.events = {{30, 1, Kind::leave}, {30, 2, Kind::leave}, {31, 1, Kind::join}, {31, 2, Kind::join}};
-  CHECK(dates(simulate(problem, plan, scenario, options)) == Dates{0, 24, 31 + 36, 31 + 36 + 24});
+  CHECK(iteration_times(simulate(problem, plan, scenario, options)) == IterationTimes{0, 24, 31 + 36, 31 + 36 + 24});
 }
 
 TEST_CASE("a horizon ends the run") {
@@ -338,8 +338,8 @@ TEST_CASE("a horizon ends the run") {
   run.scenario.horizon_s = 15;
   const SimReport report = run.run();
   CHECK(report.length_s == 15);
-  CHECK(dates(report) == Dates{0, 6, 6, 12});
-  CHECK(kinds(run.diary).back() == Stretch::Kind::lost_iteration);
+  CHECK(iteration_times(report) == IterationTimes{0, 6, 6, 12});
+  CHECK(kinds(run.interval_recorder).back() == RunInterval::Kind::lost_iteration);
   CHECK(report.lost_work_s == 0);
   CHECK(report.devices[0].compute_s == Approx(15));
   CHECK(report.tokens_per_s == Approx(4.0 / 9));
@@ -354,13 +354,13 @@ TEST_CASE("jitter differs from iteration to iteration and is that of the seed") 
   Replicas run(1, 1);
   run.scenario.compute_jitter.cv = 0.1;
   const SimReport first = run.run(200), second = run.run(200);
-  CHECK(dates(first) == dates(second));
+  CHECK(iteration_times(first) == iteration_times(second));
   CHECK(first.iterations[0].duration_s() != first.iterations[1].duration_s());
   // Two forwards of 1 s and two backwards of 2 s: mean 6, variance 0.01 · (1 + 1 + 4 + 4); of the mean of 199
   // five deviations.
   CHECK(std::abs(first.iteration_time_s.mean - 6) < 5 * std::sqrt(0.1 / 199));
   run.scenario.seed = 1;
-  CHECK(dates(run.run(200)) != dates(first));
+  CHECK(iteration_times(run.run(200)) != iteration_times(first));
 }
 
 TEST_CASE("a run is asked to stop between iterations") {
@@ -396,7 +396,7 @@ TEST_CASE("how much it moves an iteration by what flows share") {
   Problem problem{flat_topology({2, 1, 1}, link_of(0, 1e18), link_of(0.1, 1e18)), chain_job(2, 0, 100), {}};
   auto& rules = std::get<RuleLinks>(problem.topology.links);
   rules.links.push_back(link_of(0.3, 1e18));
-  rules.table.own()(0, 2) = rules.table.own()(2, 0) = 2;
+  rules.table.mutable_matrix()(0, 2) = rules.table.mutable_matrix()(2, 0) = 2;
   problem.topology.devices[2].speed = 0.25;
   Plan plan = plan_of(problem.job, 2, 2, 1);
   plan.pipelines[0].stages[1].devices = {2};

@@ -9,8 +9,8 @@
 #include "simulator/model/stage_load.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -29,7 +29,7 @@ Problem zero_problem(int devices, int layers, double bytes_per_s, const std::str
 
 double seconds(const Problem& problem, int micro_batches) {
   const int devices = problem.topology.size();
-  return makespan_of(iteration_graph(problem, plan_of(problem.job, 1, devices, micro_batches)));
+  return replay_makespan(iteration_graph(problem, plan_of(problem.job, 1, devices, micro_batches)));
 }
 
 std::map<int, double> sent_bytes(const Problem& problem, const Plan& plan) {
@@ -144,13 +144,13 @@ TEST_CASE("compressed gradients take their device time, and fewer bytes") {
 }
 
 TEST_CASE("a device holds its part of the state, and while it computes what it has gathered") {
-  const double held = parameter_bytes(zero_problem(1, 1, 1, "zero3").job.training).held;
-  REQUIRE(held == 16);
+  const double resident = parameter_bytes(zero_problem(1, 1, 1, "zero3").job.training).resident;
+  REQUIRE(resident == 16);
   for (const auto& [sync, whole, gathered] : {std::tuple("zero2", 2.0, 2.0), std::tuple("zero3", 0.0, 6.0)}) {
     const Problem problem = zero_problem(4, 5, 1e9, sync);
     const Plan plan = plan_of(problem.job, 1, 4, 1);
     const StageLoad load = LoadModel(problem, plan).of(plan.pipelines[0].stages[0]);
-    CHECK(load.state_bytes == Approx(5 * parameters * (whole + (held - whole) / 4)));
+    CHECK(load.state_bytes == Approx(5 * parameters * (whole + (resident - whole) / 4)));
     CHECK(load.working_bytes == Approx(parameters * gathered));
     const SimReport report = simulate(problem, plan, {}, SimOptions());
     CHECK(report.devices.front().peak_memory_bytes ==
@@ -175,8 +175,8 @@ TEST_CASE("devices with fewer micro-batches take part in what is exchanged") {
   plan.pipelines[1].micro_batches = 1;
   const auto sent = sent_bytes(problem, plan);
   CHECK(sent.at(0) == Approx(sent.at(1)));
-  CHECK(makespan_of(iteration_graph(problem, plan)) <= seconds(problem, 2) + 1e-9);
-  CHECK(makespan_of(iteration_graph(problem, plan)) > seconds(problem, 1));
+  CHECK(replay_makespan(iteration_graph(problem, plan)) <= seconds(problem, 2) + 1e-9);
+  CHECK(replay_makespan(iteration_graph(problem, plan)) > seconds(problem, 1));
 }
 
 TEST_CASE("every task of it has a name of its own, after what it waits for") {
@@ -184,7 +184,7 @@ TEST_CASE("every task of it has a name of its own, after what it waits for") {
   const LabelledGraph lowered = iteration_graph(problem, plan_of(problem.job, 1, 3, 2));
   std::set<std::string> names;
   for (std::size_t i = 0; i < lowered.labels.size(); ++i) {
-    REQUIRE(names.insert(label_text(lowered.labels[i])).second);
+    REQUIRE(names.insert(format_label(lowered.labels[i])).second);
     const Task& task = lowered.graph.tasks[i];
     for (int k = 0; k < task.after_count; ++k)
       REQUIRE(lowered.graph.after[at(task.first_after + k)] < static_cast<int>(i));
@@ -193,8 +193,8 @@ TEST_CASE("every task of it has a name of its own, after what it waits for") {
 
 TEST_CASE("what ZeRO is not for is refused") {
   const Problem problem = zero_problem(4, 4, 1e8, "zero3");
-  CHECK(error_of([&] { iteration_graph(problem, plan_of(problem.job, 2, 2, 1)); }) ==
+  CHECK(error_message([&] { iteration_graph(problem, plan_of(problem.job, 2, 2, 1)); }) ==
         "zero3 is data-parallel alone: every pipeline is one stage on one device");
-  CHECK(error_of([&] { seconds(problem, 200'000); }).find("messages an iteration; 2e+07 are the most") !=
+  CHECK(error_message([&] { seconds(problem, 200'000); }).find("messages an iteration; 2e+07 are the most") !=
         std::string::npos);
 }

@@ -22,7 +22,7 @@ inline Groups groups_of(const Placement& placement) {
   return groups;
 }
 
-inline double exhaustive_sync(const CommCostModel& model, const std::vector<int>& group) {
+inline double exhaustive_sync_cost(const CommCostModel& model, const std::vector<int>& group) {
   double slowest = 0;
   for (const int a : group) {
     double sum = 0;
@@ -48,7 +48,7 @@ inline double exhaustive_matching(const CommCostModel& model, const std::vector<
 /// DATAP + PIPELINEP of a partition whose stages come in the order of `groups`.
 inline double exhaustive_cost_in_order(const CommCostModel& model, const Groups& groups) {
   double data_parallel = 0, pipeline_parallel = 0;
-  for (const auto& group : groups) data_parallel = std::max(data_parallel, exhaustive_sync(model, group));
+  for (const auto& group : groups) data_parallel = std::max(data_parallel, exhaustive_sync_cost(model, group));
   for (std::size_t i = 1; i < groups.size(); ++i)
     pipeline_parallel += exhaustive_matching(model, groups[i - 1], groups[i]);
   return data_parallel + pipeline_parallel;
@@ -60,7 +60,7 @@ inline double exhaustive_comm_cost(const CommCostModel& model, const Groups& gro
   std::vector<std::vector<double>> weights(n, std::vector<double>(n));
   double data_parallel = 0;
   for (std::size_t a = 0; a < n; ++a) {
-    data_parallel = std::max(data_parallel, exhaustive_sync(model, groups[a]));
+    data_parallel = std::max(data_parallel, exhaustive_sync_cost(model, groups[a]));
     for (std::size_t b = 0; b < a; ++b)
       weights[a][b] = weights[b][a] = exhaustive_matching(model, groups[a], groups[b]);
   }

@@ -10,7 +10,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/io/importers/import_profile.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 #include "planner/io/readers/profile_reader.hpp"
 #include "planner/io/text/text_file.hpp"
 
@@ -27,12 +27,12 @@ void fuzz_import(const Import& import, const std::string& name, const std::uint8
   settings.micro_batch = settings.tensor = 1;
   LayerProfile profile;
   try {
-    const std::string text = checked_text(std::string(reinterpret_cast<const char*>(data), size), name);
+    const std::string text = validate_text(std::string(reinterpret_cast<const char*>(data), size), name);
     profile = import(std::vector{ImportFile{name, text}}, settings);
   } catch (const Error&) {
     return;
   }
-  if (parse_profile(json_text(profile_json(profile)), "written.json") != profile) std::abort();
+  if (parse_profile(format_json(profile_json(profile)), "written.json") != profile) std::abort();
 }
 
 }  // namespace dtfm

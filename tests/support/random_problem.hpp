@@ -65,7 +65,7 @@ inline Topology random_topology(Rng& rng, int devices, bool shared) {
       link.shared_by_sender = shared && rng.below(3) == 0;
       if (shared && rng.below(3) == 0)
         link.capacity = BitsPerSecond(link.bandwidth.value() * (1 + rng.uniform()));
-      rules.table.own()(from, to) = static_cast<int>(rules.links.size());
+      rules.table.mutable_matrix()(from, to) = static_cast<int>(rules.links.size());
       rules.links.push_back(link);
     }
   }
@@ -78,7 +78,7 @@ inline Topology random_topology(Rng& rng, int devices, bool shared) {
     device.speed = rng.below(3) == 0 ? 0.5 + rng.uniform() : 1;
     if (shared && rng.below(4) == 0) device.downlink = BitsPerSecond(random_size(rng, 1e8, 1e10));
     topology.devices.push_back(device);
-    rules.port.push_back(device.site);
+    rules.link_class.push_back(device.site);
   }
   topology.links = std::move(rules);
   return topology;

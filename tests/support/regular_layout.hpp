@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 namespace dtfm {
 
@@ -15,7 +15,7 @@ struct RegularLayout {
 /// Host s has stage s of all pipelines, a layer or two chunks of one, and one uplink for all, on which a
 /// message takes 1 s, as long as the forward of a layer. Speeds lie between 1 and 1 − `unlike`.
 inline RegularLayout regular_layout(const std::string& schedule, int stages, int pipelines, int micro_batches,
-                                    double unlike = 0) {
+                                    double speed_spread = 0) {
   const int chunks = schedule == "interleaved" ? 2 : 1;
   RegularLayout it{{flat_topology({stages * pipelines}, link_of(0.01, 1e7), link_of(0.01, 1e7)),
                     chain_job(stages * chunks, 0, 1e6),
@@ -28,11 +28,11 @@ inline RegularLayout regular_layout(const std::string& schedule, int stages, int
     Device& device = it.problem.topology.devices[at(number)];
     const int stage = device.host = number / pipelines;
     device.host_uplink = BitsPerSecond(8e6);
-    device.speed = 1 - unlike * (7 * number % 11) / 10;
+    device.speed = 1 - speed_spread * (7 * number % 11) / 10;
     it.plan.pipelines[at(number % pipelines)].stages.push_back(
         {{stage * chunks, (stage + 1) * chunks}, {number}});
   }
-  std::get<RuleLinks>(it.problem.topology.links).same_host.own()(0, 0) = 0;
+  std::get<RuleLinks>(it.problem.topology.links).same_host.mutable_matrix()(0, 0) = 0;
   return it;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "simulator/swarm/swarm.hpp"
-#include "tests/support/simulated.hpp"
+#include "tests/support/small_problems.hpp"
 
 namespace dtfm {
 
@@ -20,7 +20,7 @@ inline Job swarm_job(int layers, double forward_s, double activation, double par
 
 /// Devices in `sites` sites that reach each other at any rate, each behind an uplink and a downlink of its
 /// own.
-inline Topology access_links(int sites, int per_site, double latency_s, double bytes_per_s) {
+inline Topology access_link_topology(int sites, int per_site, double latency_s, double bytes_per_s) {
   const Link any = link_of(latency_s, 1e15);
   Topology topology = flat_topology(std::vector<int>(at(sites), per_site), any, any);
   for (Device& device : topology.devices) device.uplink = device.downlink = BitsPerSecond(8 * bytes_per_s);

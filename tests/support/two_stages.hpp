@@ -48,14 +48,14 @@ class TwoStages {
   }
 
   /// The first of its kind, from 0 to 12.5.
-  Stretch iteration() const { return {Stretch::Kind::iteration, 0, 0, 12.5, labelled, result}; }
+  RunInterval iteration() const { return {RunInterval::Kind::iteration, 0, 0, 12.5, labelled, result}; }
 
   /// The same, ended at `end` by a departure.
-  void cut_at(double end) {
+  void abort_at(double end) {
     for (TaskRecord& record : result.tasks) {
       if (record.finish <= end) continue;
       const bool has_started = record.start <= end;
-      record.state = has_started ? TaskState::cut : TaskState::blocked;
+      record.state = has_started ? TaskState::aborted : TaskState::blocked;
       record.finish = TaskRecord::never;
       if (!has_started) record.start = TaskRecord::never;
       if (!(record.ready <= end)) record.ready = TaskRecord::never;
@@ -63,10 +63,10 @@ class TwoStages {
   }
 
  private:
-  static Device device(const char* id, int place, int gpu) {
+  static Device device(const char* id, int location, int gpu) {
     Device device;
     device.id = id;
-    device.site = device.host = place;
+    device.site = device.host = location;
     device.gpu = gpu;
     return device;
   }

@@ -4,7 +4,7 @@
 #include "planner/core/parallel.hpp"
 #include "simulator/calibration/prediction.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/measured_design.hpp"
+#include "tests/support/calibration_runs.hpp"
 
 using namespace dtfm;
 using namespace dtfm::sim;
@@ -12,41 +12,41 @@ using namespace dtfm::sim;
 TEST_CASE(
     "with 5 % noise constants are within 5 % and in their intervals, new runs in theirs, 90 times in 100") {
   constexpr int seeds = 100;
-  const std::vector<MeasuredRun> runs = design(truth);
+  const std::vector<MeasuredRun> runs = designed_runs(truth);
   struct Hits {
-    std::array<int, CalibrationSpread::size> near = {}, inside = {};
+    std::array<int, CalibrationUncertainty::size> near = {}, inside = {};
     int outliers = 0, predicted = 0;
   };
   const std::vector<Hits> hits = parallel_map(seeds, 2, [&](int seed) {
     const auto stream = static_cast<std::uint64_t>(seed);
-    const CalibrationFit fit = calibrated(with_noise(runs, stream, 0.05), {shipped, 1, {}});
+    const CalibrationFit fit = calibrate(with_noise(runs, stream, 0.05), {shipped, 1, {}});
     Hits its;
-    for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
+    for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
       its.near[i] = std::abs(value(fit.constants, i) / value(truth, i) - 1) <= 0.05;
       its.inside[i] = fit.intervals[i].low <= value(truth, i) && value(truth, i) <= fit.intervals[i].high;
     }
-    its.outliers = static_cast<int>(outliers_of(fit).size());
+    its.outliers = static_cast<int>(outlier_rows(fit).size());
     // A run that is measured anew, another one for each seed.
     Rng rng = Rng::for_task(stream, 1);
     const MeasuredRun& next = runs[rng.below(static_cast<std::uint32_t>(runs.size()))];
     const double factor = prediction_factor(fit.constants, fit.spread, [&](const Calibration& it) {
-      return simulated_seconds(std::span(&next, 1), it, 1)[0];
+      return simulate_seconds(std::span(&next, 1), it, 1)[0];
     });
-    const double simulated_s = simulated_seconds(std::span(&next, 1), fit.constants, 1)[0];
+    const double simulated_s = simulate_seconds(std::span(&next, 1), fit.constants, 1)[0];
     const double off = std::abs(std::log(next.seconds * std::exp(0.05 * noise(rng)) / simulated_s));
     its.predicted = off <= std::log(factor);
     return its;
   });
   Hits sum;
   for (const Hits& it : hits) {
-    for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
+    for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
       sum.near[i] += it.near[i];
       sum.inside[i] += it.inside[i];
     }
     sum.outliers += it.outliers;
     sum.predicted += it.predicted;
   }
-  for (std::size_t i = 0; i < CalibrationSpread::size; ++i) {
+  for (std::size_t i = 0; i < CalibrationUncertainty::size; ++i) {
     CAPTURE(calibration_constants[i].name, sum.near[i], sum.inside[i]);
     CHECK(sum.near[i] >= 90);
     CHECK(sum.inside[i] >= 90);

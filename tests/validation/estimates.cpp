@@ -10,7 +10,7 @@
 #include "planner/cost/iteration_time/iteration_time.hpp"
 #include "simulator/graph/graph_replay.hpp"
 #include "simulator/iteration/iteration_graph.hpp"
-#include "tests/support/any_plan.hpp"
+#include "tests/support/arbitrary_plan.hpp"
 #include "tests/support/regular_layout.hpp"
 
 namespace dtfm {
@@ -22,7 +22,7 @@ struct Times {
   double estimated = 0, simulated = 0;
 };
 
-EstimateError error_of(const std::vector<Times>& times) {
+EstimateError error_message(const std::vector<Times>& times) {
   constexpr double far = 0.05;
   const auto count = static_cast<double>(times.size());
   EstimateError error;
@@ -40,7 +40,7 @@ EstimateError error_of(const std::vector<Times>& times) {
 }
 
 Times times_of(const IterationModel& model, const Plan& plan) {
-  return {iteration_estimate(model, plan).iteration_s,
+  return {estimate_iteration(model, plan).iteration_s,
           replay(iteration_graph(model.problem, plan).graph).makespan};
 }
 
@@ -62,7 +62,7 @@ Plan random_plan(const Problem& problem, Rng& rng) {
   for (int replica = 0; replica < replicas; ++replica)
     for (int stage = 0; stage < stages; ++stage)
       placement.at(stage, replica) = order[at(replica * stages + stage)];
-  Plan plan = deployed_plan(placement, job);
+  Plan plan = plan_from_placement(placement, job);
   if (job.parallelism.schedule == "interleaved")  // multiples of the stages
     for (Pipeline& pipeline : plan.pipelines)
       pipeline.micro_batches = std::max(1, pipeline.micro_batches / stages) * stages;
@@ -89,31 +89,31 @@ EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t se
     Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(i));
     return times_of(model, random_plan(problem, rng));
   });
-  return error_of(times);
+  return error_message(times);
 }
 
 EstimateError random_job_error(const std::string& schedule, int jobs, bool shared, int threads) {
-  return error_of(parallel_map(jobs, threads, [&](int i) {
+  return error_message(parallel_map(jobs, threads, [&](int i) {
     Rng rng = Rng::for_task(static_cast<std::uint64_t>(i), shared ? 1 : 0);
     Problem problem{random_topology(rng, 2 + static_cast<int>(rng.below(8)), shared),
                     random_chain_job(rng, 2 + static_cast<int>(rng.below(10))),
                     {1, 0.001, 0.9, 0}};
     set_training(rng, problem.job, schedule);
-    const Plan plan = any_plan(rng, problem, 1);
+    const Plan plan = arbitrary_plan(rng, problem, 1);
     return times_of(IterationModel(problem), plan);
   }));
 }
 
-EstimateError regular_layout_error(const std::string& schedule, double unlike) {
+EstimateError regular_layout_error(const std::string& schedule, double speed_spread) {
   std::vector<Times> times;
   for (const int stages : {4, 8})
     for (const int pipelines : {2, 4})
       for (const int micro_batches : {1, 2, 4, 8, 16, 64}) {
         if (schedule == "interleaved" && micro_batches % stages != 0) continue;
-        const auto [problem, plan] = regular_layout(schedule, stages, pipelines, micro_batches, unlike);
+        const auto [problem, plan] = regular_layout(schedule, stages, pipelines, micro_batches, speed_spread);
         times.push_back(times_of(IterationModel(problem), plan));
       }
-  return error_of(times);
+  return error_message(times);
 }
 
 }  // namespace dtfm

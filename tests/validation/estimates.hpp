@@ -29,12 +29,12 @@ struct EstimateError {
 EstimateError estimate_error(const Problem& problem, int plans, std::uint64_t seed, int threads);
 
 /// Of any plans of so many random jobs with this schedule, each on a random topology of up to nine devices
-/// (tests/support/any_plan.hpp), of streams 0 … ; `shared`: some capacities are of several messages.
+/// (tests/support/arbitrary_plan.hpp), of streams 0 … ; `shared`: some capacities are of several messages.
 EstimateError random_job_error(const std::string& schedule, int jobs, bool shared, int threads);
 
 /// Of pipelines in the regular layout (tests/support/regular_layout.hpp): 2 and 4 of 4 and 8 stages, with 1
 /// to 64 micro-batches, on devices whose speeds differ by up to `unlike`.
-EstimateError regular_layout_error(const std::string& schedule, double unlike);
+EstimateError regular_layout_error(const std::string& schedule, double speed_spread);
 
 /// Kendall's τ-b of pairs (a, b): the share of pairs of pairs in the same order less that in opposite orders,
 /// where ties are in neither.

@@ -17,7 +17,7 @@ namespace dtfm {
 using namespace io;
 namespace {
 
-using What = LayerSample::What;
+using Quantity = LayerSample::Quantity;
 
 Gpu gpu_named(const std::string& name) {
   for (const Gpu& gpu : built_in_gpus())
@@ -33,7 +33,7 @@ Layer kind_named(const std::vector<Layer>& kinds, const std::string& name) {
 
 /// Forward, backward and update, of those that were measured.
 void add_times(LayerSample sample, const std::array<double, 3>& seconds, std::vector<LayerSample>& samples) {
-  for (const What what : {What::forward, What::backward, What::update}) {
+  for (const Quantity what : {Quantity::forward, Quantity::backward, Quantity::update}) {
     sample.what = what;
     sample.seconds = seconds[static_cast<std::size_t>(what)];
     if (sample.seconds > 0) samples.push_back(sample);
@@ -50,7 +50,7 @@ void add_profile(const std::filesystem::path& file, std::vector<LayerSample>& sa
   sample.model = profile.model;
   sample.gpu = gpu_named(profile.gpu);
   sample.training.precision = profile.precision;
-  const std::vector<Layer> kinds = layer_kinds(shape, bytes_per_number(sample.training)).kinds;
+  const std::vector<Layer> kinds = layer_kinds(shape, bytes_per_element(sample.training)).kinds;
   for (const ProfileRow& row : profile.rows) {
     if (profile.source == LayerProfile::Source::imported && row.kind != "block") continue;
     sample.layer = kind_named(kinds, row.kind);
@@ -108,7 +108,7 @@ Layer updated(const std::vector<Layer>& kinds, bool has_head) {
 /// `sample` says model and GPU; `layers` are those of one micro-batch size and tensor degree.
 void add_layers(LayerSample sample, const SailorModel& model, const Json& layers,
                 std::vector<LayerSample>& samples) {
-  const std::vector<Layer> kinds = layer_kinds(model.shape, bytes_per_number(sample.training)).kinds;
+  const std::vector<Layer> kinds = layer_kinds(model.shape, bytes_per_element(sample.training)).kinds;
   const auto times = [&](std::size_t layer) {
     return layers.at(std::to_string(layer)).get<std::array<double, 3>>();
   };
@@ -158,11 +158,11 @@ std::vector<LayerSample> read_measured_layers(const std::string& configs, const 
   return samples;
 }
 
-bool is_fitted(const LayerSample& sample) {
-  return sample.tensor == 1 && (sample.what == What::update || sample.layer.name == "block");
+bool is_used_in_fit(const LayerSample& sample) {
+  return sample.tensor == 1 && (sample.what == Quantity::update || sample.layer.name == "block");
 }
 
-std::vector<LayerSample> samples_where(const std::vector<LayerSample>& samples,
+std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,
                                        const std::function<bool(const LayerSample&)>& holds) {
   std::vector<LayerSample> result;
   std::copy_if(samples.begin(), samples.end(), std::back_inserter(result), holds);

@@ -11,14 +11,14 @@ namespace dtfm {
 
 /// One measured time beside what an estimate needs to know.
 struct LayerSample {
-  enum class What { forward, backward, update };
+  enum class Quantity { forward, backward, update };
 
   std::string profile, model;  // profile: its name in tables
   Gpu gpu;
   Training training;
   Layer layer;
   int micro_batch = 1, tensor = 1;
-  What what = What::forward;
+  Quantity what = Quantity::forward;
   double seconds = 0;
 };
 
@@ -35,14 +35,14 @@ struct LayerSample {
 std::vector<LayerSample> read_measured_layers(const std::string& configs, const std::string& data);
 
 /// What the constants are fitted to: blocks without tensor parallelism, and updates.
-bool is_fitted(const LayerSample& sample);
+bool is_used_in_fit(const LayerSample& sample);
 
 /// Estimated ÷ measured − 1.
 double relative_error(const LayerSample& sample, const Roofline& roofline);
 
 /// The constants ≥ 0 with the least sum of squared relative errors. The estimate is linear in them, so this
 /// is non-negative least squares. A constant that no sample says anything about is 0.
-Roofline fitted_roofline(const std::vector<LayerSample>& samples);
+Roofline fit_roofline(const std::vector<LayerSample>& samples);
 
 /// Mean of the absolute values, and the value that is farthest from 0.
 struct ErrorSummary {
@@ -51,7 +51,7 @@ struct ErrorSummary {
 };
 ErrorSummary summary(const std::vector<LayerSample>& samples, const Roofline& roofline);
 
-std::vector<LayerSample> samples_where(const std::vector<LayerSample>& samples,
+std::vector<LayerSample> filter_samples(const std::vector<LayerSample>& samples,
                                        const std::function<bool(const LayerSample&)>& holds);
 
 /// Of the fitted samples of one profile, forwards and backwards: with the constants fitted to all, to all but

@@ -30,7 +30,7 @@ MeasuredRun run_of(const std::string& network, const std::shared_ptr<const Topol
   for (int stage = 0; stage < stages; ++stage)
     for (int replica = 0; replica < pipelines; ++replica)
       placement.at(stage, replica) = replica * stages + stage;
-  Plan plan = deployed_plan(placement, job);
+  Plan plan = plan_from_placement(placement, job);
   return {fmt::format("{} layers a stage, batch {}, {} pipeline{}", layers_a_stage, batch, pipelines,
                       pipelines == 1 ? "" : "s"),
           network, std::make_shared<Workload>(Workload{topology, std::move(job), std::move(plan)}), seconds};
@@ -61,52 +61,52 @@ std::vector<MeasuredRun> read_measured_runs(const std::string& folder) {
   return runs;
 }
 
-KnownCalibration measured_by_themselves() {
+KnownCalibration directly_measured_constants() {
   KnownCalibration known;
   known.message_overhead_s = 1.5e-3;
   return known;
 }
 
-double mean_of(const std::vector<double>& errors) {
+double mean_absolute(const std::vector<double>& errors) {
   double sum = 0;
   for (const double error : errors) sum += std::abs(error);
   return sum / static_cast<double>(errors.size());
 }
 
-std::vector<std::string> networks_of(const std::vector<MeasuredRun>& runs) {
+std::vector<std::string> network_names(const std::vector<MeasuredRun>& runs) {
   std::vector<std::string> networks;
   for (const MeasuredRun& run : runs)
     if (networks.empty() || networks.back() != run.network) networks.push_back(run.network);
   return networks;
 }
 
-std::vector<LeftOut> errors_left_out(const std::vector<MeasuredRun>& runs, const KnownCalibration& known,
+std::vector<HeldOutErrors> cross_validation_errors(const std::vector<MeasuredRun>& runs, const KnownCalibration& known,
                                      int threads) {
-  std::vector<LeftOut> result;
-  for (const std::string& network : networks_of(runs)) {
+  std::vector<HeldOutErrors> result;
+  for (const std::string& network : network_names(runs)) {
     std::vector<MeasuredRun> kept, left_out;
     for (const MeasuredRun& run : runs) (run.network == network ? left_out : kept).push_back(run);
-    const Calibration constants = fitted_calibration(kept, known, threads);
+    const Calibration constants = fit_calibration(kept, known, threads);
     result.push_back({network, constants, relative_errors(left_out, constants, threads)});
   }
   return result;
 }
 
-std::array<HalfFit, 2> fitted_to_halves(const std::vector<MeasuredRun>& runs, int threads) {
+std::array<HalfSplitFit, 2> fit_to_halves(const std::vector<MeasuredRun>& runs, int threads) {
   std::array<std::vector<MeasuredRun>, 2> halves;
   for (std::size_t i = 0; i < runs.size(); ++i) halves[i % 2].push_back(runs[i]);
-  Calibration towards;
-  towards.message_overhead_s = *measured_by_themselves().message_overhead_s;
-  std::array<HalfFit, 2> result;
+  Calibration prior;
+  prior.message_overhead_s = *directly_measured_constants().message_overhead_s;
+  std::array<HalfSplitFit, 2> result;
   for (std::size_t half = 0; half < 2; ++half) {
-    HalfFit& it = result[half];
-    it.fit = calibrated(halves[half], {towards, threads, {}});
+    HalfSplitFit& it = result[half];
+    it.fit = calibrate(halves[half], {prior, threads, {}});
     it.fitted = relative_errors(halves[half], it.fit.constants, threads);
     it.others = relative_errors(halves[1 - half], it.fit.constants, threads);
     for (std::size_t i = 0; i < it.others.size(); ++i) {
       const MeasuredRun& run = halves[1 - half][i];
       const double factor = prediction_factor(it.fit.constants, it.fit.spread, [&](const Calibration& other) {
-        return simulated_seconds(std::span(&run, 1), other, threads)[0];
+        return simulate_seconds(std::span(&run, 1), other, threads)[0];
       });
       if (std::abs(std::log1p(it.others[i])) <= std::log(factor)) ++it.inside;
     }

@@ -2,7 +2,7 @@
 
 #include "planner/io/readers/roofline_reader.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/error_of.hpp"
+#include "tests/support/error_message.hpp"
 #include "tests/validation/measured_layers.hpp"
 
 using namespace dtfm;
@@ -25,7 +25,7 @@ bool has_shared_profiles() {
 }
 
 /// A GPU of 1 TFLOP/s and 100 GB/s.
-LayerSample sample_of(double flops, double bytes, LayerSample::What what, double seconds) {
+LayerSample sample_of(double flops, double bytes, LayerSample::Quantity what, double seconds) {
   LayerSample sample;
   sample.gpu = {"one", Bytes(1e9), FlopsPerSecond(1e12)};
   sample.gpu.memory_bandwidth = BitsPerSecond(8 * 100e9);
@@ -42,14 +42,14 @@ LayerSample sample_of(double flops, double bytes, LayerSample::What what, double
 
 // Times made by the formula with compute 2, memory 3 and 5, launch 0.25 s.
 TEST_CASE("the fit finds the constants that times were made with") {
-  using What = LayerSample::What;
+  using Quantity = LayerSample::Quantity;
   std::vector<LayerSample> samples;
   for (const double f : {1.0, 2.0})
     for (const double m : {1.0, 4.0}) {
-      samples.push_back(sample_of(f * 1e12, m * 100e9, What::forward, 2 * f + 3 * m + 0.25));
-      samples.push_back(sample_of(f * 1e12, m * 100e9, What::backward, 4 * f + 5 * m + 0.25));
+      samples.push_back(sample_of(f * 1e12, m * 100e9, Quantity::forward, 2 * f + 3 * m + 0.25));
+      samples.push_back(sample_of(f * 1e12, m * 100e9, Quantity::backward, 4 * f + 5 * m + 0.25));
     }
-  const Roofline fitted = fitted_roofline(samples);
+  const Roofline fitted = fit_roofline(samples);
   CHECK(fitted.compute == Approx(2));
   CHECK(fitted.memory_forward == Approx(3));
   CHECK(fitted.memory_backward == Approx(5));
@@ -61,30 +61,30 @@ TEST_CASE("the fit finds the constants that times were made with") {
 // Forwards of 2 f − 0.5 s: the least squares would have a launch of −0.5 s. Without it, those of 2 c and of
 // c in the ratio 1 ÷ (2 − 0.5 ÷ f) of the relative errors.
 TEST_CASE("no constant is below 0") {
-  using What = LayerSample::What;
-  const std::vector<LayerSample> samples = {sample_of(1e12, 0, What::forward, 1.5),
-                                            sample_of(2e12, 0, What::forward, 3.5)};
-  const Roofline fitted = fitted_roofline(samples);
+  using Quantity = LayerSample::Quantity;
+  const std::vector<LayerSample> samples = {sample_of(1e12, 0, Quantity::forward, 1.5),
+                                            sample_of(2e12, 0, Quantity::forward, 3.5)};
+  const Roofline fitted = fit_roofline(samples);
   CHECK(fitted.launch_s == 0);
   const double a = 1 / 1.5, b = 2 / 3.5;
   CHECK(fitted.compute == Approx((a + b) / (a * a + b * b)));
 }
 
 TEST_CASE("bad constants are refused") {
-  const auto complaint = [](const std::string& text) {
-    return error_of([&] { parse_roofline(text, "r.yaml"); });
+  const auto error_text = [](const std::string& text) {
+    return error_message([&] { parse_roofline(text, "r.yaml"); });
   };
-  CHECK(complaint("version: 1\ncompute: 1\n") == "r.yaml:1:1: missing key `memory_forward`");
-  CHECK(complaint("version: 1\ncompute: 0\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1 ms\nupdate: 1\n")
+  CHECK(error_text("version: 1\ncompute: 1\n") == "r.yaml:1:1: missing key `memory_forward`");
+  CHECK(error_text("version: 1\ncompute: 0\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1 ms\nupdate: 1\n")
             .find("r.yaml:2:10: `compute`: ") == 0);
-  CHECK(complaint("version: 1\ncompute: 1\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1\nupdate: 1\n")
+  CHECK(error_text("version: 1\ncompute: 1\nmemory_forward: 1\nmemory_backward: 1\nlaunch: 1\nupdate: 1\n")
             .find("r.yaml:5:9: `launch`: expected a time with its unit") == 0);
 }
 
 TEST_CASE("there are all the measured times of blocks") {
   if (!has_shared_profiles()) return;
   const auto blocks = [](const char* model, int tensor) {
-    return samples_where(measured(),
+    return filter_samples(measured(),
                          [&](const LayerSample& it) {
                            return it.model == model && it.layer.name == "block" && it.tensor == tensor;
                          })
@@ -99,7 +99,7 @@ TEST_CASE("there are all the measured times of blocks") {
 
 TEST_CASE("the constants of the roofline are the fitted ones") {
   if (!has_shared_profiles()) return;
-  const Roofline in_use = built_in_roofline(), fitted = fitted_roofline(samples_where(measured(), is_fitted));
+  const Roofline in_use = built_in_roofline(), fitted = fit_roofline(filter_samples(measured(), is_used_in_fit));
   CHECK(in_use.compute == Approx(fitted.compute).epsilon(0.005));
   CHECK(in_use.memory_forward == Approx(fitted.memory_forward).epsilon(0.005));
   CHECK(in_use.memory_backward == Approx(fitted.memory_backward).epsilon(0.005));
@@ -110,7 +110,7 @@ TEST_CASE("the constants of the roofline are the fitted ones") {
 // The README has the numbers.
 TEST_CASE("estimates are within 7 % of measured times in the mean, within 40 % on a GPU left out") {
   if (!has_shared_profiles()) return;
-  const auto fitted = samples_where(measured(), is_fitted);
+  const auto fitted = filter_samples(measured(), is_used_in_fit);
   CHECK(summary(fitted, built_in_roofline()).mean <= 0.07);
   for (const ProfileErrors& errors : errors_by_profile(measured())) {
     CAPTURE(errors.profile);
@@ -122,8 +122,8 @@ TEST_CASE("estimates are within 7 % of measured times in the mean, within 40 % o
 // What the comment of read_measured_layers says of updates: seconds × bandwidth ÷ bytes of state.
 TEST_CASE("updates take as many passes over the optimizer's state on both GPUs, for both models") {
   if (!has_shared_profiles()) return;
-  const auto updates = samples_where(
-      measured(), [](const auto& it) { return is_fitted(it) && it.what == LayerSample::What::update; });
+  const auto updates = filter_samples(
+      measured(), [](const auto& it) { return is_used_in_fit(it) && it.what == LayerSample::Quantity::update; });
   CHECK(updates.size() == 14);
   const ErrorSummary errors = summary(updates, built_in_roofline());
   CHECK(std::abs(errors.worst) <= 0.04);

@@ -18,11 +18,11 @@ double estimated_s(const LayerSample& sample, const Roofline& roofline) {
   const ProfileRow row =
       estimated_row(sample.gpu, sample.layer, sample.training, roofline, sample.micro_batch, sample.tensor);
   switch (sample.what) {
-    case LayerSample::What::forward:
+    case LayerSample::Quantity::forward:
       return row.forward.median_s;
-    case LayerSample::What::backward:
+    case LayerSample::Quantity::backward:
       return row.backward.median_s;
-    case LayerSample::What::update:
+    case LayerSample::Quantity::update:
       return row.update.value().median_s;
   }
   return 0;
@@ -65,7 +65,7 @@ double relative_error(const LayerSample& sample, const Roofline& roofline) {
   return estimated_s(sample, roofline) / sample.seconds - 1;
 }
 
-Roofline fitted_roofline(const std::vector<LayerSample>& samples) {
+Roofline fit_roofline(const std::vector<LayerSample>& samples) {
   return roofline_of(non_negative_least_squares(shares(samples)));
 }
 
@@ -82,15 +82,15 @@ ErrorSummary summary(const std::vector<LayerSample>& samples, const Roofline& ro
 }
 
 std::vector<ProfileErrors> errors_by_profile(const std::vector<LayerSample>& samples) {
-  const std::vector<LayerSample> fitted = samples_where(
-      samples, [](const auto& it) { return is_fitted(it) && it.what != LayerSample::What::update; });
-  const auto fitted_where = [&](const auto& holds) { return fitted_roofline(samples_where(fitted, holds)); };
+  const std::vector<LayerSample> fitted = filter_samples(
+      samples, [](const auto& it) { return is_used_in_fit(it) && it.what != LayerSample::Quantity::update; });
+  const auto fitted_where = [&](const auto& holds) { return fit_roofline(filter_samples(fitted, holds)); };
   std::vector<ProfileErrors> result;
   for (const LayerSample& sample : fitted) {
     if (!result.empty() && result.back().profile == sample.profile) continue;
-    const auto own = samples_where(fitted, [&](const auto& it) { return it.profile == sample.profile; });
+    const auto own = filter_samples(fitted, [&](const auto& it) { return it.profile == sample.profile; });
     result.push_back(
-        {sample.profile, summary(own, fitted_roofline(fitted)),
+        {sample.profile, summary(own, fit_roofline(fitted)),
          summary(own, fitted_where([&](const auto& it) { return it.gpu.name != sample.gpu.name; })),
          summary(own, fitted_where([&](const auto& it) { return it.model != sample.model; }))});
   }

@@ -16,7 +16,7 @@
 #include "planner/io/readers/topology_reader.hpp"
 #include "simulator/io/scenario_reader.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/chain_run.hpp"
+#include "tests/support/chain_simulation.hpp"
 
 using namespace dtfm;
 using namespace dtfm::api;
@@ -37,7 +37,7 @@ links: [{within: datacenter, latency: 0 ms, bandwidth: 1.25 Gbps}]
 )";
 
 /// GPT-3 XL, with the batch that 24 of the instances share in six pipelines.
-Problem problem_of_fleet() {
+Problem fleet_problem() {
   Problem problem;
   problem.topology = parse_topology(fleet, "fleet.yaml", std::filesystem::path(DTFM_SOURCE_DIR) / "configs");
   problem.job = default_job();
@@ -56,19 +56,19 @@ TEST_CASE("every policy on a recorded spot fleet") {
     WARN("skipped: no p3-trace.csv in " << folder);
     return;
   }
-  const Problem problem = problem_of_fleet();
+  const Problem problem = fleet_problem();
   const Plan plan = plan_of(problem.job, stages, replicas, micro_batches);
   SimOptions options;
   options.iterations = 1;
   const SimReport calm = simulate(problem, plan, {}, options);
-  CHECK(calm.overfull.empty());
-  options.replan = replanner(problem);
+  CHECK(calm.out_of_memory.empty());
+  options.replan = make_replanner(problem);
   const Gpu& gpu = problem.topology.gpus[at(problem.topology.devices[0].gpu)];
   const double samples = problem.job.training.global_batch;
   std::string table = fmt::format("{:<26}{:>9}{:>14}{:>8}{:>9}{:>12}\n", "policy", "samples/s",
                                   "lost device-h", "rolled", "USD", "of optimal");
   std::map<std::string, double> rate;
-  for (const DeparturePolicy& policy : departure_policies()) {
+  for (const FailurePolicy& policy : failure_policies()) {
     CAPTURE(std::string(policy.name));
     const Scenario scenario = parse_scenario(
         fmt::format("version: 1\nhorizon: {} h\navailability: [{{file: p3-trace.csv, format: events}}]\n"

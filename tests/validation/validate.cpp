@@ -44,9 +44,9 @@ void print_block(const MeasuredRun& run, double compute_scale) {
 /// What a user's calibration with half of the runs says of the other half.
 void print_halves(const std::vector<MeasuredRun>& runs, int threads) {
   const char* const names[] = {"rows 1, 3, 5, …", "rows 2, 4, 6, …"};
-  const std::array<HalfFit, 2> halves = fitted_to_halves(runs, threads);
+  const std::array<HalfSplitFit, 2> halves = fit_to_halves(runs, threads);
   for (std::size_t half = 0; half < 2; ++half) {
-    const HalfFit& it = halves[half];
+    const HalfSplitFit& it = halves[half];
     print(names[half], it.fit.constants);
     fmt::print("  micro-batch overhead {:.3f} ms, sync efficiency {:.3f}\n",
                it.fit.constants.micro_batch_overhead_s * 1e3, it.fit.constants.sync_efficiency);
@@ -56,7 +56,7 @@ void print_halves(const std::vector<MeasuredRun>& runs, int threads) {
         "  mean absolute error {:.1f} %, of the other half {:.1f} %; {} of its {} runs in their intervals; "
         "{} "
         "outliers not fitted; residual {:.1f} %\n",
-        100 * mean_of(it.fitted), 100 * mean_of(it.others), it.inside, it.others.size(), outliers,
+        100 * mean_absolute(it.fitted), 100 * mean_absolute(it.others), it.inside, it.others.size(), outliers,
         100 * it.fit.spread.residual);
   }
 }
@@ -70,16 +70,16 @@ void validate_runs(const std::string& folder) {
   for (std::size_t i = 0; i < runs.size(); ++i)
     fmt::print("{:12} {:42} {:7.2f} s {:8.2f} s {:+6.1f} %\n", runs[i].network, runs[i].name, runs[i].seconds,
                runs[i].seconds * (1 + errors[i]), 100 * errors[i]);
-  fmt::print("\nmean absolute error {:.1f} %\n\n", 100 * mean_of(errors));
+  fmt::print("\nmean absolute error {:.1f} %\n\n", 100 * mean_absolute(errors));
   print("in use", built_in);
-  const KnownCalibration known = measured_by_themselves();
-  const Calibration fitted = fitted_calibration(runs, known, threads);
+  const KnownCalibration known = directly_measured_constants();
+  const Calibration fitted = fit_calibration(runs, known, threads);
   print("fitted to all", fitted);
-  print("all four fitted", fitted_calibration(runs, {}, threads));
-  for (const LeftOut& left_out : errors_left_out(runs, known, threads)) {
+  print("all four fitted", fit_calibration(runs, {}, threads));
+  for (const HeldOutErrors& left_out : cross_validation_errors(runs, known, threads)) {
     print("fitted without", left_out.constants);
     fmt::print("  {:14} mean absolute error there {:.1f} %\n", left_out.network,
-               100 * mean_of(left_out.errors));
+               100 * mean_absolute(left_out.errors));
   }
   print_block(runs.front(), fitted.compute_scale);
   print_halves(runs, threads);
@@ -99,15 +99,15 @@ void print(const std::string& what, const ErrorSummary& errors) {
 
 /// Of what the constants were not fitted to.
 void print_others(const std::vector<LayerSample>& samples, const Roofline& roofline) {
-  using What = LayerSample::What;
+  using Quantity = LayerSample::Quantity;
   const auto print_where = [&](const std::string& what, const auto& holds) {
-    const ErrorSummary errors = summary(samples_where(samples, holds), roofline);
+    const ErrorSummary errors = summary(filter_samples(samples, holds), roofline);
     if (errors.count > 0) print(what, errors);
   };
   for (const char* kind : {"embedding", "head"})
-    for (const What what : {What::forward, What::backward})
+    for (const Quantity what : {Quantity::forward, Quantity::backward})
       print_where(
-          fmt::format("{}, {}", kind, what == What::forward ? "forward" : "backward"),
+          fmt::format("{}, {}", kind, what == Quantity::forward ? "forward" : "backward"),
           [&](const LayerSample& it) { return it.layer.name == kind && it.tensor == 1 && it.what == what; });
   for (const int tensor : {2, 4, 8})
     print_where(fmt::format("block, tensor degree {}", tensor),
@@ -120,11 +120,11 @@ void validate_roofline(const std::string& configs, const std::string& data) {
     return;
   }
   const std::vector<LayerSample> samples = read_measured_layers(configs, data);
-  const std::vector<LayerSample> fitted = samples_where(samples, is_fitted);
+  const std::vector<LayerSample> fitted = filter_samples(samples, is_used_in_fit);
   const Roofline in_use = built_in_roofline();
   fmt::print("\nroofline\n");
   print("in use", in_use);
-  print("fitted", fitted_roofline(fitted));
+  print("fitted", fit_roofline(fitted));
   for (const ProfileErrors& errors : errors_by_profile(samples)) {
     print(errors.profile, errors.fitted);
     print("  without this GPU", errors.without_gpu);
@@ -132,7 +132,7 @@ void validate_roofline(const std::string& configs, const std::string& data) {
   }
   print("updates",
         summary(
-            samples_where(fitted, [](const LayerSample& it) { return it.what == LayerSample::What::update; }),
+            filter_samples(fitted, [](const LayerSample& it) { return it.what == LayerSample::Quantity::update; }),
             in_use));
   fmt::print("not fitted:\n");
   print_others(samples, in_use);

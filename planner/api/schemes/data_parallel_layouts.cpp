@@ -42,10 +42,10 @@ std::vector<Layout> zero(const Problem& problem, std::string_view sync) {
   const int batch = problem.job.training.global_batch, devices = problem.topology.size();
   for (int micro_batch = batch / devices; micro_batch > 1; --micro_batch) {
     if (batch % micro_batch != 0) continue;
-    Layout layout = replicated(problem, all_devices(problem), micro_batch, sync);
+    Layout layout = replicate(problem, all_devices(problem), micro_batch, sync);
     if (fits(problem, layout)) return {std::move(layout)};
   }
-  return {replicated(problem, all_devices(problem), 1, sync)};
+  return {replicate(problem, all_devices(problem), 1, sync)};
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ std::vector<Layout> data_parallel_layouts(const Problem& problem, const SchemeOp
   while (problem.job.training.global_batch % micro_batch != 0 ||
          problem.job.training.global_batch / micro_batch < problem.topology.size())
     --micro_batch;
-  return {replicated(problem, all_devices(problem), micro_batch, "ring")};
+  return {replicate(problem, all_devices(problem), micro_batch, "ring")};
 }
 
 std::vector<Layout> zero2_layouts(const Problem& problem, const SchemeOptions&) {
@@ -75,7 +75,7 @@ std::vector<Layout> single_gpu_layouts(const Problem& problem, const SchemeOptio
   }
   std::vector<Layout> layouts;
   for (const auto& [kind, device] : kinds)
-    layouts.push_back(replicated(problem, {device}, problem.job.training.micro_batch, "ring"));
+    layouts.push_back(replicate(problem, {device}, problem.job.training.micro_batch, "ring"));
   return layouts;
 }
 

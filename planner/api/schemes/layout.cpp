@@ -8,7 +8,7 @@
 
 namespace dtfm::api {
 
-void decide(Layout& layout, int tensor, std::string_view schedule, std::string_view gradient_sync) {
+void set_decisions(Layout& layout, int tensor, std::string_view schedule, std::string_view gradient_sync) {
   Parallelism& parallelism = layout.job.parallelism;
   parallelism.tensor = layout.plan.tensor = tensor;
   parallelism.schedule = layout.plan.schedule = schedule;
@@ -18,11 +18,11 @@ void decide(Layout& layout, int tensor, std::string_view schedule, std::string_v
   parallelism.overlap = false;
 }
 
-Layout replicated(const Problem& problem, const std::vector<int>& devices, int micro_batch,
+Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
                   std::string_view gradient_sync) {
   Layout layout{problem.job, {}};
   layout.job.training.micro_batch = micro_batch;
-  decide(layout, 1, "1f1b", gradient_sync);
+  set_decisions(layout, 1, "1f1b", gradient_sync);
   const int count = micro_batch_count(layout.job.training), replicas = static_cast<int>(devices.size());
   for (int i = 0; i < replicas; ++i) {
     const auto [first, last] = even_split(count, replicas, i);
@@ -41,19 +41,19 @@ double needed_bytes(const sim::StageLoad& load) {
   return load.state_bytes + load.activation_bytes + load.working_bytes;
 }
 
-std::optional<double> most_held(const Topology& topology, int device, const sim::StageLoad& load) {
+std::optional<double> max_in_flight(const Topology& topology, int device, const sim::StageLoad& load) {
   const auto memory = memory_of(topology, device);
   if (!memory || load.activation_bytes <= 0) return std::nullopt;
   return 1 + std::floor((*memory - needed_bytes(load)) / load.activation_bytes);
 }
 
-Lack lack_of(const Topology& topology, int device, double needed, double memory) {
+MemoryDeficit memory_deficit(const Topology& topology, int device, double needed, double memory) {
   return {needed / memory, fmt::format("{} needs {:.1f} GB of {:.1f}", topology.devices[at(device)].id,
                                        needed / 1e9, memory / 1e9)};
 }
 
-void keep_nearest(std::optional<Lack>& nearest, const Lack& lack) {
-  if (!nearest || lack.times < nearest->times) nearest = lack;
+void keep_smallest(std::optional<MemoryDeficit>& smallest, const MemoryDeficit& deficit) {
+  if (!smallest || deficit.ratio < smallest->ratio) smallest = deficit;
 }
 
 }  // namespace dtfm::api

@@ -11,11 +11,11 @@
 namespace dtfm::api {
 
 /// Takes these decisions in job and plan, and leaves out what only other schedules have.
-void decide(Layout& layout, int tensor, std::string_view schedule, std::string_view gradient_sync);
+void set_decisions(Layout& layout, int tensor, std::string_view schedule, std::string_view gradient_sync);
 
 /// One stage with all layers on each of `devices`, micro-batches split as evenly as possible; 1F1B, which
 /// here is one micro-batch after the other.
-Layout replicated(const Problem& problem, const std::vector<int>& devices, int micro_batch,
+Layout replicate(const Problem& problem, const std::vector<int>& devices, int micro_batch,
                   std::string_view gradient_sync);
 
 /// Of the device's GPU, bytes; nothing: not known.
@@ -24,15 +24,15 @@ std::optional<double> memory_of(const Topology& topology, int device);
 double needed_bytes(const sim::StageLoad& load);
 /// Micro-batches that the memory of a device has room for, below 1 where it does not hold the stage; nothing:
 /// any number.
-std::optional<double> most_held(const Topology& topology, int device, const sim::StageLoad& load);
+std::optional<double> max_in_flight(const Topology& topology, int device, const sim::StageLoad& load);
 /// That a device has too little memory.
-struct Lack {
-  double times = 0;  // what it needs ÷ what there is
+struct MemoryDeficit {
+  double ratio = 0;  // what it needs ÷ what there is
   std::string text;  // "oregon/3 needs 22.2 GB of 16.0"
 };
-Lack lack_of(const Topology& topology, int device, double needed, double memory);
+MemoryDeficit memory_deficit(const Topology& topology, int device, double needed, double memory);
 /// Of what stands in the way of several layouts, what is nearest to none: the least lack, before anything
 /// else.
-void keep_nearest(std::optional<Lack>& nearest, const Lack& lack);
+void keep_smallest(std::optional<MemoryDeficit>& smallest, const MemoryDeficit& deficit);
 
 }  // namespace dtfm::api

@@ -19,7 +19,7 @@ struct Degrees {
 };
 
 /// Whether each run of so many devices in file order is of one host.
-bool lies_in_hosts(const Topology& topology, int tensor) {
+bool fits_in_hosts(const Topology& topology, int tensor) {
   if (topology.size() % tensor != 0) return false;
   for (int first = 0; first < topology.size(); first += tensor)
     if (topology.devices[at(first)].host != topology.devices[at(first + tensor - 1)].host) return false;
@@ -34,24 +34,24 @@ bool divides_heads(const Job& job, int tensor) {
 std::vector<int> tensor_degrees_of(const Problem& problem) {
   std::vector<int> degrees;
   for (int tensor = 1; tensor <= problem.topology.size(); ++tensor)
-    if (lies_in_hosts(problem.topology, tensor) && divides_heads(problem.job, tensor))
+    if (fits_in_hosts(problem.topology, tensor) && divides_heads(problem.job, tensor))
       degrees.push_back(tensor);
   return degrees;
 }
 
 /// How many replicas of `units` devices each there can be, all with as many micro-batches; some of a slow
 /// network may be faster than all.
-std::vector<int> replica_counts(const Problem& problem, int units) {
+std::vector<int> replica_counts(const Problem& problem, int devices_per_replica) {
   const int micro_batches = micro_batch_count(problem.job.training);
   std::vector<int> counts;
-  for (int data = std::min(problem.topology.size() / units, micro_batches); data > 0; --data)
+  for (int data = std::min(problem.topology.size() / devices_per_replica, micro_batches); data > 0; --data)
     if (micro_batches % data == 0) counts.push_back(data);
   return counts;
 }
 
 /// Stage p of replica d has the devices of ranks T (d + D p) … + T − 1: data-parallel neighbours are next to
 /// each other.
-Plan placed(const Problem& problem, const std::vector<int>& order, const Degrees& degrees) {
+Plan make_plan(const Problem& problem, const std::vector<int>& order, const Degrees& degrees) {
   const auto& [tensor, stages, replicas] = degrees;
   Plan plan;
   plan.tensor = tensor;
@@ -74,14 +74,14 @@ std::vector<int> file_order(const Topology& topology) {
 }
 
 /// Runs of so many devices in file order, shuffled.
-std::vector<int> random_order(const Topology& topology, int together, std::uint64_t seed) {
-  std::vector<int> runs(at(topology.size() / together));
+std::vector<int> random_order(const Topology& topology, int group_size, std::uint64_t seed) {
+  std::vector<int> runs(at(topology.size() / group_size));
   std::iota(runs.begin(), runs.end(), 0);
-  Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(together));
+  Rng rng = Rng::for_task(seed, static_cast<std::uint64_t>(group_size));
   rng.shuffle(std::span<int>(runs));
   std::vector<int> order;
   for (const int run : runs)
-    for (int i = 0; i < together; ++i) order.push_back(run * together + i);
+    for (int i = 0; i < group_size; ++i) order.push_back(run * group_size + i);
   return order;
 }
 
@@ -94,8 +94,8 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
     for (int stages = 1; stages <= layers; ++stages) {
       if (layers % stages != 0) continue;
       for (const int replicas : replica_counts(problem, tensor * stages)) {
-        Layout layout{problem.job, placed(problem, order, {tensor, stages, replicas})};
-        decide(layout, tensor, "1f1b", "ring");
+        Layout layout{problem.job, make_plan(problem, order, {tensor, stages, replicas})};
+        set_decisions(layout, tensor, "1f1b", "ring");
         layout.plan.schedule = blocking_schedule;
         layouts.push_back(std::move(layout));
       }
@@ -106,7 +106,7 @@ std::vector<Layout> megatron(const Problem& problem, const Order& order_of) {
 }
 
 /// Replica d has the devices P d … P d + P − 1 in file order.
-std::vector<Layout> islands(const Problem& problem, int sync_every) {
+std::vector<Layout> contiguous_replicas(const Problem& problem, int sync_every) {
   std::vector<Layout> layouts;
   const int layers = layer_count(problem.job.model);
   for (int stages = 1; stages <= layers; ++stages) {
@@ -115,8 +115,8 @@ std::vector<Layout> islands(const Problem& problem, int sync_every) {
       std::vector<int> order(at(stages * replicas));  // as `placed` takes it
       for (int d = 0; d < replicas; ++d)
         for (int p = 0; p < stages; ++p) order[at(d + replicas * p)] = stages * d + p;
-      Layout layout{problem.job, placed(problem, order, {1, stages, replicas}), sync_every};
-      decide(layout, 1, "1f1b", "ring");
+      Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas}), sync_every};
+      set_decisions(layout, 1, "1f1b", "ring");
       layouts.push_back(std::move(layout));
     }
   }
@@ -125,22 +125,22 @@ std::vector<Layout> islands(const Problem& problem, int sync_every) {
 }
 
 /// Micro-batches that all stages can hold at a time: those whose memory is not known, any number.
-int most_held(const Problem& problem, const Plan& plan) {
+int max_in_flight(const Problem& problem, const Plan& plan) {
   const sim::LoadModel model(problem, plan);
   double most = micro_batch_count(problem.job.training);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages) {
-      const auto held = api::most_held(problem.topology, stage.devices.front(), model.of(stage));
+      const auto held = api::max_in_flight(problem.topology, stage.devices.front(), model.of(stage));
       most = std::min(most, held.value_or(most));
     }
   return static_cast<int>(std::max(0.0, most));
 }
 
 /// Where the memory does not hold all micro-batches, the pipeline drains as seldom as it can.
-void drain_as_needed(const Problem& problem, Layout& layout) {
+void flush_as_needed(const Problem& problem, Layout& layout) {
   Problem own = problem;
   own.job = layout.job;
-  const int held = most_held(own, layout.plan);
+  const int held = max_in_flight(own, layout.plan);
   if (held > 0 && held < layout.plan.pipelines.front().micro_batches) layout.job.parallelism.flush = held;
 }
 
@@ -161,9 +161,9 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOpt
   const int most = std::min(layer_count(problem.job.model), problem.topology.size());
   for (int stages = 1; stages <= most; ++stages) {
     for (const int replicas : replica_counts(problem, stages)) {
-      Layout layout{problem.job, placed(problem, order, {1, stages, replicas})};
-      decide(layout, 1, "gpipe", problem.job.parallelism.gradient_sync);
-      drain_as_needed(problem, layout);
+      Layout layout{problem.job, make_plan(problem, order, {1, stages, replicas})};
+      set_decisions(layout, 1, "gpipe", problem.job.parallelism.gradient_sync);
+      flush_as_needed(problem, layout);
       layouts.push_back(std::move(layout));
     }
   }
@@ -172,11 +172,11 @@ std::vector<Layout> gpipe_random_layouts(const Problem& problem, const SchemeOpt
 }
 
 std::vector<Layout> local_sgd_layouts(const Problem& problem, const SchemeOptions& options) {
-  return islands(problem, options.sync_every.value_or(16));
+  return contiguous_replicas(problem, options.sync_every.value_or(16));
 }
 
 std::vector<Layout> diloco_layouts(const Problem& problem, const SchemeOptions& options) {
-  return islands(problem, options.sync_every.value_or(500));
+  return contiguous_replicas(problem, options.sync_every.value_or(500));
 }
 
 }  // namespace dtfm::api

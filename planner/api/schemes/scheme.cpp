@@ -50,26 +50,26 @@ constexpr Scheme table[] = {
      "micro-batches of the next batches are under way before a step; activations from peer to peer, backward "
      "with its forward again, a peer moves every 300 s at most, where that helps; all-reduces beside the "
      "messages; compression, if any, on all links; memory of queues is not counted",
-     nullptr, SchemeOption::verifying},
+     nullptr, SchemeOption::verification},
 };
 
 struct Trial {
   double seconds = 0;
-  bool fits = false, is_known = false, is_fault = false;
-  std::string why_not;  // but for memory
-  std::optional<Lack> lack = {};
+  bool fits = false, is_known = false, is_input_error = false;
+  std::string failure_reason;  // but for memory
+  std::optional<MemoryDeficit> deficit = {};
   std::optional<search::Routing> routing = {};
 };
 
 /// Of the device that lacks most, for what it has.
-Lack worst_lack(const Topology& topology, const sim::SimReport& report) {
-  const auto lack = [](const sim::DeviceReport& it) {
+MemoryDeficit worst_deficit(const Topology& topology, const sim::SimReport& report) {
+  const auto deficit = [](const sim::DeviceReport& it) {
     return it.memory_bytes > 0 ? it.peak_memory_bytes / it.memory_bytes : 0;
   };
   const sim::DeviceReport& worst =
       *std::max_element(report.devices.begin(), report.devices.end(),
-                        [&](const sim::DeviceReport& a, const sim::DeviceReport& b) { return lack(a) < lack(b); });
-  return lack_of(topology, worst.device, worst.peak_memory_bytes, worst.memory_bytes);
+                        [&](const sim::DeviceReport& a, const sim::DeviceReport& b) { return deficit(a) < deficit(b); });
+  return memory_deficit(topology, worst.device, worst.peak_memory_bytes, worst.memory_bytes);
 }
 
 Trial tried(const Problem& problem, const Layout& layout, const std::function<bool()>& stop) {
@@ -87,14 +87,14 @@ Trial tried(const Problem& problem, const Layout& layout, const std::function<bo
     trial.is_known = true;
     trial.seconds = layout.sync_every == 1 ? report.iterations.front().duration_s()
                                            : sim::undisturbed_seconds(own, layout.plan, layout.sync_every);
-    trial.fits = report.overfull.empty();
-    if (!trial.fits) trial.lack = worst_lack(problem.topology, report);
+    trial.fits = report.out_of_memory.empty();
+    if (!trial.fits) trial.deficit = worst_deficit(problem.topology, report);
     if (!trial.fits) trial.routing.reset();
   } catch (const NoLayout& none) {
-    trial.why_not = none.what();
+    trial.failure_reason = none.what();
   } catch (const Error& error) {
-    trial.why_not = error.what();
-    trial.is_fault = true;
+    trial.failure_reason = error.what();
+    trial.is_input_error = true;
   }
   return trial;
 }
@@ -107,7 +107,7 @@ void check_computable(const Problem& problem) {
 }
 
 /// "16"; "11–21" where some pipelines do not have all stages.
-std::string replicas_text(const Plan& plan) {
+std::string format_replicas(const Plan& plan) {
   const auto all = std::count_if(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
     return it.stages.size() == plan.pipelines.front().stages.size();
   });
@@ -116,7 +116,7 @@ std::string replicas_text(const Plan& plan) {
 }
 
 /// ", skips 1 of 4", and of how many micro-batches nobody looked for the best way; else empty.
-std::string skipped_text(const Layout& layout) {
+std::string format_skipped(const Layout& layout) {
   if (!layout.skipped) return "";
   const std::string text =
       fmt::format(", skips {} of {}", *layout.skipped, layout.plan.pipelines.front().stages.size());
@@ -137,15 +137,15 @@ bool is_swarm(const Scheme& scheme) {
 
 std::string assumptions(const Scheme& scheme, const SchemeOptions& options) {
   std::string text(scheme.assumes);
-  if (scheme.takes == SchemeOption::sync_every && options.sync_every)
+  if (scheme.option == SchemeOption::sync_every && options.sync_every)
     text += fmt::format("; here every {} iterations", *options.sync_every);
-  if (scheme.takes == SchemeOption::skip)
+  if (scheme.option == SchemeOption::skip)
     text += fmt::format("; here {:g} of the stages are left out", options.skip);
-  if (scheme.takes != SchemeOption::verifying) return text;
+  if (scheme.option != SchemeOption::verification) return text;
   if (options.verify > 0)
     text += fmt::format("; a second peer computes {:g} % of the calls too, whose sketches are compared",
                         100 * options.verify);
-  if (options.lying > 0) text += fmt::format("; {:g} % of the peers lie", 100 * options.lying);
+  if (options.faulty_share > 0) text += fmt::format("; {:g} % of the peers lie", 100 * options.faulty_share);
   return text;
 }
 
@@ -158,35 +158,35 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
   try {
     layouts = scheme.layouts(problem, options);
   } catch (const NoLayout& none) {
-    chosen.why_none = none.what();
+    chosen.no_layout_reason = none.what();
     return chosen;
   } catch (const Error& error) {
-    chosen.why_none = error.what();
-    chosen.is_fault = true;
+    chosen.no_layout_reason = error.what();
+    chosen.is_input_error = true;
     return chosen;
   }
   auto trials = parallel_map(static_cast<int>(layouts.size()), threads,
                              [&](int i) { return tried(problem, layouts[at(i)], stop); });
   Trial* best = nullptr;
-  std::optional<Lack> nearest;
+  std::optional<MemoryDeficit> smallest;
   for (Trial& it : trials) {
     ++chosen.tried;
     if (it.is_known && it.fits) {
       ++chosen.fitting;
       if (best == nullptr || it.seconds < best->seconds) best = &it;
-    } else if (it.lack) {
-      keep_nearest(nearest, *it.lack);
-    } else if (chosen.why_none.empty()) {
-      chosen.why_none = it.why_not;
+    } else if (it.deficit) {
+      keep_smallest(smallest, *it.deficit);
+    } else if (chosen.no_layout_reason.empty()) {
+      chosen.no_layout_reason = it.failure_reason;
     }
   }
-  if (nearest) chosen.why_none = nearest->text;
+  if (smallest) chosen.no_layout_reason = smallest->text;
   if (best == nullptr) {
-    chosen.is_fault = std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return it.is_fault; });
-    if (chosen.why_none.empty()) chosen.why_none = sim::stopped_by_user;
+    chosen.is_input_error = std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return it.is_input_error; });
+    if (chosen.no_layout_reason.empty()) chosen.no_layout_reason = sim::stopped_by_user;
     return chosen;
   }
-  chosen.why_none.clear();
+  chosen.no_layout_reason.clear();
   chosen.layout = std::move(layouts[static_cast<std::size_t>(best - trials.data())]);
   chosen.layout->routing = std::move(best->routing);
   return chosen;
@@ -197,18 +197,18 @@ sim::SimReport simulate_chosen(const Problem& problem, const ChosenLayout& chose
   if (chosen.swarm) return simulate_as_swarm(problem, *chosen.swarm, scenario, options).report;
   Problem own = problem;
   own.job = chosen.layout->job;
-  sim::SimOptions of_layout = options;
-  of_layout.sync_every = chosen.layout->sync_every;
-  of_layout.paths = chosen.layout->paths();
-  constexpr int most_iterations = 1'000'000;
-  if (of_layout.iterations > most_iterations / of_layout.sync_every)
+  sim::SimOptions layout_options = options;
+  layout_options.sync_every = chosen.layout->sync_every;
+  layout_options.paths = chosen.layout->paths();
+  constexpr int max_iterations = 1'000'000;
+  if (layout_options.iterations > max_iterations / layout_options.sync_every)
     throw Error("", fmt::format("{} rounds of {} iterations are more than {} iterations",
-                                of_layout.iterations, of_layout.sync_every, most_iterations));
-  of_layout.iterations *= of_layout.sync_every;
-  return sim::simulate(own, chosen.layout->plan, scenario, of_layout);
+                                layout_options.iterations, layout_options.sync_every, max_iterations));
+  layout_options.iterations *= layout_options.sync_every;
+  return sim::simulate(own, chosen.layout->plan, scenario, layout_options);
 }
 
-std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
+std::string format_shape(const Problem& problem, const ChosenLayout& chosen) {
   if (chosen.swarm)
     return fmt::format("{} stage{} of {} peer{}, micro-batch {}{}", chosen.swarm->stages,
                        chosen.swarm->stages == 1 ? "" : "s", problem.topology.size(),
@@ -218,8 +218,8 @@ std::string shape_text(const Problem& problem, const ChosenLayout& chosen) {
   const Plan& plan = layout.plan;
   return fmt::format(
       "tp {}, pp {}, dp {}, micro-batch {}{}{}", plan.tensor, plan.pipelines.front().stages.size(),
-      replicas_text(plan), layout.job.training.micro_batch,
-      layout.sync_every > 1 ? fmt::format(", sync 1/{}", layout.sync_every) : "", skipped_text(layout));
+      format_replicas(plan), layout.job.training.micro_batch,
+      layout.sync_every > 1 ? fmt::format(", sync 1/{}", layout.sync_every) : "", format_skipped(layout));
 }
 
 }  // namespace dtfm::api

@@ -37,7 +37,7 @@ struct SchemeOptions {
   std::optional<int> sync_every = {};  // of schemes that exchange seldom; nothing: as they do by themselves
   double skip = 0.25;                  // share of the stages, in [0, 1), of schemes that leave some out
   double verify = 0;                   // of swarms: SwarmSetup::verify
-  double lying = 0;                    // of swarms: SwarmSetup::lying
+  double faulty_share = 0;                    // of swarms: SwarmSetup::lying
 };
 
 /// A scheme has no layout for a job and its machines, which is no fault of theirs: numbers that do not divide
@@ -48,7 +48,7 @@ class NoLayout : public Error {
 };
 
 /// Which of the options say something of a scheme.
-enum class SchemeOption { none, sync_every, skip, verifying };
+enum class SchemeOption { none, sync_every, skip, verification };
 
 struct Scheme {
   std::string_view name, what;  // in a line
@@ -56,7 +56,7 @@ struct Scheme {
   /// All that are tried, those that lack memory too. Throws NoLayout where there is none, Error where the
   /// memory that one needs cannot be known. Null: it is no plan, but a swarm.
   std::vector<Layout> (*layouts)(const Problem&, const SchemeOptions&);
-  SchemeOption takes = SchemeOption::none;
+  SchemeOption option = SchemeOption::none;
 };
 
 std::span<const Scheme> schemes();
@@ -70,8 +70,8 @@ struct ChosenLayout {
   std::optional<Layout> layout;     // the fastest in which an undisturbed iteration fits the devices' memory
   std::optional<sim::SwarmSetup> swarm;  // in its place, of a swarm
   int tried = 0, fitting = 0;
-  std::string why_none;             // where there is none
-  bool is_fault = false;            // there is none because none can be simulated: the input is at fault
+  std::string no_layout_reason;             // where there is none
+  bool is_input_error = false;            // there is none because none can be simulated: the input is at fault
   bool is_partly_verified = false;  // of a swarm that verifies: a stage has one peer, in every layout
 
   bool is_any() const { return layout || swarm; }
@@ -85,7 +85,7 @@ ChosenLayout choose_layout(const Problem& problem, const Scheme& scheme, const S
 
 /// "tp 1, pp 8, dp 8, micro-batch 2"; "tp 1, pp 4, dp 11–21, micro-batch 1, skips 1 of 4"; "8 stages of 64
 /// peers, micro-batch 1"
-std::string shape_text(const Problem& problem, const ChosenLayout& chosen);
+std::string format_shape(const Problem& problem, const ChosenLayout& chosen);
 
 /// What was chosen under a scenario. With `sync_every`, so many times the iterations of the options. Of a
 /// swarm, iterations are the steps that all stages have made, each from the end of the one before; its memory

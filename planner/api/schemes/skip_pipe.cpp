@@ -25,12 +25,12 @@ int skipped_stages(int stages, double share) {
 }
 
 /// Something is left out, if anything is to be, and not all that is between the first and the last.
-bool allows(int stages, int skipped, double share) {
+bool is_valid_skip(int stages, int skipped, double share) {
   return (skipped > 0 || share == 0) && (skipped == 0 || stages - skipped > 2);
 }
 
 /// Devices of a stage next to each other in file order.
-StageDevices in_runs(const std::vector<int>& widths) {
+StageDevices assign_contiguous(const std::vector<int>& widths) {
   StageDevices stages;
   int next = 0;
   for (const int width : widths) {
@@ -43,7 +43,7 @@ StageDevices in_runs(const std::vector<int>& widths) {
 
 /// Devices in file order go to the stage that is furthest behind its share, so that those next to each other
 /// have stages of all kinds.
-StageDevices dealt_out(const std::vector<int>& widths) {
+StageDevices assign_interleaved(const std::vector<int>& widths) {
   StageDevices stages(widths.size());
   const int devices = std::accumulate(widths.begin(), widths.end(), 0);
   for (int device = 0; device < devices; ++device) {
@@ -78,73 +78,73 @@ Plan plan_of(const Problem& problem, const StageDevices& stages) {
 
 /// How long messages of so many bytes uncompressed take that are alone, by the links that the simulator sends
 /// them over.
-class Roads {
+class RouteCache {
  public:
-  Roads(const Problem& problem, std::vector<int> devices)
+  RouteCache(const Problem& problem, std::vector<int> devices)
       : problem_(problem),
         devices_(std::move(devices)),
         network_(problem.topology, problem.constants, graph_),
-        roads_(devices_.size()) {}
+        route_infos_(devices_.size()) {}
 
   search::Message message(int from, int to, double bytes) {
-    std::vector<std::optional<Road>>& from_here = roads_[at(from)];
+    std::vector<std::optional<RouteInfo>>& from_here = route_infos_[at(from)];
     if (from_here.empty()) from_here.resize(devices_.size());
-    std::optional<Road>& road = from_here[at(to)];
-    if (!road) road = made(devices_[at(from)], devices_[at(to)]);
-    return {road->overhead_s + bytes * road->ratio / road->rate, road->latency_s, road->links};
+    std::optional<RouteInfo>& route_info = from_here[at(to)];
+    if (!route_info) route_info = make_route_info(devices_[at(from)], devices_[at(to)]);
+    return {route_info->overhead_s + bytes * route_info->ratio / route_info->rate, route_info->latency_s, route_info->links};
   }
 
  private:
-  struct Road {
+  struct RouteInfo {
     double overhead_s, latency_s, rate, ratio;
     std::vector<int> links;  // that a message fills
   };
 
-  Road made(int from, int to) {
+  RouteInfo make_route_info(int from, int to) {
     const auto& devices = problem_.topology.devices;
     const bool same_host = devices[at(from)].host == devices[at(to)].host;
     const Compression& compression = problem_.job.compression;
     const double ratio =
         is_compressed(problem_.topology, compression, from, to) ? compression.activations : 1;
-    Road road{same_host ? 0 : problem_.constants.message_overhead_s, 0, 0, ratio, {}};
+    RouteInfo route_info{same_host ? 0 : problem_.constants.message_overhead_s, 0, 0, ratio, {}};
     const std::vector<int> links = graph_.routes[at(network_.route(from, to))].links;
     double narrowest = std::numeric_limits<double>::infinity();
     for (const int link : links) {
       narrowest = std::min(narrowest, graph_.links[at(link)].bandwidth);
-      road.latency_s += graph_.links[at(link)].latency;
+      route_info.latency_s += graph_.links[at(link)].latency;
     }
     for (const int link : links)
-      if (graph_.links[at(link)].bandwidth == narrowest) road.links.push_back(link);
-    road.rate = narrowest * graph_.model.bandwidth_factor;
-    return road;
+      if (graph_.links[at(link)].bandwidth == narrowest) route_info.links.push_back(link);
+    route_info.rate = narrowest * graph_.model.bandwidth_factor;
+    return route_info;
   }
 
   const Problem& problem_;
   std::vector<int> devices_;  // of each station
   sim::TaskGraph graph_;           // its links alone
   sim::LoweredNetwork network_;
-  std::vector<std::vector<std::optional<Road>>> roads_;  // by sender and receiver
+  std::vector<std::vector<std::optional<RouteInfo>>> route_infos_;  // by sender and receiver
 };
 
 /// One at least: whether a layout fits is not said here.
-int room_for(const Topology& topology, int device, const sim::StageLoad& load) {
-  const auto held = most_held(topology, device, load);
+int in_flight_limit(const Topology& topology, int device, const sim::StageLoad& load) {
+  const auto held = max_in_flight(topology, device, load);
   return held ? static_cast<int>(std::clamp(*held, 1.0, 1e6)) : std::numeric_limits<int>::max();
 }
 
 /// What compressing and expanding takes a device of each of a micro-batch's directions, where all messages
 /// are compressed; else it is left to the simulator.
-double recode_s(const Problem& problem, const sim::LoadModel& model, const Stage& stage, const sim::StageLoad& load) {
-  if (problem.job.compression.slower_than) return 0;
+double compression_s(const Problem& problem, const sim::LoadModel& model, const Stage& stage, const sim::StageLoad& load) {
+  if (problem.job.compression.bandwidth_threshold) return 0;
   const auto [begin, end] = stage.layers;
   const double in = begin > 0 ? model.of({{0, begin}, stage.devices}).output_bytes : 0;
-  return model.activation_recode_s(in + (end < model.layers() ? load.output_bytes : 0));
+  return model.activation_compression_s(in + (end < model.layers() ? load.output_bytes : 0));
 }
 
 /// By stage, the last of which has the last layers.
-std::vector<std::vector<search::Station>> stations_of(const Problem& problem, const Plan& plan) {
+std::vector<std::vector<search::StageResource>> stage_resources(const Problem& problem, const Plan& plan) {
   const sim::LoadModel model(problem, plan);
-  std::vector<std::vector<search::Station>> stages;
+  std::vector<std::vector<search::StageResource>> stages;
   for (int i = 0; at(i) < plan.pipelines.size(); ++i) {
     const std::vector<Stage>& its = plan.pipelines[at(i)].stages;
     const std::vector<Stage>& all = plan.pipelines.front().stages;
@@ -153,21 +153,21 @@ std::vector<std::vector<search::Station>> stations_of(const Problem& problem, co
       const auto same = std::find_if(all.begin(), all.end(),
                                      [&](const Stage& it) { return it.layers == its[at(s)].layers; });
       const sim::StageLoad load = model.of(its[at(s)]);
-      const double recode = recode_s(problem, model, its[at(s)], load);
+      const double codec_s = compression_s(problem, model, its[at(s)], load);
       stages[static_cast<std::size_t>(same - all.begin())].push_back(
           {{i, s},
-           load.forward_s + recode,
-           load.backward_s + recode,
+           load.forward_s + codec_s,
+           load.backward_s + codec_s,
            load.output_bytes,
-           room_for(problem.topology, its[at(s)].devices.front(), load)});
+           in_flight_limit(problem.topology, its[at(s)].devices.front(), load)});
     }
   }
   return stages;
 }
 
 /// Whether a stage can take in the output of any before it.
-bool outputs_are_alike(const std::vector<std::vector<search::Station>>& stages) {
-  return std::all_of(stages.begin(), stages.end() - 1, [&](const std::vector<search::Station>& stage) {
+bool outputs_are_uniform(const std::vector<std::vector<search::StageResource>>& stages) {
+  return std::all_of(stages.begin(), stages.end() - 1, [&](const std::vector<search::StageResource>& stage) {
     return stage.front().output_bytes == stages.front().front().output_bytes;
   });
 }
@@ -182,10 +182,10 @@ std::vector<int> stage_widths(int devices, int stages, int skipped) {
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   std::vector<int> widths(shares.size(), 1);
   for (int left = devices - stages; left > 0; --left) {
-    const auto lack = [&](std::size_t stage) { return devices * shares[stage] / sum - widths[stage]; };
+    const auto deficit = [&](std::size_t stage) { return devices * shares[stage] / sum - widths[stage]; };
     std::size_t next = 0;
     for (std::size_t stage = 1; stage < widths.size(); ++stage)
-      if (lack(stage) > lack(next)) next = stage;
+      if (deficit(stage) > deficit(next)) next = stage;
     ++widths[next];
   }
   return widths;
@@ -196,11 +196,11 @@ std::vector<Layout> skip_pipe_layouts(const Problem& problem, const SchemeOption
   const int layers = layer_count(problem.job.model);
   for (int stages = 1; stages <= layers; ++stages) {
     const int skipped = skipped_stages(stages, options.skip);
-    if (layers % stages != 0 || !allows(stages, skipped, options.skip)) continue;
+    if (layers % stages != 0 || !is_valid_skip(stages, skipped, options.skip)) continue;
     for (int devices = problem.topology.size(); devices >= stages; devices /= 2)
-      for (const auto place : {in_runs, dealt_out}) {
+      for (const auto place : {assign_contiguous, assign_interleaved}) {
         Layout layout{problem.job, plan_of(problem, place(stage_widths(devices, stages, skipped)))};
-        decide(layout, 1, "1f1b", problem.job.parallelism.gradient_sync);
+        set_decisions(layout, 1, "1f1b", problem.job.parallelism.gradient_sync);
         layout.plan.schedule = path_schedule_name;
         layout.skipped = skipped;
         layouts.push_back(std::move(layout));
@@ -218,20 +218,20 @@ search::Routing routing_of(const Problem& problem, const Layout& layout) {
   Problem own = problem;
   own.job = layout.job;
   search::RoutingProblem routing;
-  routing.stages = stations_of(own, layout.plan);
+  routing.stages = stage_resources(own, layout.plan);
   routing.micro_batches = micro_batch_count(layout.job.training);
   routing.skipped = layout.skipped.value();
-  routing.swaps = outputs_are_alike(routing.stages);
-  if (routing.skipped > 0 && !routing.swaps)
+  routing.allow_swaps = outputs_are_uniform(routing.stages);
+  if (routing.skipped > 0 && !routing.allow_swaps)
     throw NoLayout(fmt::format("of {} stages none can be left out: their outputs differ in size",
                                routing.stages.size()));
   std::vector<int> devices;
   for (const auto& stage : routing.stages)
-    for (const search::Station& it : stage)
+    for (const search::StageResource& it : stage)
       devices.push_back(
           layout.plan.pipelines[at(it.place.pipeline)].stages[at(it.place.stage)].devices.front());
-  Roads roads(own, std::move(devices));
-  routing.message = [&](int from, int to, double bytes) { return roads.message(from, to, bytes); };
+  RouteCache route_cache(own, std::move(devices));
+  routing.message = [&](int from, int to, double bytes) { return route_cache.message(from, to, bytes); };
   return search::route(routing);
 }
 

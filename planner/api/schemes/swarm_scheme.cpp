@@ -17,47 +17,47 @@ namespace {
 /// messages take longer than requests may, they are asked for again and again. Where none is, a forward and a
 /// backward of a stage take 30 + 75 s at most, their timeouts: 200 times as long as they compute where that
 /// is half a second. A run of less computing that is as slow would have an end, but be no rival of any other.
-constexpr double most_slowdown = 200;
+constexpr double max_slowdown = 200;
 
-sim::SwarmSetup setup_of(int stages, const SchemeOptions& options) {
+sim::SwarmSetup make_setup(int stages, const SchemeOptions& options) {
   sim::SwarmSetup setup;
   setup.stages = stages;
   setup.transport = sim::SwarmTransport::peer_to_peer;
   setup.rebalance_s = 300;  // that of the paper's measurements
   setup.verify = options.verify;
-  setup.lying = options.lying;
+  setup.faulty_share = options.faulty_share;
   return setup;
 }
 
 /// Any peer may come to serve any stage: whether all can hold the largest, and a micro-batch while they
 /// compute it. Of the one that lacks most.
-std::optional<Lack> lack_in(const Problem& problem, int stages) {
-  const Layout layout = replicated(problem, {0}, problem.job.training.micro_batch, "ring");
+std::optional<MemoryDeficit> deficit_in(const Problem& problem, int stages) {
+  const Layout layout = replicate(problem, {0}, problem.job.training.micro_batch, "ring");
   const Problem own{problem.topology, layout.job, problem.constants, problem.roofline};
   const sim::LoadModel model(own, layout.plan);
-  std::optional<Lack> worst;
+  std::optional<MemoryDeficit> worst;
   for (int device = 0; device < problem.topology.size(); ++device) {
     const auto memory = memory_of(problem.topology, device);
     for (int stage = 0; memory && stage < stages; ++stage) {
       const double needed = needed_bytes(model.of({even_split(model.layers(), stages, stage), {device}}));
-      if (needed > *memory * (worst ? worst->times : 1))
-        worst = lack_of(problem.topology, device, needed, *memory);
+      if (needed > *memory * (worst ? worst->ratio : 1))
+        worst = memory_deficit(problem.topology, device, needed, *memory);
     }
   }
   return worst;
 }
 
 /// Of so many steps, by all devices as if each were the slowest, and overheads.
-double computing_s(const Problem& problem, int steps) {
-  const Layout layout = replicated(problem, {0}, problem.job.training.micro_batch, "ring");
+double estimate_compute_s(const Problem& problem, int steps) {
+  const Layout layout = replicate(problem, {0}, problem.job.training.micro_batch, "ring");
   const sim::LoadModel model(problem, layout.plan);
   double slowest = 0;
   for (int device = 0; device < problem.topology.size(); ++device) {
     const sim::StageLoad load = model.of({{0, model.layers()}, {device}});
     slowest = std::max(slowest, load.forward_s + load.backward_s + load.update_s);
   }
-  const double of_step = slowest * micro_batch_count(problem.job.training) / problem.topology.size();
-  return steps * (of_step + slowest + problem.constants.iteration_overhead_s);
+  const double step_s = slowest * micro_batch_count(problem.job.training) / problem.topology.size();
+  return steps * (step_s + slowest + problem.constants.iteration_overhead_s);
 }
 
 sim::DeviceReport device_report(const Topology& topology, const sim::SwarmDevice& it) {
@@ -85,17 +85,17 @@ sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario,
   report.iteration_time_s = sim::distribution(std::move(durations));
   const double batch = problem.job.training.global_batch;
   // Until its first step a swarm fills: where steps end the run, they are measured from then on.
-  const bool are_unlike = sim::is_disturbed(scenario) && scenario.horizon_s;
-  report.tokens_per_s = sim::completed_per_s(report, batch * sequence_length(problem.job.model), are_unlike);
+  const bool iterations_differ = sim::has_disruptions(scenario) && scenario.horizon_s;
+  report.tokens_per_s = sim::completed_per_s(report, batch * sequence_length(problem.job.model), iterations_differ);
   double flops = 0;
   for (const Layer& layer : layer_chain(problem.job)) flops += (layer.forward + layer.backward).value();
-  report.model_flops_per_s = sim::completed_per_s(report, batch * flops, are_unlike);
+  report.model_flops_per_s = sim::completed_per_s(report, batch * flops, iterations_differ);
   // As of plans: what is not in a whole step is not counted.
-  if (sim::is_disturbed(scenario)) {
+  if (sim::has_disruptions(scenario)) {
     report.useful = sim::useful_work(problem, scenario, report, {batch, 0, problem.topology.size()}, 0);
     report.useful->optimal_samples = swarm.optimal_samples_per_s * swarm.length_s;
     report.useful->share_of_optimal = swarm.share_of_optimum;
-    report.useful->samples_per_s = sim::completed_per_s(report, batch, are_unlike);
+    report.useful->samples_per_s = sim::completed_per_s(report, batch, iterations_differ);
   }
   for (const sim::SwarmDevice& it : swarm.devices) report.devices.push_back(device_report(problem.topology, it));
   report.peak_flops_per_s = sim::peak_flops_per_s(problem, report);
@@ -111,12 +111,12 @@ sim::SimReport sim_report(const Problem& problem, const sim::Scenario& scenario,
 }
 
 /// Where a run did not come to its steps by itself.
-void give_up(sim::SimReport& report, int steps) {
+void mark_incomplete(sim::SimReport& report, int steps) {
   const auto done = static_cast<int>(report.iterations.size());
   if (done >= steps || !report.stopped.empty()) return;
-  report.stuck = done == 0;
+  report.deadlocked = done == 0;
   report.stopped = fmt::format("{} of {} steps in {:.6g} s, more than {:g} times what computing takes", done,
-                               steps, report.length_s, most_slowdown);
+                               steps, report.length_s, max_slowdown);
 }
 
 /// Those that divide the layers and that all devices have room for; fills in how many were looked at, and why
@@ -124,23 +124,23 @@ void give_up(sim::SimReport& report, int steps) {
 std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
   std::vector<int> fitting;
   const int layers = layer_count(problem.job.model);
-  chosen.is_fault = true;
-  std::optional<Lack> nearest;
+  chosen.is_input_error = true;
+  std::optional<MemoryDeficit> smallest;
   for (int stages = 1; stages <= std::min(layers, problem.topology.size()); ++stages) {
     if (layers % stages != 0) continue;
     ++chosen.tried;
     try {
-      const std::optional<Lack> lack = lack_in(problem, stages);
-      chosen.is_fault = false;
-      if (lack)
-        keep_nearest(nearest, *lack);
+      const std::optional<MemoryDeficit> deficit = deficit_in(problem, stages);
+      chosen.is_input_error = false;
+      if (deficit)
+        keep_smallest(smallest, *deficit);
       else
         fitting.push_back(stages);
     } catch (const Error& error) {
-      if (chosen.why_none.empty()) chosen.why_none = error.what();
+      if (chosen.no_layout_reason.empty()) chosen.no_layout_reason = error.what();
     }
   }
-  if (nearest) chosen.why_none = nearest->text;
+  if (smallest) chosen.no_layout_reason = smallest->text;
   chosen.fitting = static_cast<int>(fitting.size());
   return fitting;
 }
@@ -148,7 +148,7 @@ std::vector<int> fitting_stages(const Problem& problem, ChosenLayout& chosen) {
 /// What is known of a number of stages from a run of two steps.
 struct Trial {
   double rate = 0;      // 0: it came to no step
-  int least_peers = 0;  // of a stage, at the end
+  int min_peers = 0;  // of a stage, at the end
   std::string error;
 };
 
@@ -171,7 +171,7 @@ Trial tried(const Problem& problem, const sim::SwarmSetup& setup, std::uint64_t 
 
 /// A peer that has its stage for itself has nobody who could compute its calls again.
 bool is_verifiable(const Trial& trial) {
-  return trial.rate > 0 && trial.least_peers > 1;
+  return trial.rate > 0 && trial.min_peers > 1;
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
   ChosenLayout chosen;
   const std::vector<int> fitting = fitting_stages(problem, chosen);
   const auto trials = parallel_map(chosen.fitting, threads, [&](int i) {
-    return tried(problem, setup_of(fitting[at(i)], given), given.seed, stop);
+    return tried(problem, make_setup(fitting[at(i)], given), given.seed, stop);
   });
   const auto best = std::max_element(trials.begin(), trials.end(), [&](const Trial& a, const Trial& b) {
     if (given.verify > 0 && is_verifiable(a) != is_verifiable(b)) return is_verifiable(b);
@@ -189,14 +189,14 @@ ChosenLayout choose_swarm(const Problem& problem, const SchemeOptions& given, in
   });
   if (best == trials.end()) return chosen;
   if (best->rate > 0) {
-    chosen.why_none.clear();
-    chosen.swarm = setup_of(fitting[static_cast<std::size_t>(best - trials.begin())], given);
+    chosen.no_layout_reason.clear();
+    chosen.swarm = make_setup(fitting[static_cast<std::size_t>(best - trials.begin())], given);
     chosen.is_partly_verified = given.verify > 0 && !is_verifiable(*best);
     return chosen;
   }
-  chosen.is_fault =
+  chosen.is_input_error =
       std::all_of(trials.begin(), trials.end(), [](const Trial& it) { return !it.error.empty(); });
-  chosen.why_none = !best->error.empty() ? best->error
+  chosen.no_layout_reason = !best->error.empty() ? best->error
                     : stop && stop()     ? sim::stopped_by_user
                                          : "requests time out: no step comes to an end";
   return chosen;
@@ -206,15 +206,15 @@ SwarmResult simulate_as_swarm(const Problem& problem, const sim::SwarmSetup& set
                               const sim::SimOptions& given,
                               const std::function<void(const sim::SwarmEvent&)>& observe) {
   sim::SwarmOptions options;
-  options.seconds = most_slowdown * computing_s(problem, given.iterations);
+  options.seconds = max_slowdown * estimate_compute_s(problem, given.iterations);
   if (!scenario.horizon_s) options.steps = given.iterations;
   options.seed = given.seed;
   options.stop = given.stop;
   options.observe = observe;
   SwarmResult result{sim::simulate_swarm(problem, setup, scenario, options), {}};
   result.report = sim_report(problem, scenario, result.swarm);
-  if (setup.verify > 0 || setup.lying > 0) result.report.verification = result.swarm.verification;
-  if (options.steps) give_up(result.report, *options.steps);
+  if (setup.verify > 0 || setup.faulty_share > 0) result.report.verification = result.swarm.verification;
+  if (options.steps) mark_incomplete(result.report, *options.steps);
   return result;
 }
 

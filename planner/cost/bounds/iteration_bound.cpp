@@ -7,7 +7,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/cost/bounds/balanced_rates.hpp"
+#include "planner/cost/bounds/load_balance_bound.hpp"
 #include "planner/cost/bounds/message_bounds.hpp"
 
 namespace dtfm::cost {
@@ -46,8 +46,8 @@ IterationBounds::IterationBounds(const IterationModel& model)
       micro_batches_(micro_batch_count(model.problem.job.training)),
       hop_(hop_costs(model, devices_)),
       hop_busy_(hop_occupancies(model, devices_)),
-      message_fixed_(least_message_costs(model, devices_)),
-      message_per_byte_(least_byte_costs(model, devices_)) {
+      message_fixed_(min_message_costs(model, devices_)),
+      message_per_byte_(min_byte_costs(model, devices_)) {
   if (static_cast<int>(devices_.size()) < model.by_degree.front().tensor())
     throw Error("", "there are not enough devices whose times are known for a stage");
   find_links();
@@ -76,19 +76,19 @@ void IterationBounds::find_links() {
 void IterationBounds::find_layers() {
   const StageCosts& costs = model_.stages;
   for (int layer = 0; layer < layers_; ++layer) {
-    const double gradients = least_gradient_bytes({layer, layer + 1});
+    const double gradients = min_gradient_bytes({layer, layer + 1});
     gradient_bytes_ += gradients;
     largest_gradient_bytes_ = std::max(largest_gradient_bytes_, gradients);
     if (layer == 0) first_gradient_bytes_ = gradients;
-    if (layer > 0 && !model_.problem.job.compression.slower_than)  // else a hop may be fast
-      recode_s_ = layer == 1 ? costs.recode_s(layer) : std::min(recode_s_, costs.recode_s(layer));
+    if (layer > 0 && !model_.problem.job.compression.bandwidth_threshold)  // else a hop may be fast
+      compression_s_ = layer == 1 ? costs.compression_s(layer) : std::min(compression_s_, costs.compression_s(layer));
   }
 }
 
 /// A device computes a layer in no less than its own time and, of several that share a stage, the all-reduces
 /// in between over the best links.
-KindOfDevice IterationBounds::times_of(const StageCosts& costs, int kind) const {
-  KindOfDevice it;
+DeviceKindTimes IterationBounds::times_of(const StageCosts& costs, int kind) const {
+  DeviceKindTimes it;
   const bool reduces = costs.tensor() > 1;
   for (int layer = 0; layer < layers_; ++layer) {
     const std::pair<int, int> one{layer, layer + 1};
@@ -105,7 +105,7 @@ KindOfDevice IterationBounds::times_of(const StageCosts& costs, int kind) const 
 
 /// At every degree a device is a kind of its own.
 void IterationBounds::find_rates() {
-  std::vector<KindOfDevice> kinds;
+  std::vector<DeviceKindTimes> kinds;
   std::vector<std::vector<int>> kind_at;  // [degree][kind of the costs], −1: not known
   for (const StageCosts& costs : model_.by_degree) {
     std::vector<int>& kind_of = kind_at.emplace_back(at(costs.kinds()), -1);
@@ -119,10 +119,10 @@ void IterationBounds::find_rates() {
       ++kinds[at(kind)].devices;
     }
   }
-  layer_times_ = least_times(kinds);
+  layer_times_ = min_layer_times(kinds);
   balanced_ = balanced_work(kinds);
   std::vector<double> rates, shares;  // of the stages that a device is in, and of it: at best
-  least_rate_ = std::numeric_limits<double>::infinity();
+  min_rate_ = std::numeric_limits<double>::infinity();
   for (const int device : devices_) {
     double rate = 0, share = 0;
     for (std::size_t degree = 0; degree < kind_at.size(); ++degree) {
@@ -131,20 +131,20 @@ void IterationBounds::find_rates() {
       if (kind < 0) continue;
       rate = std::max(rate, balanced_.rates[at(kind)]);
       share = std::max(share, balanced_.rates[at(kind)] / costs.tensor());
-      least_rate_ = std::min(least_rate_, balanced_.rates[at(kind)]);
+      min_rate_ = std::min(min_rate_, balanced_.rates[at(kind)]);
     }
     rates.push_back(rate);
     shares.push_back(share);
   }
-  rates_ = most_of_stages(rates, shares);
+  rates_ = max_of_stages(rates, shares);
   rate_sums_ = sums_of(rates_);
-  if (model_.by_degree.size() == 1) least_rate_ = rates_.back();
+  if (model_.by_degree.size() == 1) min_rate_ = rates_.back();
 }
 
 /// What each stage has at most, the best first. A stage has no more than the least that one of its devices
 /// has: the i-th best of one degree t no more than the (t · i)-th device; where degrees differ, than the i-th
 /// device, and all stages together no more than the shares of all devices.
-std::vector<double> IterationBounds::most_of_stages(std::vector<double> of_devices,
+std::vector<double> IterationBounds::max_of_stages(std::vector<double> of_devices,
                                                     const std::vector<double>& of_shares) const {
   std::sort(of_devices.begin(), of_devices.end(), std::greater<>());
   const std::size_t least = at(model_.by_degree.front().tensor());
@@ -164,7 +164,7 @@ void IterationBounds::find_memory() {
   const StageCosts& costs = model_.stages;
   const StageNeeds all = costs.needs({0, layers_});
   state_ = all.state;
-  of_micro_batch_ = all.of_micro_batch;
+  per_micro_batch_ = all.per_micro_batch;
   for (int layer = 0; layer < layers_; ++layer) {
     // Of a stage from the first layer on, so that what is tied to that counts once.
     const double state = costs.needs({0, layer + 1}).state - costs.needs({0, layer}).state;
@@ -178,14 +178,14 @@ void IterationBounds::find_memory() {
                              : model_.problem.topology.gpus[at(gpu)].memory.value());
     shares.push_back(memory.back() / tensor_);
   }
-  memory_sums_ = sums_of(most_of_stages(memory, shares));
+  memory_sums_ = sums_of(max_of_stages(memory, shares));
 }
 
-int IterationBounds::most_stages() const {
+int IterationBounds::max_stages() const {
   return std::min(static_cast<int>(rates_.size()), layers_ / model_.chunks);
 }
 
-int IterationBounds::most_replicas(int stages) const {
+int IterationBounds::max_replicas(int stages) const {
   return static_cast<int>(rates_.size()) / stages;
 }
 
@@ -203,13 +203,13 @@ bool IterationBounds::may_fit(int stages, int replicas) const {
   const int between = model_.flush > 0 ? std::min(model_.flush, most) : std::min(1, most);
   const int in_flight = model_.schedule == PipelineSchedule::gpipe ? between : std::min(1, most);
   return largest_layer_ <= memory_sums_[1] &&
-         state_ + in_flight * of_micro_batch_ <= memory_sums_[at(stages)] * (1 + rounding) &&
+         state_ + in_flight * per_micro_batch_ <= memory_sums_[at(stages)] * (1 + rounding) &&
          replicas * state_ <= memory_sums_[at(stages * replicas)] * (1 + rounding);
 }
 
-int IterationBounds::least_stages() const {
-  for (int stages = 1; stages <= most_stages(); ++stages)
-    for (int replicas = 1; replicas <= most_replicas(stages); ++replicas)
+int IterationBounds::min_stages() const {
+  for (int stages = 1; stages <= max_stages(); ++stages)
+    for (int replicas = 1; replicas <= max_replicas(stages); ++replicas)
       if (may_fit(stages, replicas)) return stages;
   return 0;
 }
@@ -217,23 +217,23 @@ int IterationBounds::least_stages() const {
 /// Some stage has no less than an equal share of all work, than the longest of so many pieces of the chain
 /// or, where stages have several pieces, than the largest layer and than as many layers as every stage has if
 /// they are shared out evenly; a stage alone has everything, on one device.
-double IterationBounds::stage_s(const WorkBound& of, double balanced, int stages) const {
-  if (stages == 1) return of.whole_s;
+double IterationBounds::stage_s(const WorkBound& work_bound, double balanced, int stages) const {
+  if (stages == 1) return work_bound.single_device_s;
   const double share = balanced / rate_sums_[at(stages)];
-  if (model_.chunks == 1) return std::max(share, of.fullest_s[at(stages)]);
+  if (model_.chunks == 1) return std::max(share, work_bound.longest_piece_s[at(stages)]);
   const auto layers = static_cast<std::size_t>(divided_up(layers_, stages));
-  return std::max({share, of.by_size_s.back(), of.smallest_s[layers]});
+  return std::max({share, work_bound.sorted_s.back(), work_bound.smallest_sums_s[layers]});
 }
 
 /// Every micro-batch passes every layer forward and backward, and all the hops there and back.
 double IterationBounds::hops_s(int stages) const {
   if (stages == 1) return 0;
-  const double around = (model_.chunks - 1) * hop_.dearest(2);
-  return model_.chunks * hop_.sum(stages) + around + 4 * recode_s_ * (stages * model_.chunks - 1);
+  const double around = (model_.chunks - 1) * hop_.max_edge(2);
+  return model_.chunks * hop_.sum(stages) + around + 4 * compression_s_ * (stages * model_.chunks - 1);
 }
 
-double IterationBounds::way_s(int stages) const {
-  return (stages == 1 ? layer_times_.both.whole_s : layer_times_.both.sum_s) + hops_s(stages);
+double IterationBounds::micro_batch_path_s(int stages) const {
+  return (stages == 1 ? layer_times_.forward_backward.single_device_s : layer_times_.forward_backward.sum_s) + hops_s(stages);
 }
 
 /// Before its first forward stage s waits for that of the stages before and their hops, and after its last
@@ -242,7 +242,7 @@ double IterationBounds::way_s(int stages) const {
 /// and c = 1 ÷ the largest q is the least time, work x of the next stage needs m x ÷ q ≤ T − h − c z: z grows
 /// by at most q (T − h − c z) ÷ m, which grows with z + that and with q, and with the larger of two q first.
 /// The least T for which z reaches all work, by bisection.
-double IterationBounds::filling_s(int stages, int micro_batches) const {
+double IterationBounds::fill_time_s(int stages, int micro_batches) const {
   // Of interleaved only the first chunk of the stages before has to be done, which may be small.
   const double c = model_.schedule == PipelineSchedule::interleaved ? 0 : 1 / rates_.front();
   const auto reached = [&](double time) {
@@ -251,12 +251,12 @@ double IterationBounds::filling_s(int stages, int micro_batches) const {
       work += std::max(0.0, rates_[at(stage)] * (time - hop_.sum(stage + 1) - c * work) / micro_batches);
     return work;
   };
-  double low = micro_batches * balanced_.both / rate_sums_[at(stages)];
-  double high = low + way_s(stages) + hop_.sum(stages) + stages * balanced_.both * c;
-  if (!(reached(high) >= balanced_.both)) return low;
+  double low = micro_batches * balanced_.forward_backward / rate_sums_[at(stages)];
+  double high = low + micro_batch_path_s(stages) + hop_.sum(stages) + stages * balanced_.forward_backward * c;
+  if (!(reached(high) >= balanced_.forward_backward)) return low;
   for (int step = 0; step < 50; ++step) {
     const double middle = (low + high) / 2;
-    (reached(middle) < balanced_.both ? low : high) = middle;
+    (reached(middle) < balanced_.forward_backward ? low : high) = middle;
   }
   return low;
 }
@@ -264,12 +264,12 @@ double IterationBounds::filling_s(int stages, int micro_batches) const {
 /// The same for the hops alone and all micro-batches: the stages of `pipelines` pipelines do, until T, at
 /// most Σ q (T − h). With the largest q first that is, for T at hand, the largest of the sums of so many
 /// first stages.
-double IterationBounds::all_filling_s(int stages, int pipelines) const {
+double IterationBounds::total_fill_s(int stages, int pipelines) const {
   double least = std::numeric_limits<double>::infinity(), waits = 0;
   for (int stage = 0; stage < stages; ++stage) {
     const double rates = rate_sums_[at((stage + 1) * pipelines)];
     waits += (rates - rate_sums_[at(stage * pipelines)]) * hop_.sum(stage + 1);
-    least = std::min(least, (micro_batches_ * balanced_.both + waits) / rates);
+    least = std::min(least, (micro_batches_ * balanced_.forward_backward + waits) / rates);
   }
   return least;
 }
@@ -280,24 +280,24 @@ double IterationBounds::all_filling_s(int stages, int pipelines) const {
 /// backward. Under 1f1b the first of S stages has at most S micro-batches on their way at a time.
 IterationBounds::Part IterationBounds::slowest_pipeline(int stages, int micro_batches) const {
   const double rounds = model_.flush > 0 ? divided_up(micro_batches, model_.flush) : 1;
-  const double way = way_s(stages), after_first = micro_batches - rounds, hop = hop_busy_.dearest(stages);
+  const double path_s = micro_batch_path_s(stages), after_first = micro_batches - rounds, hop = hop_busy_.max_edge(stages);
   const double forward = stage_s(layer_times_.forward, balanced_.forward, stages),
                backward = stage_s(layer_times_.backward, balanced_.backward, stages);
   std::vector<Part> parts = {
-      {micro_batches * stage_s(layer_times_.both, balanced_.both, stages), "compute of the slowest stage"},
-      {filling_s(stages, micro_batches), "compute at perfect balance, after the stages before"},
-      {rounds * way + after_first * hop, "the way of a micro-batch and the slowest hop"}};
+      {micro_batches * stage_s(layer_times_.forward_backward, balanced_.forward_backward, stages), "compute of the slowest stage"},
+      {fill_time_s(stages, micro_batches), "compute at perfect balance, after the stages before"},
+      {rounds * path_s + after_first * hop, "the way of a micro-batch and the slowest hop"}};
   if (model_.schedule == PipelineSchedule::gpipe) {
-    parts.push_back({rounds * way + after_first * (forward + backward),
+    parts.push_back({rounds * path_s + after_first * (forward + backward),
                      "the way of a micro-batch and the slowest stage"});
   } else {
     const double layer =
-        std::max(layer_times_.forward.by_size_s.back(), layer_times_.backward.by_size_s.back());
+        std::max(layer_times_.forward.sorted_s.back(), layer_times_.backward.sorted_s.back());
     const double stage = model_.chunks > 1 ? layer : std::max(forward, backward);
-    parts.push_back({rounds * way + after_first * stage, "the way of a micro-batch and the slowest stage"});
+    parts.push_back({rounds * path_s + after_first * stage, "the way of a micro-batch and the slowest stage"});
   }
   if (model_.schedule == PipelineSchedule::one_f_one_b)
-    parts.push_back({way * std::max(rounds, static_cast<double>(micro_batches) / stages),
+    parts.push_back({path_s * std::max(rounds, static_cast<double>(micro_batches) / stages),
                      "the way of as many micro-batches at a time as there are stages"});
   return *std::max_element(parts.begin(), parts.end(),
                            [](const Part& a, const Part& b) { return a.value < b.value; });
@@ -313,9 +313,9 @@ IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const
   const auto take = [&](const Part& other) {
     if (other.value > most.value) most = other;
   };
-  take({all_filling_s(stages, computing), "compute at perfect balance"});
+  take({total_fill_s(stages, computing), "compute at perfect balance"});
   if (model_.schedule == PipelineSchedule::gpipe)
-    take({way_s(stages) + (micro_batches_ - computing) * balanced_.both / rate_sums_[at(stages * computing)],
+    take({micro_batch_path_s(stages) + (micro_batches_ - computing) * balanced_.forward_backward / rate_sums_[at(stages * computing)],
           "the way of a micro-batch and compute at perfect balance"});
   return most;
 }
@@ -325,44 +325,44 @@ IterationBounds::Part IterationBounds::pipelines(int stages, int replicas) const
 double IterationBounds::cut_pipelines_s(int stages, int replicas, int cut) const {
   const int computing = std::max(1, std::min(replicas, micro_batches_));
   const int most = micro_batches(stages, computing);
-  const double before = balanced_.both_before[at(cut)], behind = balanced_.both - before;
+  const double before = balanced_.forward_backward_prefix[at(cut)], behind = balanced_.forward_backward - before;
   const auto of_stages = [&](int pipelines) {
     const double first = before / rate_sums_[at(pipelines)];
     return stages > 1 ? std::max(first, behind / rate_sums_[at((stages - 1) * pipelines)]) : first;
   };
   if (model_.schedule != PipelineSchedule::gpipe)
     return std::max(micro_batches_ * of_stages(computing), most * of_stages(1));
-  const double rounds = model_.flush > 0 ? divided_up(most, model_.flush) : 1, way = way_s(stages);
-  return std::max(way + (micro_batches_ - computing) * of_stages(computing),
-                  rounds * way + (most - rounds) * of_stages(1));
+  const double rounds = model_.flush > 0 ? divided_up(most, model_.flush) : 1, path_s = micro_batch_path_s(stages);
+  return std::max(path_s + (micro_batches_ - computing) * of_stages(computing),
+                  rounds * path_s + (most - rounds) * of_stages(1));
 }
 
 /// Where all pipelines have the same first stage, its gradients are exchanged when all of them have computed:
 /// the fewer layers it has, the more are left for the other stages. The best of all cuts.
-IterationBounds::Part IterationBounds::cut_and_exchanged(int stages, int replicas, double computed_s) const {
+IterationBounds::Part IterationBounds::partition_and_sync_bound(int stages, int replicas, double computed_s) const {
   double least = std::numeric_limits<double>::infinity();
   for (int cut = stages == 1 ? layers_ : 1; cut <= layers_ - (stages - 1); ++cut)
     least = std::min(least, std::max(computed_s, cut_pipelines_s(stages, replicas, cut)) +
-                                recoded_exchange_s(replicas, least_gradient_bytes({0, cut})));
+                                compressed_sync_s(replicas, min_gradient_bytes({0, cut})));
   return {least + layer_times_.first_update_s, "then the gradients of the first stage over the best links"};
 }
 
 /// Every device computes, exchanges its gradients where that cannot overlap (one exchange of each device's
 /// where the cuts are common) and updates what it holds. In the weights of the balance: T Σ q is no less than
 /// all of this, of which exchanges are of every device's own rate, no less than the least one.
-IterationBounds::Part IterationBounds::worked(int stages, int replicas, Cuts cuts) const {
-  double work = micro_batches_ * balanced_.both + replicas * balanced_.update;
+IterationBounds::Part IterationBounds::work_part(int stages, int replicas, Cuts cuts) const {
+  double work = micro_batches_ * balanced_.forward_backward + replicas * balanced_.update;
   const double rates = rate_sums_[at(stages * replicas)];
   if (cuts == Cuts::any || replicas < 2) return {work / rates, "compute and updates at perfect balance"};
-  work += replicas * least_rate_ * exchange_s_per_byte(replicas) * gradient_bytes_;
+  work += replicas * min_rate_ * sync_s_per_byte(replicas) * gradient_bytes_;
   return {work / rates, "compute, gradients and updates at perfect balance"};
 }
 
 /// The gradients of the first layer are the last: they are exchanged after all pipelines have computed, and
 /// then updated. Those of the largest layer, or of as many as the cuts of all pipelines leave together, are
 /// exchanged after a micro-batch's forward at least.
-IterationBound IterationBounds::of_shape(int stages, int replicas, Cuts cuts) const {
-  DTFM_ASSERT(stages > 0 && replicas > 0 && stages <= most_stages() && replicas <= most_replicas(stages));
+IterationBound IterationBounds::for_shape(int stages, int replicas, Cuts cuts) const {
+  DTFM_ASSERT(stages > 0 && replicas > 0 && stages <= max_stages() && replicas <= max_replicas(stages));
   const double overhead = model_.problem.constants.iteration_overhead_s;
   const bool overlaps = model_.problem.job.parallelism.overlap || model_.chunks > 1;
   const Part computed = pipelines(stages, replicas);
@@ -374,31 +374,31 @@ IterationBound IterationBounds::of_shape(int stages, int replicas, Cuts cuts) co
     bound.method = part.method;
   };
   if (replicas > 1) {
-    bound.value += recoded_exchange_s(replicas, first_gradient_bytes_);
+    bound.value += compressed_sync_s(replicas, first_gradient_bytes_);
     bound.method += ", then the gradients of the first layer over the best links";
     const int pieces = (cuts == Cuts::common ? 1 : replicas) * (stages * model_.chunks - 1) + 1;
     const bool by_layer = model_.problem.job.parallelism.overlap;
     const double bytes = std::max(largest_gradient_bytes_, by_layer ? 0 : gradient_bytes_ / pieces);
-    take({layer_times_.forward.sum_s + recoded_exchange_s(replicas, bytes),
+    take({layer_times_.forward.sum_s + compressed_sync_s(replicas, bytes),
           "a forward, then the gradients of a stage over the best links"});
     if (cuts == Cuts::common && !overlaps) {
-      const Part cut = cut_and_exchanged(stages, replicas, computed.value);
+      const Part cut = partition_and_sync_bound(stages, replicas, computed.value);
       if (cut.value > bound.value)
         bound = {cut.value, computed.method + (", " + std::string(cut.method)), bound.fits};
     }
   }
-  take(worked(stages, replicas, overlaps ? Cuts::any : cuts));
+  take(work_part(stages, replicas, overlaps ? Cuts::any : cuts));
   bound.value = (bound.value + overhead) * (1 - rounding);
   if (overhead > 0) bound.method += ", and the overhead of an iteration";
   return bound;
 }
 
-IterationBound IterationBounds::of_all(Cuts cuts) const {
+IterationBound IterationBounds::for_all_shapes(Cuts cuts) const {
   IterationBound least{std::numeric_limits<double>::infinity(), "no shape fits memory", false};
-  for (int stages = 1; stages <= most_stages(); ++stages)
-    for (int replicas = 1; replicas <= most_replicas(stages); ++replicas) {
+  for (int stages = 1; stages <= max_stages(); ++stages)
+    for (int replicas = 1; replicas <= max_replicas(stages); ++replicas) {
       if (!may_fit(stages, replicas)) continue;
-      const IterationBound bound = of_shape(stages, replicas, cuts);
+      const IterationBound bound = for_shape(stages, replicas, cuts);
       if (bound.value < least.value) least = bound;
     }
   if (!least.fits) least.value = 0;

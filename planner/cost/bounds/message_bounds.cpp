@@ -31,19 +31,19 @@ class LeastMessages {
 
 /// A cost of pairs of devices.
 template <class Cost>
-SpanningBound spanning(const std::vector<int>& devices, const Cost& cost) {
-  return SpanningBound(static_cast<int>(devices.size()),
+SpanningTreeBound spanning(const std::vector<int>& devices, const Cost& cost) {
+  return SpanningTreeBound(static_cast<int>(devices.size()),
                        [&](int a, int b) { return cost(devices[at(a)], devices[at(b)]); });
 }
 
 }  // namespace
 
-SpanningBound hop_costs(const IterationModel& model, const std::vector<int>& devices) {
+SpanningTreeBound hop_costs(const IterationModel& model, const std::vector<int>& devices) {
   const LeastMessages messages(model);
   return spanning(devices, [&](int a, int b) { return messages.total_s(a, b) + messages.total_s(b, a); });
 }
 
-SpanningBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices) {
+SpanningTreeBound hop_occupancies(const IterationModel& model, const std::vector<int>& devices) {
   const LeastMessages messages(model);
   return spanning(devices, [&](int a, int b) {
     const double there = messages.occupancy_s(a, b), back = messages.occupancy_s(b, a);
@@ -51,13 +51,13 @@ SpanningBound hop_occupancies(const IterationModel& model, const std::vector<int
   });
 }
 
-SpanningBound least_message_costs(const IterationModel& model, const std::vector<int>& devices) {
+SpanningTreeBound min_message_costs(const IterationModel& model, const std::vector<int>& devices) {
   return spanning(devices, [&](int a, int b) {
     return std::min(model.network.message(a, b).total_s(0), model.network.message(b, a).total_s(0));
   });
 }
 
-SpanningBound least_byte_costs(const IterationModel& model, const std::vector<int>& devices) {
+SpanningTreeBound min_byte_costs(const IterationModel& model, const std::vector<int>& devices) {
   return spanning(devices, [&](int a, int b) {
     return std::min(model.network.message(a, b).seconds_per_byte,
                     model.network.message(b, a).seconds_per_byte);

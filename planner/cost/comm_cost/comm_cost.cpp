@@ -9,7 +9,7 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/cost/comm_cost/bottleneck_matching.hpp"
-#include "planner/cost/comm_cost/open_path.hpp"
+#include "planner/cost/comm_cost/shortest_path.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -129,12 +129,12 @@ Placement deployment(const CommCostModel& model, const Placement& placement,
 
 Placement best_deployment(const CommCostModel& model, const Placement& placement,
                           const std::function<bool()>& stop) {
-  return deployment(model, placement, stop, shortest_open_path);
+  return deployment(model, placement, stop, shortest_path);
 }
 
-Placement improved_deployment(const CommCostModel& model, const Placement& placement,
+Placement improve_deployment(const CommCostModel& model, const Placement& placement,
                               const std::function<bool()>& stop) {
-  return deployment(model, placement, stop, improved_open_path);
+  return deployment(model, placement, stop, improve_path);
 }
 
 }  // namespace dtfm::cost

@@ -55,7 +55,7 @@ Placement best_deployment(const CommCostModel& model, const Placement& placement
                           const std::function<bool()>& stop = {});
 
 /// The same with an order that is only a local optimum, from the one given: much cheaper from 14 groups on.
-Placement improved_deployment(const CommCostModel& model, const Placement& placement,
+Placement improve_deployment(const CommCostModel& model, const Placement& placement,
                               const std::function<bool()>& stop = {});
 
 /// groups × groups, symmetric: w(C, C'), the bottleneck perfect matching between the groups of `placement`.

@@ -36,7 +36,7 @@ CommCostState::CommCostState(const CommCostModel& model, const Placement& placem
       words_((at(replicas_) + 63) / 64),
       within_(member_.size() * words_),
       unvisited_(words_),
-      exchange_(member_.size()),
+      device_sync_(member_.size()),
       group_sync_(at(stages_)),
       group_total_(at(stages_)),
       hop_(at(stages_ - 1)),
@@ -60,7 +60,7 @@ void CommCostState::enter_stage(int stage) {
     const double* sync = &model_->sync(0, device);
     double sum = 0;
     for (const int peer : group(stage)) sum += sync[peer];
-    exchange_[at(device)] = sum;
+    device_sync_[at(device)] = sum;
     slowest = std::max(slowest, sum);
     total += sum;
   }
@@ -68,7 +68,7 @@ void CommCostState::enter_stage(int stage) {
   group_total_[at(stage)] = total;
 }
 
-void CommCostState::seat(int stage, int slot, int device) {
+void CommCostState::assign_slot(int stage, int slot, int device) {
   member_[position(stage, slot)] = device;
   group_[at(device)] = stage;
   slot_[at(device)] = slot;
@@ -78,21 +78,21 @@ void CommCostState::seat(int stage, int slot, int device) {
 void CommCostState::replace(int stage, int slot, int leaving, int joining) {
   const double* lost = &model_->sync(0, leaving);
   const double* gained = &model_->sync(0, joining);
-  seat(stage, slot, joining);
+  assign_slot(stage, slot, joining);
   double joined = 0, slowest = 0, total = 0;
   for (const int peer : group(stage)) {
     joined += gained[peer];
     if (peer == joining) continue;
-    exchange_[at(peer)] += gained[peer] - lost[peer];
-    slowest = std::max(slowest, exchange_[at(peer)]);
-    total += exchange_[at(peer)];
+    device_sync_[at(peer)] += gained[peer] - lost[peer];
+    slowest = std::max(slowest, device_sync_[at(peer)]);
+    total += device_sync_[at(peer)];
   }
-  exchange_[at(joining)] = joined;
+  device_sync_[at(joining)] = joined;
   group_sync_[at(stage)] = std::max(slowest, joined);
   group_total_[at(stage)] = total + joined;
 }
 
-void CommCostState::replace_each_other(int a, int b) {
+void CommCostState::swap_devices(int a, int b) {
   const int stage_a = group_of(a), stage_b = group_of(b);
   const int slot_a = slot_[at(a)], slot_b = slot_[at(b)];
   replace(stage_a, slot_a, a, b);
@@ -142,7 +142,7 @@ void CommCostState::improve_matching(int stage) {
 /// After a swap put `a` and `b` into their places: the pairs at hand stay where they are as fast as before,
 /// and with them the hop's cost; otherwise, and where the price was that of the best matching, that is looked
 /// for.
-void CommCostState::settle_hop(int stage, int a, int b) {
+void CommCostState::update_hop(int stage, int a, int b) {
   bool as_fast = true;
   int ends = 0;
   for (const int device : {a, b}) {
@@ -222,7 +222,7 @@ int CommCostState::critical_device(int which, bool second_end) const {
   const auto slowest = std::max_element(group_sync_.begin(), group_sync_.end()) - group_sync_.begin();
   const auto members = group(static_cast<int>(slowest));
   return *std::max_element(members.begin(), members.end(),
-                           [this](int x, int y) { return exchange_[at(x)] < exchange_[at(y)]; });
+                           [this](int x, int y) { return device_sync_[at(x)] < device_sync_[at(y)]; });
 }
 
 /// The device that `device` is paired with over hop `stage`, one of whose two groups it is in.
@@ -248,10 +248,10 @@ double CommCostState::sync_energy_after(std::span<const std::pair<int, int>> swa
       double joined = -gained[leaving];
       for (const int peer : group(group_of(leaving))) {
         joined += gained[peer];
-        if (peer != leaving) slowest = std::max(slowest, exchange_[at(peer)] - lost[peer] + gained[peer]);
+        if (peer != leaving) slowest = std::max(slowest, device_sync_[at(peer)] - lost[peer] + gained[peer]);
       }
       slowest = std::max(slowest, joined);
-      total += 2 * (joined - exchange_[at(leaving)]);
+      total += 2 * (joined - device_sync_[at(leaving)]);
     }
   return slowest + guidance_ * total / (stages_ * replicas_);
 }
@@ -341,22 +341,22 @@ double CommCostState::energy_of(const HopAfter& hop) const {
 }
 
 /// What hop `stage` could become cheaper by, at most.
-double CommCostState::most_savings(int stage) const {
+double CommCostState::max_savings(int stage) const {
   return hop_[at(stage)].energy - (1 + guidance_) * fastest_hop_;
 }
 
-PricedSwap CommCostState::price(int a, int b, double limit) {
-  PricedSwap swap{a, b, infinity};
+EvaluatedSwap CommCostState::evaluate_swap(int a, int b, double limit) {
+  EvaluatedSwap swap{a, b, infinity};
   // What the hops not priced yet may still save: the limit can only be held against what is left after that.
   double savings = 0;
   auto touched = touched_hops(a, b);
   for (const int stage : touched)
-    if (stage >= 0) savings += most_savings(stage);
+    if (stage >= 0) savings += max_savings(stage);
   double total = energy_ - sync_energy_ + sync_energy_after(std::array{std::pair{a, b}});
   if (total - savings >= limit) return swap;
   for (const int stage : touched) {
     if (stage < 0) continue;
-    savings -= most_savings(stage);
+    savings -= max_savings(stage);
     const bool has_a = group_of(a) == stage || group_of(a) == stage + 1;
     const bool has_b = group_of(b) == stage || group_of(b) == stage + 1;
     const int in_first = group_of(a) == stage ? a : b, in_second = in_first == a ? b : a;
@@ -382,10 +382,10 @@ std::array<int, 4> CommCostState::touched_hops(int a, int b) const {
   return touched;
 }
 
-void CommCostState::apply(const PricedSwap& swap) {
-  replace_each_other(swap.a, swap.b);
+void CommCostState::apply(const EvaluatedSwap& swap) {
+  swap_devices(swap.a, swap.b);
   for (const int stage : touched_hops(swap.a, swap.b)) {
-    if (stage >= 0) settle_hop(stage, swap.a, swap.b);
+    if (stage >= 0) update_hop(stage, swap.a, swap.b);
   }
   add_up();
 #ifdef DTFM_CHECK_MOVES

@@ -14,13 +14,13 @@
 namespace dtfm::cost {
 
 /// A swap of two devices of different groups, priced but not made.
-struct PricedSwap {
+struct EvaluatedSwap {
   int a = 0, b = 0;   // devices
   double energy = 0;  // s, after the swap; infinite when it was found to reach the limit
 };
 
 /// A part of a pipeline: from `slot` of `stage` on, along the matchings.
-struct StageRun {
+struct StageSegment {
   int stage = 0, slot = 0;
 };
 
@@ -45,13 +45,13 @@ class CommCostState {
 
   /// Prices the swap of `a` and `b`, devices of different groups; gives up when the energy is sure to be ≥
   /// `limit`.
-  PricedSwap price(int a, int b, double limit);
-  void apply(const PricedSwap& swap);
+  EvaluatedSwap evaluate_swap(int a, int b, double limit);
+  void apply(const EvaluatedSwap& swap);
 
   /// The energy, in s, once the devices of two runs of `length` consecutive stages, which share no stage,
   /// have changed places; infinite when it was found to reach `limit`.
-  double price_runs(StageRun a, StageRun b, int length, double limit);
-  void exchange_runs(StageRun a, StageRun b, int length);
+  double evaluate_segment_swap(StageSegment a, StageSegment b, int length, double limit);
+  void swap_segments(StageSegment a, StageSegment b, int length);
 
   /// The placement as deployed: pipelines follow the matchings.
   Placement placement() const;
@@ -71,15 +71,15 @@ class CommCostState {
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   std::size_t position(int stage, int slot) const { return at(stage) * at(replicas_) + at(slot); }
   void enter_stage(int stage);
-  void seat(int stage, int slot, int device);
+  void assign_slot(int stage, int slot, int device);
   void replace(int stage, int slot, int leaving, int joining);
-  void replace_each_other(int a, int b);
+  void swap_devices(int a, int b);
   void add_up();
   void load_hop(int stage);
   void adopt_matching(int stage);
   void join(int stage, int slot, int next_slot);
   void improve_matching(int stage);
-  void settle_hop(int stage, int a, int b);
+  void update_hop(int stage, int a, int b);
   void set_all_within(int stage);
   void set_within_of(int stage, int device);
   void measure_pairs(int stage);
@@ -89,13 +89,13 @@ class CommCostState {
   HopAfter hop_after(int stage, int leaving, int joining);
   HopAfter hop_after_both(int stage, std::pair<int, int> first, std::pair<int, int> second);
   double energy_of(const HopAfter& hop) const;
-  void follow_runs(StageRun a, StageRun b, int length);
-  std::array<int, 4> ends_of_runs(int a, int b, int length) const;
+  void follow_segments(StageSegment a, StageSegment b, int length);
+  std::array<int, 4> segment_ends(int a, int b, int length) const;
   double pair_of(int device) const;
   HopAfter hop_with_pair(int stage, int slot, double pair) const;
-  HopAfter hop_after_runs(int stage, int a, int b, int length);
-  void settle_hop_after_runs(int stage, bool is_between);
-  double most_savings(int stage) const;
+  HopAfter hop_after_segment_swap(int stage, int a, int b, int length);
+  void update_hop_after_segment_swap(int stage, bool is_between);
+  double max_savings(int stage) const;
   bool can_keep_cost(int stage, int slot, int joining, bool is_first);
   std::array<int, 4> touched_hops(int a, int b) const;
   void check() const;
@@ -114,8 +114,8 @@ class CommCostState {
       within_;  // at position(stage, slot) · words_: partners no slower than the hop is now
   std::vector<std::uint64_t> unvisited_;  // scratch of can_keep_cost
   std::vector<int> queue_;
-  std::vector<std::pair<int, int>> exchanged_;  // scratch of follow_runs
-  std::vector<double> exchange_;                // of each device: sum of `sync` over its group
+  std::vector<std::pair<int, int>> swapped_;  // scratch of follow_segments
+  std::vector<double> device_sync_;                // of each device: sum of `sync` over its group
   std::vector<double> group_sync_;              // of each stage: max of exchange_
   std::vector<double> group_total_;             // of each stage: sum of exchange_
   std::vector<Hop> hop_;                        // stages − 1

@@ -9,40 +9,40 @@ namespace dtfm::cost {
 namespace {
 
 /// By which a station is made slower: below what tells two stations apart, above rounding.
-constexpr double slower_by = 1.0 / 1024;
+constexpr double perturbation = 1.0 / 1024;
 
 /// Of the pipeline's time, what hangs on that which `slow` makes slower.
 template <class Slow>
-double hanging_s(PipelineSchedule schedule, const PipelineWork& work, const Slow& slow) {
-  PipelineWork slower = work;
-  slow(slower);
-  return (pipeline_time(schedule, slower).end_s - pipeline_time(schedule, work).end_s) / slower_by;
+double critical_share_s(PipelineSchedule schedule, const PipelineWork& work, const Slow& perturb) {
+  PipelineWork perturbed = work;
+  perturb(perturbed);
+  return (pipeline_time(schedule, perturbed).end_s - pipeline_time(schedule, work).end_s) / perturbation;
 }
 
-void slow_down(double& seconds) {
-  seconds *= 1 + slower_by;
+void perturb_time(double& seconds) {
+  seconds *= 1 + perturbation;
 }
 
-void slow_down(HopTime& hop) {
-  for (double* seconds : {&hop.occupancy_s, &hop.latency_s, &hop.shared_s, &hop.in_step_s, &hop.others_s,
-                          &hop.among_s, &hop.beside_sent_s, &hop.beside_received_s, &hop.overhead_s})
-    slow_down(*seconds);
+void perturb_time(HopTime& hop) {
+  for (double* seconds : {&hop.occupancy_s, &hop.latency_s, &hop.shared_s, &hop.synchronized_occupancy_s, &hop.background_s,
+                          &hop.link_demand_s, &hop.occupancy_while_sending_s, &hop.occupancy_while_receiving_s, &hop.overhead_s})
+    perturb_time(*seconds);
 }
 
 int stages_of(const IterationTimer& timer, int pipeline) {
   return static_cast<int>(timer.plan().pipelines[at(pipeline)].stages.size());
 }
 
-Reasons reasons_of(IterationTimer& timer, int pipeline) {
+CriticalPathShares critical_path_shares(IterationTimer& timer, int pipeline) {
   const PipelineSchedule schedule = timer.model().schedule;
   const PipelineWork& work = timer.work(pipeline);
-  const double compute = hanging_s(schedule, work, [](PipelineWork& it) {
-    for (double& seconds : it.forward_s) slow_down(seconds);
-    for (double& seconds : it.backward_s) slow_down(seconds);
+  const double compute = critical_share_s(schedule, work, [](PipelineWork& it) {
+    for (double& seconds : it.forward_s) perturb_time(seconds);
+    for (double& seconds : it.backward_s) perturb_time(seconds);
   });
-  const double sending = hanging_s(schedule, work, [](PipelineWork& it) {
-    for (HopTime& hop : it.forward_hops) slow_down(hop);
-    for (HopTime& hop : it.backward_hops) slow_down(hop);
+  const double sending = critical_share_s(schedule, work, [](PipelineWork& it) {
+    for (HopTime& hop : it.forward_hops) perturb_time(hop);
+    for (HopTime& hop : it.backward_hops) perturb_time(hop);
   });
   return {compute, sending};
 }
@@ -61,14 +61,14 @@ IterationParts parts_of(IterationTimer& timer, int slowest) {
   const PipelineWork& work = timer.work(slowest);
   IterationParts parts;
   if (work.micro_batches > 0) {
-    const bool drains = work.flush > 0 && work.flush < work.micro_batches;
-    const int rounds = drains ? (work.micro_batches + work.flush - 1) / work.flush : 1;
+    const bool flushes = work.flush > 0 && work.flush < work.micro_batches;
+    const int rounds = flushes ? (work.micro_batches + work.flush - 1) / work.flush : 1;
     const double all =
         (work.micro_batches - rounds) * steady_s(timer.model().schedule, work, stages_of(timer, slowest));
     parts.steady_s = std::min(all, estimate.pipelines_s);
   }
   parts.fill_s = estimate.pipelines_s - parts.steady_s;
-  parts.exchange_s = std::max(0.0, estimate.exchanges_s - estimate.pipelines_s);
+  parts.sync_s = std::max(0.0, estimate.gradient_sync_end_s - estimate.pipelines_s);
   parts.update_s = estimate.update_s;
   parts.overhead_s = estimate.overhead_s;
   return parts;
@@ -77,7 +77,7 @@ IterationParts parts_of(IterationTimer& timer, int slowest) {
 /// Bytes of weights, gradients and optimizer on a device of the stage.
 double state_bytes(const IterationTimer& timer, int pipeline, int stage) {
   const Pipeline& it = timer.plan().pipelines[at(pipeline)];
-  const auto computed = computed_layers(it, timer.model().chunks);
+  const auto computed = virtual_stage_layers(it, timer.model().chunks);
   const StageCosts& costs = timer.model().stages_of(it.stages[at(stage)].devices.size());
   double sum = 0;
   for (std::size_t i = at(stage); i < computed.size(); i += at(stages_of(timer, pipeline)))
@@ -85,85 +85,85 @@ double state_bytes(const IterationTimer& timer, int pipeline, int stage) {
   return sum;
 }
 
-std::optional<FullestDevice> fullest_device(IterationTimer& timer) {
-  std::optional<FullestDevice> fullest;
-  const auto fullness = [](const DeviceMemory& it) { return it.needed / it.capacity; };
+std::optional<PeakMemoryDevice> peak_memory_device(IterationTimer& timer) {
+  std::optional<PeakMemoryDevice> peak_memory;
+  const auto memory_utilization = [](const DeviceMemory& it) { return it.needed / it.capacity; };
   for (const DeviceMemory& it : timer.memory())
-    if (!fullest || fullness(it) > fullness(fullest->memory)) fullest = FullestDevice{it, 0};
-  if (!fullest) return fullest;
+    if (!peak_memory || memory_utilization(it) > memory_utilization(peak_memory->memory)) peak_memory = PeakMemoryDevice{it, 0};
+  if (!peak_memory) return peak_memory;
   const auto& pipelines = timer.plan().pipelines;
   for (std::size_t pipeline = 0; pipeline < pipelines.size(); ++pipeline)
     for (std::size_t stage = 0; stage < pipelines[pipeline].stages.size(); ++stage) {
       const std::vector<int>& devices = pipelines[pipeline].stages[stage].devices;
-      if (std::find(devices.begin(), devices.end(), fullest->memory.device) != devices.end())
-        fullest->state = state_bytes(timer, static_cast<int>(pipeline), static_cast<int>(stage));
+      if (std::find(devices.begin(), devices.end(), peak_memory->memory.device) != devices.end())
+        peak_memory->state = state_bytes(timer, static_cast<int>(pipeline), static_cast<int>(stage));
     }
-  return fullest;
+  return peak_memory;
 }
 
 }  // namespace
 
-std::vector<Station> stations(IterationTimer& timer, int pipeline) {
+std::vector<PipelineResource> pipeline_resources(IterationTimer& timer, int pipeline) {
   const PipelineSchedule schedule = timer.model().schedule;
   const PipelineWork& work = timer.work(pipeline);
   const std::size_t devices = at(stages_of(timer, pipeline));
-  std::vector<Station> result;
+  std::vector<PipelineResource> result;
   for (std::size_t stage = 0; stage < devices; ++stage) {
-    const double seconds = hanging_s(schedule, work, [&](PipelineWork& it) {
+    const double seconds = critical_share_s(schedule, work, [&](PipelineWork& it) {
       for (std::size_t i = stage; i < it.forward_s.size(); i += devices) {
-        slow_down(it.forward_s[i]);
-        slow_down(it.backward_s[i]);
+        perturb_time(it.forward_s[i]);
+        perturb_time(it.backward_s[i]);
       }
     });
     result.push_back({false, pipeline, static_cast<int>(stage), seconds, 0});
   }
-  const auto all_hops = [&](std::size_t stage, const auto& slow) {
-    return hanging_s(schedule, work, [&](PipelineWork& it) {
+  const auto all_hops = [&](std::size_t stage, const auto& perturb) {
+    return critical_share_s(schedule, work, [&](PipelineWork& it) {
       for (std::size_t i = stage; i < it.forward_hops.size(); i += devices) {
-        slow(it.forward_hops[i]);
-        slow(it.backward_hops[i]);
+        perturb(it.forward_hops[i]);
+        perturb(it.backward_hops[i]);
       }
     });
   };
   for (std::size_t stage = 0; stage < std::min(devices, work.forward_hops.size()); ++stage)
     result.push_back({true, pipeline, static_cast<int>(stage),
-                      all_hops(stage, [](HopTime& hop) { slow_down(hop); }),
-                      all_hops(stage, [](HopTime& hop) { slow_down(hop.latency_s); })});
+                      all_hops(stage, [](HopTime& hop) { perturb_time(hop); }),
+                      all_hops(stage, [](HopTime& hop) { perturb_time(hop.latency_s); })});
   return result;
 }
 
-PlanBottleneck plan_bottleneck(IterationTimer& timer) {
+PlanBottleneck find_bottleneck(IterationTimer& timer) {
   const IterationEstimate estimate = timer.estimate();
   const auto& ends = estimate.pipeline_s;
   const int slowest = static_cast<int>(std::max_element(ends.begin(), ends.end()) - ends.begin());
   PlanBottleneck result;
   result.parts = parts_of(timer, slowest);
-  result.reasons = reasons_of(timer, slowest);
-  result.fullest = fullest_device(timer);
+  result.critical_path = critical_path_shares(timer, slowest);
+  result.peak_memory = peak_memory_device(timer);
   using Kind = Bottleneck::Kind;
-  result.binds = {Kind::stages, result.reasons.compute_s, 0};
+  result.dominant = {Kind::stages, result.critical_path.compute_s, 0};
   const auto offer = [&](Kind kind, double seconds) {
-    if (seconds > result.binds.seconds) result.binds = {kind, seconds, 0};
+    if (seconds > result.dominant.seconds) result.dominant = {kind, seconds, 0};
   };
-  offer(Kind::hops, result.reasons.sending_s);
-  const Kind of_pipeline = result.binds.kind;
-  offer(Kind::exchange, result.parts.exchange_s);
+  offer(Kind::hops, result.critical_path.sending_s);
+  const Kind of_pipeline = result.dominant.kind;
+  offer(Kind::gradient_sync, result.parts.sync_s);
   offer(Kind::update, result.parts.update_s);
   offer(Kind::overhead, result.parts.overhead_s);
-  if (estimate.iteration_s > 0) result.binds.share = result.binds.seconds / estimate.iteration_s;
-  for (const Station& station : stations(timer, slowest)) {
-    if (station.is_hop != (of_pipeline == Kind::hops)) continue;
-    if (station.seconds > result.station.seconds || result.station.pipeline < 0) result.station = station;
+  if (estimate.iteration_s > 0) result.dominant.share = result.dominant.seconds / estimate.iteration_s;
+  for (const PipelineResource& resource : pipeline_resources(timer, slowest)) {
+    if (resource.is_hop != (of_pipeline == Kind::hops)) continue;
+    if (resource.seconds > result.resource.seconds || result.resource.pipeline < 0) result.resource = resource;
   }
   return result;
 }
 
 bool is_compute_bound(IterationTimer& timer) {
   const IterationEstimate estimate = timer.estimate();
-  if (estimate.exchanges_s - estimate.pipelines_s >= compute_bound_exchanges * estimate.iteration_s)
+  if (estimate.gradient_sync_end_s - estimate.pipelines_s >= max_compute_bound_sync_share * estimate.iteration_s)
     return false;
   for (int pipeline = 0; pipeline < static_cast<int>(timer.plan().pipelines.size()); ++pipeline)
-    if (const Reasons reasons = reasons_of(timer, pipeline); reasons.sending_s >= reasons.compute_s)
+    if (const CriticalPathShares critical_path = critical_path_shares(timer, pipeline); critical_path.sending_s >= critical_path.compute_s)
       if (timer.work(pipeline).micro_batches > 0) return false;
   return true;
 }

@@ -10,7 +10,7 @@
 #include "planner/core/index.hpp"
 #include "planner/core/parallel.hpp"
 #include "planner/core/shards.hpp"
-#include "planner/cost/explanation/changed_network.hpp"
+#include "planner/cost/explanation/network_upgrades.hpp"
 #include "planner/cost/iteration_time/micro_batch_split.hpp"
 
 namespace dtfm::cost {
@@ -20,12 +20,12 @@ constexpr std::size_t most_links = 32;
 
 int batch_step(const PlannedProblem& planned) {
   const bool interleaved =
-      pipeline_schedule(planned.problem.job.parallelism.schedule) == PipelineSchedule::interleaved;
+      parse_pipeline_schedule(planned.problem.job.parallelism.schedule) == PipelineSchedule::interleaved;
   return interleaved ? depth(planned.plan) : 1;
 }
 
 /// `total` micro-batches by the pace of each pipeline. Paces are those at even shares.
-void deal(PlannedProblem& planned, int total, const std::shared_ptr<const NetworkCost>& network) {
+void assign_micro_batches(PlannedProblem& planned, int total, const std::shared_ptr<const NetworkCost>& network) {
   auto& pipelines = planned.plan.pipelines;
   const int step = batch_step(planned), count = static_cast<int>(pipelines.size());
   if (total / step < count)
@@ -51,29 +51,29 @@ void remove_pipeline(PlannedProblem& planned, int pipeline,
                      const std::shared_ptr<const NetworkCost>& network) {
   auto& pipelines = planned.plan.pipelines;
   if (pipelines.size() < 2) throw Error("", "there is one pipeline, which needs all of its devices");
-  const int total = static_cast<int>(micro_batches_of(planned.plan));
+  const int total = static_cast<int>(total_micro_batches(planned.plan));
   pipelines.erase(pipelines.begin() + pipeline);
-  deal(planned, total, network);
+  assign_micro_batches(planned, total, network);
 }
 
 /// With the layers of pipeline `like`.
-void add_pipeline(PlannedProblem& planned, int like, const std::vector<int>& devices,
+void add_pipeline(PlannedProblem& planned, int template_pipeline, const std::vector<int>& devices,
                   const std::shared_ptr<const NetworkCost>& network) {
-  Pipeline added = planned.plan.pipelines[at(like)];
+  Pipeline added = planned.plan.pipelines[at(template_pipeline)];
   std::size_t next = 0;
   for (Stage& stage : added.stages)
     for (int& device : stage.devices) device = devices[next++];
-  const int total = static_cast<int>(micro_batches_of(planned.plan));
+  const int total = static_cast<int>(total_micro_batches(planned.plan));
   planned.plan.pipelines.push_back(std::move(added));
-  deal(planned, total, network);
+  assign_micro_batches(planned, total, network);
 }
 
 /// Two micro-batches of a pipeline become one; of pipelines with an odd number, every other gets one more.
 void double_micro_batch(PlannedProblem& planned) {
   const int step = batch_step(planned);
-  if (micro_batches_of(planned.plan) % (2 * step) != 0)
+  if (total_micro_batches(planned.plan) % (2 * step) != 0)
     throw Error(
-        "", fmt::format("{} micro-batches cannot be put together in pairs{}", micro_batches_of(planned.plan),
+        "", fmt::format("{} micro-batches cannot be put together in pairs{}", total_micro_batches(planned.plan),
                         step > 1 ? fmt::format(", in multiples of {}", step) : ""));
   bool odd_before = false;
   for (Pipeline& pipeline : planned.plan.pipelines) {
@@ -91,7 +91,7 @@ void double_micro_batch(PlannedProblem& planned) {
 void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr<const NetworkCost>& network,
               double now_s) {
   try {
-    const PlannedProblem other = changed(planned, what, network);
+    const PlannedProblem other = apply_change(planned, what, network);
     const bool same_network = what.change != Change::link_doubled && what.change != Change::access_doubled;
     const IterationModel model(
         other.problem, tensor_degrees(other.plan),
@@ -101,7 +101,7 @@ void estimate(WhatIf& what, const PlannedProblem& planned, const std::shared_ptr
     timer.set_flush(other.flush);
     what.iteration_s = timer.iteration_s();
     what.gain = 1 - what.iteration_s / now_s;
-    what.lacking = timer.lacking_bytes();
+    what.deficit_bytes = timer.deficit_bytes();
   } catch (const Error& error) {
     what.impossible = error.what();
   }
@@ -146,41 +146,41 @@ std::vector<std::pair<int, int>> used_links(const IterationModel& model, const P
 }
 
 /// Sets of as many devices of one host as the largest stage has, none of them used, with known times.
-std::vector<std::vector<int>> unused_units(const IterationModel& model, const Plan& plan) {
+std::vector<std::vector<int>> count_unused_groups(const IterationModel& model, const Plan& plan) {
   const Topology& topology = model.problem.topology;
   std::vector<bool> used(topology.devices.size());
   for (const int device : pipeline_major(plan)) used[at(device)] = true;
-  std::map<int, std::vector<int>> open;  // of each host, not yet as many
-  std::vector<std::vector<int>> units;
+  std::map<int, std::vector<int>> incomplete_groups;  // of each host, not yet as many
+  std::vector<std::vector<int>> tensor_groups;
   for (int device = 0; device < topology.size(); ++device) {
     if (used[at(device)] || !model.stages.unknown(device).empty()) continue;
-    std::vector<int>& unit = open[topology.devices[at(device)].host];
-    unit.push_back(device);
-    if (static_cast<int>(unit.size()) < plan.tensor) continue;
-    units.push_back(std::move(unit));
-    unit.clear();
+    std::vector<int>& tensor_group = incomplete_groups[topology.devices[at(device)].host];
+    tensor_group.push_back(device);
+    if (static_cast<int>(tensor_group.size()) < plan.tensor) continue;
+    tensor_groups.push_back(std::move(tensor_group));
+    tensor_group.clear();
   }
-  return units;
+  return tensor_groups;
 }
 
 /// Like those of a pipeline: stage by stage a unit of the same site, the fastest there, else anywhere. Empty
 /// where there are too few.
 std::vector<int> devices_like(const IterationModel& model, const Pipeline& pipeline,
-                              std::vector<std::vector<int>> units) {
+                              std::vector<std::vector<int>> tensor_groups) {
   std::vector<int> devices;
-  if (units.size() < pipeline.stages.size()) return devices;
+  if (tensor_groups.size() < pipeline.stages.size()) return devices;
   const auto& topology = model.problem.topology;
   for (const Stage& stage : pipeline.stages) {
     const int site = topology.devices[at(stage.devices.front())].site;
-    const auto rank = [&](const std::vector<int>& unit) {
-      const bool elsewhere = topology.devices[at(unit.front())].site != site;
-      const ComputeTime time = model.stages.compute(model.stages.kind_of(unit.front()), stage.layers);
+    const auto rank = [&](const std::vector<int>& tensor_group) {
+      const bool elsewhere = topology.devices[at(tensor_group.front())].site != site;
+      const ComputeTime time = model.stages.compute(model.stages.kind_of(tensor_group.front()), stage.layers);
       return std::pair(elsewhere, time.forward_s + time.backward_s);
     };
-    const auto best = std::min_element(units.begin(), units.end(),
+    const auto best = std::min_element(tensor_groups.begin(), tensor_groups.end(),
                                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     devices.insert(devices.end(), best->begin(), best->begin() + std::ssize(stage.devices));
-    units.erase(best);
+    tensor_groups.erase(best);
   }
   return devices;
 }
@@ -193,7 +193,7 @@ std::vector<int> devices_of(const Pipeline& pipeline) {
 }
 
 bool is_better(const WhatIf& a, const WhatIf& b) {
-  const auto rank = [](const WhatIf& it) { return !it.impossible.empty() ? 2 : it.lacking > 0 ? 1 : 0; };
+  const auto rank = [](const WhatIf& it) { return !it.impossible.empty() ? 2 : it.deficit_bytes > 0 ? 1 : 0; };
   if (rank(a) != rank(b)) return rank(a) < rank(b);
   return a.gain > b.gain;
 }
@@ -211,11 +211,11 @@ std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
   for (const auto& [a, b] : used_links(model, plan)) add(Change::link_doubled, a, b);
   for (const int site : limited_sites(model.problem.topology, pipeline_major(plan)))
     add(Change::access_doubled, site);
-  const auto units = unused_units(model, plan);
+  const auto tensor_groups = count_unused_groups(model, plan);
   for (int i = 0; i < static_cast<int>(plan.pipelines.size()); ++i) {
     const Pipeline& pipeline = plan.pipelines[at(i)];
     add(Change::pipeline_removed, i, -1, devices_of(pipeline));
-    add(Change::pipeline_added, i, -1, devices_like(model, pipeline, units));
+    add(Change::pipeline_added, i, -1, devices_like(model, pipeline, tensor_groups));
   }
   for (const Change change :
        {Change::activations_halved, Change::activations_quartered, Change::gradients_halved,
@@ -226,7 +226,7 @@ std::vector<WhatIf> candidates(const IterationModel& model, const Plan& plan) {
 
 }  // namespace
 
-PlannedProblem changed(const PlannedProblem& planned, const WhatIf& what,
+PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
                        const std::shared_ptr<const NetworkCost>& network) {
   PlannedProblem result = planned;
   Compression& compression = result.problem.job.compression;
@@ -235,7 +235,7 @@ PlannedProblem changed(const PlannedProblem& planned, const WhatIf& what,
       double_link(result.problem.topology, what.first, what.second);
       break;
     case Change::access_doubled:
-      double_access(result.problem.topology, what.first);
+      double_site_access(result.problem.topology, what.first);
       break;
     case Change::pipeline_removed:
       remove_pipeline(result, what.first, network);
@@ -265,9 +265,9 @@ std::vector<WhatIf> what_ifs(const PlannedProblem& planned, const std::shared_pt
   IterationTimer timer(model, planned.plan);
   timer.set_flush(planned.flush);
   const double now_s = timer.iteration_s();
-  const std::vector<WhatIf> open = candidates(model, planned.plan);
-  std::vector<WhatIf> all = parallel_map(static_cast<int>(open.size()), threads, [&](int i) {
-    WhatIf what = open[at(i)];
+  const std::vector<WhatIf> incomplete_groups = candidates(model, planned.plan);
+  std::vector<WhatIf> all = parallel_map(static_cast<int>(incomplete_groups.size()), threads, [&](int i) {
+    WhatIf what = incomplete_groups[at(i)];
     estimate(what, planned, network, now_s);
     return what;
   });

@@ -28,7 +28,7 @@ struct WhatIf {
   std::vector<int> devices;     // of the pipeline removed or added
   double iteration_s = 0;
   double gain = 0;         // of the iteration's time; below 0: it takes longer
-  double lacking = 0;      // bytes of memory; 0: it fits
+  double deficit_bytes = 0;      // bytes of memory; 0: it fits
   std::string impossible;  // why there is no estimate; empty: there is one
 };
 
@@ -41,7 +41,7 @@ struct PlannedProblem {
 
 /// What the change makes of the plan, whose layers stay where they are. Of `what`, all that is not a result
 /// is read. `network`: of the topology as it is. Throws Error where the change is not possible.
-PlannedProblem changed(const PlannedProblem& planned, const WhatIf& what,
+PlannedProblem apply_change(const PlannedProblem& planned, const WhatIf& what,
                        const std::shared_ptr<const NetworkCost>& network);
 
 /// Each one estimated: of the links, at most the 32 that carry most; of the pipelines that may be removed or

@@ -43,7 +43,7 @@ IterationModel::IterationModel(const Problem& of, const std::vector<int>& tensor
       stages(by_degree.back()),
       shared_network(std::move(its_network)),
       network(*shared_network),
-      schedule(pipeline_schedule(of.job.parallelism.schedule)),
+      schedule(parse_pipeline_schedule(of.job.parallelism.schedule)),
       sync(gradient_sync(of.job.parallelism.gradient_sync)),
       chunks(stage_chunks(of.job)),
       flush(of.job.parallelism.flush.value_or(0)) {}
@@ -64,13 +64,13 @@ const std::string& IterationModel::unknown(int device) const {
 }
 
 double IterationModel::compressed_share(const std::vector<int>& own, const std::vector<int>& other,
-                                        Way way) const {
+                                        Direction direction) const {
   const int parts = parts_between(own, other), of_rank = parts / static_cast<int>(own.size());
   int most = 0, compressed = 0;
   for (int part = 0; part < parts; ++part) {
     if (part % of_rank == 0) compressed = 0;
     const int device = device_of_part(own, part, parts), peer = device_of_part(other, part, parts);
-    if (way == Way::sent ? is_compressed(device, peer) : is_compressed(peer, device)) ++compressed;
+    if (direction == Direction::sent ? is_compressed(device, peer) : is_compressed(peer, device)) ++compressed;
     most = std::max(most, compressed);
   }
   return static_cast<double>(most) / of_rank;
@@ -80,14 +80,14 @@ IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
     : model_(model),
       plan_(std::move(plan)),
       flush_(model.flush),
-      lanes_(plan_.pipelines.size()),
+      pipeline_states_(plan_.pipelines.size()),
       held_(model.schedule, model.chunks),
       channels_(plan_.pipelines.size()),
       forward_load_(at(model.network.shared_count())),
       backward_load_(forward_load_.size()),
-      at_once_(forward_load_.size()),
+      concurrent_messages_(forward_load_.size()),
       busy_s_(forward_load_.size()),
-      exchange_(model.problem.topology, model.network) {
+      sync_time_(model.problem.topology, model.network) {
   DTFM_ASSERT(!plan_.pipelines.empty());
   if (model.chunks > 1)
     for (const Pipeline& it : plan_.pipelines) kept_stages_ = std::max(kept_stages_, it.stages.size());
@@ -96,35 +96,35 @@ IterationTimer::IterationTimer(const IterationModel& model, Plan plan)
 
 void IterationTimer::set_devices(int pipeline, int stage, const std::vector<int>& devices) {
   std::vector<int>& now = plan_.pipelines[at(pipeline)].stages[at(stage)].devices;
-  Lane& lane = lanes_[at(pipeline)];
-  if (now.size() != devices.size()) lane.are_layers_fresh = false;  // what a device holds of them
+  PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
+  if (now.size() != devices.size()) pipeline_state.are_layers_fresh = false;  // what a device holds of them
   now = devices;
-  lane.is_fresh = is_fresh_ = false;
+  pipeline_state.is_fresh = is_fresh_ = false;
   const int stages = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
-  for (Segment& segment : segments_)
-    if (segment.stage[at(pipeline)] % stages == stage) segment.is_fresh = false;
+  for (GradientBucket& bucket : buckets_)
+    if (bucket.stage[at(pipeline)] % stages == stage) bucket.is_fresh = false;
 }
 
 void IterationTimer::set_layers(int pipeline, int stage, std::pair<int, int> layers) {
   plan_.pipelines[at(pipeline)].stages[at(stage)].layers = layers;
-  Lane& lane = lanes_[at(pipeline)];
-  lane.is_fresh = lane.are_layers_fresh = is_fresh_ = are_segments_known_ = false;
+  PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
+  pipeline_state.is_fresh = pipeline_state.are_layers_fresh = is_fresh_ = are_buckets_known_ = false;
 }
 
 void IterationTimer::set_micro_batches(int pipeline, int micro_batches) {
   plan_.pipelines[at(pipeline)].micro_batches = micro_batches;
-  Lane& lane = lanes_[at(pipeline)];
-  lane.is_fresh = lane.are_layers_fresh = is_fresh_ = false;
+  PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
+  pipeline_state.is_fresh = pipeline_state.are_layers_fresh = is_fresh_ = false;
 }
 
 void IterationTimer::set_flush(int micro_batches) {
   if (flush_ == micro_batches) return;
   flush_ = micro_batches;
-  for (Lane& lane : lanes_) lane.is_fresh = lane.are_layers_fresh = false;
+  for (PipelineState& pipeline_state : pipeline_states_) pipeline_state.is_fresh = pipeline_state.are_layers_fresh = false;
   is_fresh_ = false;
 }
 
-int IterationTimer::fitting_flush() {
+int IterationTimer::max_fitting_flush() {
   refresh();
   if (model_.schedule != PipelineSchedule::gpipe) return 0;
   double least = std::numeric_limits<double>::max();
@@ -133,10 +133,10 @@ int IterationTimer::fitting_flush() {
       const StageNeeds needs = costs_of(stage.devices).needs(stage.layers);
       for (const int device : stage.devices) {
         const int gpu = model_.problem.topology.devices[at(device)].gpu;
-        if (gpu < 0 || needs.of_micro_batch <= 0) continue;
+        if (gpu < 0 || needs.per_micro_batch <= 0) continue;
         const double room =
             model_.problem.topology.gpus[at(gpu)].memory.value() - needs.state - needs.working;
-        least = std::min(least, std::floor(room / needs.of_micro_batch));
+        least = std::min(least, std::floor(room / needs.per_micro_batch));
       }
     }
   return least < 1 ? 0 : static_cast<int>(std::min(least, 1e9));
@@ -147,10 +147,10 @@ double IterationTimer::iteration_s() {
   return estimate_.iteration_s;
 }
 
-double IterationTimer::computed_s(const Lane& lane) {
+double IterationTimer::computed_s(const PipelineState& pipeline_state) {
   double end = 0;
-  for (std::size_t stage = 0; stage < lane.layers.size(); ++stage)
-    end = std::max(end, lane.time.backward_s[stage] + lane.late_s[stage]);
+  for (std::size_t stage = 0; stage < pipeline_state.layers.size(); ++stage)
+    end = std::max(end, pipeline_state.time.backward_s[stage] + pipeline_state.sync_delays_s[stage]);
   return end;
 }
 
@@ -162,35 +162,35 @@ double IterationTimer::mean_end_s() {
 IterationEstimate IterationTimer::estimate() {
   refresh();
   IterationEstimate estimate = estimate_;
-  for (const Lane& lane : lanes_) {
-    estimate.pipeline_s.push_back(computed_s(lane));
-    estimate.steady_s.push_back(lane.time.steady_s);
+  for (const PipelineState& pipeline_state : pipeline_states_) {
+    estimate.pipeline_s.push_back(computed_s(pipeline_state));
+    estimate.steady_s.push_back(pipeline_state.time.steady_s);
   }
   return estimate;
 }
 
 const PipelineTime& IterationTimer::pipeline(int pipeline) {
   refresh();
-  return lanes_[at(pipeline)].time;
+  return pipeline_states_[at(pipeline)].time;
 }
 
 const PipelineWork& IterationTimer::work(int pipeline) {
   refresh();
-  return lanes_[at(pipeline)].work;
+  return pipeline_states_[at(pipeline)].work;
 }
 
 double IterationTimer::egress_usd() {
   refresh();
   double sum = 0;
-  for (const Lane& lane : lanes_) sum += lane.egress_usd;
-  for (const Segment& segment : segments_) sum += segment.egress_usd;
+  for (const PipelineState& pipeline_state : pipeline_states_) sum += pipeline_state.egress_usd;
+  for (const GradientBucket& bucket : buckets_) sum += bucket.egress_usd;
   return sum;
 }
 
-double IterationTimer::lacking_bytes() {
+double IterationTimer::deficit_bytes() {
   refresh();
   double sum = 0;
-  for (const Lane& lane : lanes_) sum += lane.lacking;
+  for (const PipelineState& pipeline_state : pipeline_states_) sum += pipeline_state.deficit_bytes;
   return sum;
 }
 
@@ -201,58 +201,58 @@ const std::vector<int>& IterationTimer::devices_of(int pipeline, int computed_st
 
 void IterationTimer::refresh() {
   if (is_fresh_) return;
-  for (int i = 0; i < static_cast<int>(lanes_.size()); ++i) {
-    Lane& lane = lanes_[at(i)];
-    if (lane.is_fresh) continue;
-    if (!lane.are_layers_fresh) refresh_layers(i);
+  for (int i = 0; i < static_cast<int>(pipeline_states_.size()); ++i) {
+    PipelineState& pipeline_state = pipeline_states_[at(i)];
+    if (pipeline_state.is_fresh) continue;
+    if (!pipeline_state.are_layers_fresh) refresh_layers(i);
     refresh_work(i);
     refresh_updates(i);
     refresh_memory(i);
     if (is_shared()) refresh_load(i);
     if (model_.network.is_priced()) refresh_egress(i);
-    lane.is_fresh = true;
-    lane.is_timed = false;
+    pipeline_state.is_fresh = true;
+    pipeline_state.is_timed = false;
   }
   if (is_shared()) share_links();
-  time_lanes();
-  if (!are_segments_known_) find_segments();
-  refresh_exchanges();
+  time_pipelines();
+  if (!are_buckets_known_) find_buckets();
+  refresh_syncs();
   finish();
   is_fresh_ = true;
 }
 
 /// Of those with the same work, one.
-void IterationTimer::time_lanes() {
-  const auto is_less = [](const Lane* a, const Lane* b) { return a->work < b->work; };
-  std::set<const Lane*, decltype(is_less)> known(is_less);
-  for (Lane& lane : lanes_) {
-    if (lane.is_timed) continue;
-    const auto [like, is_new] = known.insert(&lane);
-    lane.time = is_new ? pipeline_time(model_.schedule, lane.work) : (*like)->time;
-    lane.is_timed = true;
+void IterationTimer::time_pipelines() {
+  const auto is_less = [](const PipelineState* a, const PipelineState* b) { return a->work < b->work; };
+  std::set<const PipelineState*, decltype(is_less)> known(is_less);
+  for (PipelineState& pipeline_state : pipeline_states_) {
+    if (pipeline_state.is_timed) continue;
+    const auto [like, is_new] = known.insert(&pipeline_state);
+    pipeline_state.time = is_new ? pipeline_time(model_.schedule, pipeline_state.work) : (*like)->time;
+    pipeline_state.is_timed = true;
   }
 }
 
 void IterationTimer::refresh_layers(int pipeline) {
-  Lane& lane = lanes_[at(pipeline)];
-  lane.layers = computed_layers(plan_.pipelines[at(pipeline)], model_.chunks);
-  lane.late_s.assign(lane.layers.size(), 0);
-  lane.are_layers_fresh = true;
+  PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
+  pipeline_state.layers = virtual_stage_layers(plan_.pipelines[at(pipeline)], model_.chunks);
+  pipeline_state.sync_delays_s.assign(pipeline_state.layers.size(), 0);
+  pipeline_state.are_layers_fresh = true;
   refresh_needs(pipeline);
 }
 
 /// Of a device: the states of all its computed stages, and what it holds of micro-batches.
 void IterationTimer::refresh_needs(int pipeline) {
-  Lane& lane = lanes_[at(pipeline)];
+  PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   const int devices = static_cast<int>(plan_.pipelines[at(pipeline)].stages.size());
-  const int between = drained_at_once(flush_, plan_.pipelines[at(pipeline)].micro_batches);
-  lane.needed.resize(at(devices));
+  const int between = micro_batches_per_flush(flush_, plan_.pipelines[at(pipeline)].micro_batches);
+  pipeline_state.needed.resize(at(devices));
   std::vector<StageNeeds> chunks(at(model_.chunks));
   for (int stage = 0; stage < devices; ++stage) {
     const StageCosts& costs = costs_of(devices_of(pipeline, stage));
     for (int chunk = 0; chunk < model_.chunks; ++chunk)
-      chunks[at(chunk)] = costs.needs(lane.layers[at(stage + chunk * devices)]);
-    lane.needed[at(stage)] = held_.of(devices, stage, between).most_bytes(chunks);
+      chunks[at(chunk)] = costs.needs(pipeline_state.layers[at(stage + chunk * devices)]);
+    pipeline_state.needed[at(stage)] = held_.of(devices, stage, between).max_bytes(chunks);
   }
 }
 
@@ -313,19 +313,19 @@ double IterationTimer::all_reduce_s(const std::vector<int>& devices, std::pair<i
 }
 
 void IterationTimer::refresh_work(int pipeline) {
-  Lane& lane = lanes_[at(pipeline)];
-  PipelineWork& work = lane.work;
-  const std::size_t stages = lane.layers.size();
+  PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
+  PipelineWork& work = pipeline_state.work;
+  const std::size_t stages = pipeline_state.layers.size();
   work.micro_batches = plan_.pipelines[at(pipeline)].micro_batches;
   work.flush = flush_;
   work.chunks = model_.chunks;
   work.forward_s.resize(stages);
   work.backward_s.resize(stages);
-  lane.compressing_sent_s.assign(stages, 0);
+  pipeline_state.compressing_sent_s.assign(stages, 0);
   work.forward_hops.resize(stages - 1);
   work.backward_hops.resize(stages - 1);
   for (std::size_t i = 0; i < stages; ++i) {
-    const auto layers = lane.layers[i];
+    const auto layers = pipeline_state.layers[i];
     const std::vector<int>& devices = devices_of(pipeline, static_cast<int>(i));
     const StageCosts& costs = costs_of(devices);
     ComputeTime slowest;
@@ -338,19 +338,19 @@ void IterationTimer::refresh_work(int pipeline) {
     work.forward_s[i] = slowest.forward_s + overhead + all_reduce_s(devices, layers, false);
     work.backward_s[i] = slowest.backward_s + overhead + all_reduce_s(devices, layers, true);
     // Activations are expanded and compressed on the device that computes, and so are their gradients.
-    using Way = IterationModel::Way;
+    using Direction = IterationModel::Direction;
     if (i > 0) {
       const std::vector<int>& before = devices_of(pipeline, static_cast<int>(i) - 1);
-      const double recode_s = costs.recode_s(layers.first);
-      work.forward_s[i] += recode_s * model_.compressed_share(devices, before, Way::received);
-      lane.compressing_sent_s[i] = recode_s * model_.compressed_share(devices, before, Way::sent);
-      work.backward_s[i] += lane.compressing_sent_s[i];
+      const double compression_s = costs.compression_s(layers.first);
+      work.forward_s[i] += compression_s * model_.compressed_share(devices, before, Direction::received);
+      pipeline_state.compressing_sent_s[i] = compression_s * model_.compressed_share(devices, before, Direction::sent);
+      work.backward_s[i] += pipeline_state.compressing_sent_s[i];
     }
     if (i + 1 == stages) break;
     const std::vector<int>& next = devices_of(pipeline, static_cast<int>(i) + 1);
-    const double recode_s = costs.recode_s(layers.second);
-    work.forward_s[i] += recode_s * model_.compressed_share(devices, next, Way::sent);
-    work.backward_s[i] += recode_s * model_.compressed_share(devices, next, Way::received);
+    const double compression_s = costs.compression_s(layers.second);
+    work.forward_s[i] += compression_s * model_.compressed_share(devices, next, Direction::sent);
+    work.backward_s[i] += compression_s * model_.compressed_share(devices, next, Direction::received);
     work.forward_hops[i] = hop(devices, next, layers.second);
     work.backward_hops[i] = hop(next, devices, layers.second);
   }
@@ -358,32 +358,32 @@ void IterationTimer::refresh_work(int pipeline) {
 
 /// What the optimizer's step takes the slowest device of a stage, with all the layers that it computes.
 void IterationTimer::refresh_updates(int pipeline) {
-  Lane& lane = lanes_[at(pipeline)];
+  PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
   const std::size_t devices = plan_.pipelines[at(pipeline)].stages.size();
-  lane.update_s.assign(lane.layers.size(), 0);
+  pipeline_state.update_s.assign(pipeline_state.layers.size(), 0);
   for (std::size_t stage = 0; stage < devices; ++stage) {
     double most = 0;
     const std::vector<int>& ranks = devices_of(pipeline, static_cast<int>(stage));
     const StageCosts& costs = costs_of(ranks);
     for (const int device : ranks) {
       double sum = 0;
-      for (std::size_t i = stage; i < lane.layers.size(); i += devices)
-        sum += costs.compute(costs.kind_of(device), lane.layers[i]).update_s;
+      for (std::size_t i = stage; i < pipeline_state.layers.size(); i += devices)
+        sum += costs.compute(costs.kind_of(device), pipeline_state.layers[i]).update_s;
       most = std::max(most, sum);
     }
-    for (std::size_t i = stage; i < lane.layers.size(); i += devices) lane.update_s[i] = most;
+    for (std::size_t i = stage; i < pipeline_state.layers.size(); i += devices) pipeline_state.update_s[i] = most;
   }
 }
 
 void IterationTimer::refresh_memory(int pipeline) {
   const std::vector<Stage>& stages = plan_.pipelines[at(pipeline)].stages;
   const Topology& topology = model_.problem.topology;
-  Lane& lane = lanes_[at(pipeline)];
-  lane.lacking = 0;
+  PipelineState& pipeline_state = pipeline_states_[at(pipeline)];
+  pipeline_state.deficit_bytes = 0;
   for (std::size_t stage = 0; stage < stages.size(); ++stage)
     for (const int device : stages[stage].devices) {
       const int gpu = topology.devices[at(device)].gpu;
-      if (gpu >= 0) lane.lacking += std::max(0.0, lane.needed[stage] - topology.gpus[at(gpu)].memory.value());
+      if (gpu >= 0) pipeline_state.deficit_bytes += std::max(0.0, pipeline_state.needed[stage] - topology.gpus[at(gpu)].memory.value());
     }
 }
 
@@ -391,13 +391,13 @@ std::vector<DeviceMemory> IterationTimer::memory() {
   refresh();
   const Topology& topology = model_.problem.topology;
   std::vector<DeviceMemory> result;
-  for (std::size_t pipeline = 0; pipeline < lanes_.size(); ++pipeline) {
+  for (std::size_t pipeline = 0; pipeline < pipeline_states_.size(); ++pipeline) {
     const std::vector<Stage>& stages = plan_.pipelines[pipeline].stages;
     for (std::size_t stage = 0; stage < stages.size(); ++stage)
       for (const int device : stages[stage].devices) {
         const int gpu = topology.devices[at(device)].gpu;
         if (gpu < 0) continue;
-        const double needed = lanes_[pipeline].needed[stage],
+        const double needed = pipeline_states_[pipeline].needed[stage],
                      capacity = topology.gpus[at(gpu)].memory.value();
         result.push_back({device, needed, capacity});
       }
@@ -408,31 +408,31 @@ std::vector<DeviceMemory> IterationTimer::memory() {
 void IterationTimer::finish() {
   estimate_ = {};
   double end = 0, ends = 0;
-  for (const Lane& lane : lanes_) {
-    ends += lane.time.end_s;
-    estimate_.pipelines_s = std::max(estimate_.pipelines_s, computed_s(lane));
-    for (std::size_t stage = 0; stage < lane.layers.size(); ++stage)
-      end = std::max(end, lane.time.backward_s[stage] + lane.late_s[stage] + lane.update_s[stage]);
+  for (const PipelineState& pipeline_state : pipeline_states_) {
+    ends += pipeline_state.time.end_s;
+    estimate_.pipelines_s = std::max(estimate_.pipelines_s, computed_s(pipeline_state));
+    for (std::size_t stage = 0; stage < pipeline_state.layers.size(); ++stage)
+      end = std::max(end, pipeline_state.time.backward_s[stage] + pipeline_state.sync_delays_s[stage] + pipeline_state.update_s[stage]);
   }
-  for (const Segment& segment : segments_) {
-    double last = segment.end_s;
-    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+  for (const GradientBucket& bucket : buckets_) {
+    double last = bucket.end_s;
+    for (std::size_t i = 0; i < pipeline_states_.size(); ++i) {
       // Where links are shared, what was taken to be expanded early may have come later.
       const double own =
-          std::max(segment.expanded_s[i], exchanged_s(segment, static_cast<int>(i)) + segment.recode_s);
+          std::max(bucket.decompressed_s[i], sync_end_s(bucket, static_cast<int>(i)) + bucket.compression_s);
       last = std::max(last, own);
-      end = std::max(end, own + lanes_[i].update_s[at(segment.stage[i])]);
+      end = std::max(end, own + pipeline_states_[i].update_s[at(bucket.stage[i])]);
     }
-    estimate_.exchanges_s = std::max(estimate_.exchanges_s, last);
+    estimate_.gradient_sync_end_s = std::max(estimate_.gradient_sync_end_s, last);
     ends += last;
   }
-  mean_end_s_ = ends / static_cast<double>(lanes_.size() + segments_.size());
-  estimate_.update_s = end - std::max(estimate_.pipelines_s, estimate_.exchanges_s);
+  mean_end_s_ = ends / static_cast<double>(pipeline_states_.size() + buckets_.size());
+  estimate_.update_s = end - std::max(estimate_.pipelines_s, estimate_.gradient_sync_end_s);
   estimate_.overhead_s = model_.problem.constants.iteration_overhead_s;
   estimate_.iteration_s = end + estimate_.overhead_s;
 }
 
-IterationEstimate iteration_estimate(const IterationModel& model, const Plan& plan) {
+IterationEstimate estimate_iteration(const IterationModel& model, const Plan& plan) {
   return IterationTimer(model, plan).estimate();
 }
 

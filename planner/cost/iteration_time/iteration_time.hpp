@@ -12,7 +12,7 @@
 #include "planner/core/compression.hpp"
 #include "planner/core/plan.hpp"
 #include "planner/core/problem.hpp"
-#include "planner/cost/iteration_time/exchange_time.hpp"
+#include "planner/cost/iteration_time/gradient_sync_time.hpp"
 #include "planner/cost/iteration_time/network_cost.hpp"
 #include "planner/cost/iteration_time/pipeline_time.hpp"
 #include "planner/cost/iteration_time/schedule_steps.hpp"
@@ -48,8 +48,8 @@ struct IterationModel {
   }
   /// Of the messages of stage `own` to the stage `other`, or from there: how many are compressed ÷ all, of
   /// the device with most.
-  enum class Way { sent, received };
-  double compressed_share(const std::vector<int>& own, const std::vector<int>& other, Way way) const;
+  enum class Direction { sent, received };
+  double compressed_share(const std::vector<int>& own, const std::vector<int>& other, Direction direction) const;
   /// Is there a degree at which nothing is known of a device? The reason, else empty.
   const std::string& unknown(int device) const;
 
@@ -60,7 +60,7 @@ struct IterationModel {
   std::shared_ptr<const NetworkCost> shared_network;
   const NetworkCost& network;
   PipelineSchedule schedule;
-  GradientSync sync;
+  GradientSyncAlgorithm sync;
   int chunks;  // stages of a device
   int flush;   // 0: once an iteration
 };
@@ -69,7 +69,7 @@ struct IterationModel {
 struct IterationEstimate {
   double iteration_s = 0;
   double pipelines_s = 0;               // when the last pipeline has computed
-  double exchanges_s = 0;               // when the last gradients are exchanged; 0 where nothing is
+  double gradient_sync_end_s = 0;               // when the last gradients are exchanged; 0 where nothing is
   double update_s = 0, overhead_s = 0;  // what comes after the later of both
   std::vector<double> pipeline_s;       // each pipeline's computations
   std::vector<double> steady_s;         // of each pipeline, a micro-batch more
@@ -85,7 +85,7 @@ struct DeviceMemory {
 ///
 /// Every pipeline by `pipeline_time`, all of them in step: where messages share a capacity, a message takes,
 /// in the long run, no less than all bytes that pass it in an iteration, divided by the pipeline's
-/// micro-batches. The gradients of layers that the same devices hold are exchanged together (`ExchangeTime`),
+/// micro-batches. The gradients of layers that the same devices hold are exchanged together (`GradientSyncTime`),
 /// when the last of these has them; what exchanges share carries all their bytes in the order in which they
 /// begin. With overlap they hold up the last gradients that go to the stage before. Then each device makes
 /// its update, and the iteration's overhead passes.
@@ -106,7 +106,7 @@ class IterationTimer {
   int flush() const { return flush_; }
   /// The most micro-batches between two drains with which every device's memory is large enough; 0 where not
   /// even one is, or the schedule does not hold more the longer it runs.
-  int fitting_flush();
+  int max_fitting_flush();
 
   double iteration_s();
   /// The mean of all ends of pipelines and exchanges: what improves though the slowest does not.
@@ -119,7 +119,7 @@ class IterationTimer {
   /// USD an iteration for what is sent over priced links.
   double egress_usd();
   /// Bytes that devices lack, all together; 0: the plan fits.
-  double lacking_bytes();
+  double deficit_bytes();
   /// Of devices whose GPU is known, pipeline by pipeline.
   std::vector<DeviceMemory> memory();
 
@@ -129,71 +129,71 @@ class IterationTimer {
     double forward = 0, backward = 0;
     int messages = 0;  // of a micro-batch
   };
-  struct Meeting {  // of the messages over a boundary, one way, on a shared capacity; bytes of an iteration
+  struct LinkContention {  // of the messages over a boundary, one way, on a shared capacity; bytes of an iteration
     int id = 0;
     double own = 0;
-    double company = 0;  // of the pipeline's messages, theirs included, those that do not meet them by chance
-    double in_step = 0;  // of other pipelines, those that always meet them
-    double in_step_company = 0;  // and the company of these
+    double own_pipeline_bytes = 0;  // of the pipeline's messages, theirs included, those that do not meet them by chance
+    double synchronized_bytes = 0;  // of other pipelines, those that always meet them
+    double synchronized_pipeline_bytes = 0;  // and the company of these
   };
-  struct Departure {  // of the first message over a boundary, on a shared capacity
+  struct FirstMessage {  // of the first message over a boundary, on a shared capacity
     int id = 0;
-    double sent_s = 0, takes_s = 0;  // alone
+    double sent_s = 0, duration_s = 0;  // alone
     double pace_s = 0;               // Lane::pace_s
     int messages = 0;
-    std::size_t lane = 0, meeting = 0;
-    friend auto operator<=>(const Departure&, const Departure&) = default;
+    std::size_t pipeline_state = 0, contention = 0;
+    friend auto operator<=>(const FirstMessage&, const FirstMessage&) = default;
   };
-  struct Recoder {                       // the busiest device of a stage
+  struct Codec {                       // the busiest device of a stage
     double busy_s = 0;                   // until when it has compressed
     double waiting_s = 0;                // of compressing that comes after the next layer (overlap)
-    double put_off_s = 0;                // what it computes after this comes so much later
-    std::vector<std::size_t> to_expand;  // segments
+    double deferred_s = 0;                // what it computes after this comes so much later
+    std::vector<std::size_t> to_decompress;  // segments
   };
-  struct Lane {  // a pipeline
+  struct PipelineState {  // a pipeline
     bool is_fresh = false, are_layers_fresh = false, is_timed = false;
     PipelineWork work;
     PipelineTime time;
     std::vector<std::pair<int, int>> layers;     // of its computed stages
     std::vector<double> update_s;                // by computed stage: of its devices, with all they compute
     std::vector<double> needed;                  // by stage: bytes
-    double lacking = 0;                          // bytes
+    double deficit_bytes = 0;                          // bytes
     double egress_usd = 0;                       // of an iteration, but for exchanges
     std::vector<Load> load;                      // of an iteration
     std::vector<SharedPath> paths;               // of messages there, back: by boundary, then part
     std::vector<double> path_bytes;              // of each, in an iteration
-    std::vector<std::vector<Meeting>> meetings;  // by boundary, there and back
+    std::vector<std::vector<LinkContention>> contentions;  // by boundary, there and back
     std::vector<double> first_sent_s;            // alone, by boundary, there and back
     double pace_s = 0;                    // of all micro-batches between two drains, by the busiest device
     std::vector<std::size_t> first_path;  // by boundary; and all of them
-    std::vector<double> late_s;  // by computed stage: what exchanges add to the end of its last backward
+    std::vector<double> sync_delays_s;  // by computed stage: what exchanges add to the end of its last backward
     std::vector<double> compressing_sent_s;  // by computed stage: in its backward, of what it sends
-    std::vector<Recoder> recoders;           // by stage
+    std::vector<Codec> codecs;           // by stage
   };
-  struct PartUse {
-    ExchangeTime::Use of;
+  struct ChannelTransfer {
+    GradientSyncTime::Transfer base;
     int channel = 0;  // of those between the two stages
   };
-  struct Segment {  // layers that the same devices hold
+  struct GradientBucket {  // layers that the same devices hold
     bool is_fresh = false;
     std::pair<int, int> layers;
     std::vector<int> stage;          // of each pipeline: the computed stage
     int parts = 1;                   // of its gradients
-    int most_held = 1;               // of them, by one device
-    double recode_s = 0;             // of a part that is compressed, where one is
+    int max_parts_per_device = 1;               // of them, by one device
+    double compression_s = 0;             // of a part that is compressed, where one is
     double start_s = 0, end_s = 0;   // of its messages
     std::vector<double> compress_s;  // by pipeline: of all parts that a device holds
-    std::vector<double> expanded_s;  // by pipeline: when its devices have expanded what came
+    std::vector<double> decompressed_s;  // by pipeline: when its devices have expanded what came
     std::vector<double> ends_s;      // after its start, by pipeline
     double last_s = 0;               // of them
     double egress_usd = 0;
-    std::vector<PartUse> uses;                  // where segments are not apart: of channels between pipelines
+    std::vector<ChannelTransfer> transfers;                  // where segments are not apart: of channels between pipelines
     std::vector<std::pair<int, double>> load;   // bytes over shared capacities
     std::vector<std::pair<int, double>> first;  // first messages that pass them at once
   };
   struct Channel {  // from a stage to one of another pipeline
     int stage = -1;
-    unsigned turn = 0;  // of all exchanges: what is of another is over
+    unsigned sync_round = 0;  // of all exchanges: what is of another is over
     double busy_s = 0;  // until when
   };
 
@@ -204,9 +204,9 @@ class IterationTimer {
   }
   double largest_part(const std::vector<int>& from, const std::vector<int>& to, int layer) const;
   void refresh();
-  void time_lanes();
+  void time_pipelines();
   // Pipelines.
-  static double computed_s(const Lane& lane);
+  static double computed_s(const PipelineState& pipeline_state);
   void refresh_layers(int pipeline);
   void refresh_needs(int pipeline);
   void refresh_work(int pipeline);
@@ -218,72 +218,72 @@ class IterationTimer {
   // What messages of pipelines cost and share (iteration_links.cpp).
   void refresh_egress(int pipeline);
   void refresh_load(int pipeline);
-  void refresh_company(int pipeline);
-  double beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer, int other_from,
+  void refresh_opposite_direction(int pipeline);
+  double occupancy_beside_s(const std::vector<int>& from, const std::vector<int>& to, int layer, int other_from,
                   int other_to, int pipeline) const;
   void share_links();
   void share_links_of(int pipeline);
-  void refresh_departures(Lane& lane) const;
-  void meet_in_step();
-  void meet_in_step(std::size_t boundary, bool forward);
-  void meet_others(Lane& lane) const;
-  int in_flight(const Lane& lane) const;
-  void refresh_meetings(Lane& lane) const;
+  void refresh_first_messages(PipelineState& pipeline_state) const;
+  void apply_synchronized_contention();
+  void apply_synchronized_contention(std::size_t boundary, bool forward);
+  void apply_random_contention(PipelineState& pipeline_state) const;
+  int in_flight(const PipelineState& pipeline_state) const;
+  void refresh_contentions(PipelineState& pipeline_state) const;
   // Exchanges (iteration_exchanges.cpp).
-  void find_segments();
-  bool are_segments_apart() const;
-  ExchangeTime::Uses needed_uses() const;
+  void find_buckets();
+  bool are_buckets_disjoint() const;
+  GradientSyncTime::TransferDetail needed_transfers() const;
   bool have_same_devices(const std::vector<int>& stages, const std::vector<int>& others) const;
-  void refresh_exchanges();
-  void refresh_exchange(Segment& segment);
-  void count_parts(Segment& segment);
-  std::vector<int> holders(const Segment& segment, int part) const;
-  void exchange_part(Segment& segment, int part, bool with_first);
-  double late_part_s(const Segment& segment, int part);
-  int channel_of(const Segment& segment, const ExchangeTime::Use& use, int part) const;
-  void share_links_of_parts(Segment& segment);
-  void start_exchange(std::size_t segment);
-  void put_in_turn(Segment& segment);
-  int stage_of(const Segment& segment, int pipeline) const;
-  Channel& channel(const Segment& segment, const PartUse& use);
-  void hold_up(std::size_t segment);
-  static double left_to_send_s(const Lane& lane, std::size_t stage);
-  double held_up_s(int pipeline, std::size_t first_segment) const;
-  void share_links_of_exchanges();
+  void refresh_syncs();
+  void refresh_sync(GradientBucket& bucket);
+  void count_parts(GradientBucket& bucket);
+  std::vector<int> holders(const GradientBucket& bucket, int part) const;
+  void sync_part(GradientBucket& bucket, int part, bool with_first);
+  double part_delay_s(const GradientBucket& bucket, int part);
+  int channel_of(const GradientBucket& bucket, const GradientSyncTime::Transfer& transfer, int part) const;
+  void share_links_of_parts(GradientBucket& bucket);
+  void start_sync(std::size_t bucket);
+  void serialize_transfers(GradientBucket& bucket);
+  int stage_of(const GradientBucket& bucket, int pipeline) const;
+  Channel& channel(const GradientBucket& bucket, const ChannelTransfer& transfer);
+  void delay_by_sync(std::size_t bucket);
+  static double remaining_send_s(const PipelineState& pipeline_state, std::size_t stage);
+  double sync_delay_s(int pipeline, std::size_t first_bucket) const;
+  void share_links_of_syncs();
   double ready_s(int pipeline, int stage, int layer) const;
-  double exchanged_s(const Segment& segment, int pipeline) const;
+  double sync_end_s(const GradientBucket& bucket, int pipeline) const;
   // What compressing gradients takes devices (iteration_recoding.cpp).
-  void count_compressed(Segment& segment);
-  static void reset_recoders(Lane& lane, std::size_t stages);
-  Recoder& recoder_of(int pipeline, int computed_stage);
-  double compressed_s(int pipeline, std::size_t segment);
-  double compressed_after_s(int pipeline, const Segment& segment);
-  double compressed_in_backward_s(int pipeline, const Segment& segment);
-  double put_off_s(int pipeline, int stage);
-  double expand_before(int pipeline, int stage, double now_s);
-  void expand_the_rest();
+  void count_compressed(GradientBucket& bucket);
+  static void reset_codecs(PipelineState& pipeline_state, std::size_t stages);
+  Codec& codec_of(int pipeline, int computed_stage);
+  double compressed_s(int pipeline, std::size_t bucket);
+  double compressed_after_s(int pipeline, const GradientBucket& bucket);
+  double compressed_in_backward_s(int pipeline, const GradientBucket& bucket);
+  double deferred_s(int pipeline, int stage);
+  double decompress_before(int pipeline, int stage, double now_s);
+  void decompress_remaining();
   void finish();
 
   const IterationModel& model_;
   Plan plan_;
   int flush_;
-  bool is_fresh_ = false, are_segments_known_ = false, are_apart_ = true;
-  std::vector<Lane> lanes_;
-  std::vector<Segment> segments_;  // in the order of the layers
-  HeldByDevices held_;
+  bool is_fresh_ = false, are_buckets_known_ = false, are_buckets_disjoint_ = true;
+  std::vector<PipelineState> pipeline_states_;
+  std::vector<GradientBucket> buckets_;  // in the order of the layers
+  InFlightByDevice held_;
   /// By pipeline, empty where not used; by stage, then other pipeline, then its kept stages, then channel.
   /// Without chunks segments go from the last stages to the first, and what went to a later one counts no
   /// more; with chunks they do so again and again, and all stages are kept.
   std::vector<std::vector<Channel>> channels_;
   std::size_t kept_stages_ = 1;
-  unsigned turn_ = 0;
+  unsigned sync_round_ = 0;
   std::vector<double> forward_load_, backward_load_;  // bytes an iteration over each shared capacity
-  std::vector<int> at_once_;                          // and messages at a time, at most
-  std::vector<Departure> departures_;                 // of a boundary at hand
+  std::vector<int> concurrent_messages_;                          // and messages at a time, at most
+  std::vector<FirstMessage> first_messages_;                 // of a boundary at hand
   std::vector<int> link_numbers_;                     // of a pipeline at hand, in the order of its hops
   std::vector<double> busy_s_;                        // of each shared capacity, by exchanges
   std::vector<std::size_t> order_;                    // of segments, by start
-  ExchangeTime exchange_;
+  GradientSyncTime sync_time_;
   // Of a segment's parts: each channel between stages, and bytes; of the one at hand: its phases, begin and
   // end.
   std::vector<double> part_busy_s_, part_bytes_;
@@ -294,6 +294,6 @@ class IterationTimer {
 };
 
 /// Throws as IterationTimer does.
-IterationEstimate iteration_estimate(const IterationModel& model, const Plan& plan);
+IterationEstimate estimate_iteration(const IterationModel& model, const Plan& plan);
 
 }  // namespace dtfm::cost

@@ -8,7 +8,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/cost/iteration_time/split_stations.hpp"
+#include "planner/cost/iteration_time/layer_split_costs.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -18,13 +18,13 @@ constexpr std::size_t most_labels = 1 << 20;  // 40 MB; of small problems none i
 
 /// The best of what the first stages can be, up to where `stage` (of the place it is kept at) begins.
 struct Label {
-  StationTime time;
+  ResourceTime time;
   int from = 0, parent = -1;  // where the stage before begins, and which of the labels there
 };
 
 /// What is left from a place on takes no less.
 struct Rest {
-  StationTime parts{never, never, never};  // each by itself
+  ResourceTime parts{never, never, never};  // each by itself
   double mean = never;                     // Σ with the shares of the maxima
 };
 
@@ -40,17 +40,17 @@ struct Rest {
 class SplitSearch {
  public:
   SplitSearch(const IterationModel& model, const std::vector<StageChain>& pipelines)
-      : stations_(model, pipelines), stages_(stations_.stages()), layers_(stations_.layers()) {}
+      : costs_(model, pipelines), stages_(costs_.stages()), layers_(costs_.layers()) {}
 
   LayerSplit best() {
     try_even_split();
     find_shares();
     find_rests();
-    if (!fits(0, 0)) return least_full();
+    if (!fits(0, 0)) return min_memory_utilization();
     find_labels(1);  // a good split, by which most others are known to be worse
     find_labels(std::max(std::size_t{4}, most_labels / rests_.size()));
     DTFM_ASSERT(known_);
-    known_->least_s = std::min(known_->time_s, dropped_);
+    known_->lower_bound_s = std::min(known_->time_s, dropped_);
     return *known_;
   }
 
@@ -63,24 +63,24 @@ class SplitSearch {
 
   /// Layers with which stage `stage`, which begins at `begin`, may end: [first, last].
   std::pair<int, int> ends(int stage, int begin) const {
-    const int least = stations_.least_layers();
+    const int least = costs_.min_layers();
     const int after = stages_ - 1 - stage;
     return {after == 0 ? layers_ : begin + least, layers_ - after * least};
   }
   bool can_begin(int stage, int begin) const {
-    const int least = stations_.least_layers();
+    const int least = costs_.min_layers();
     return begin >= stage * least && (stage > 0 || begin == 0) &&
            begin + (stages_ - stage) * least <= layers_;
   }
 
   void try_even_split() {
     LayerSplit even;
-    StationTime time;
+    ResourceTime time;
     for (int stage = 0; stage < stages_; ++stage) {
       const auto layers = even_split(layers_, stages_, stage);
       even.layers.push_back(layers);
-      if (stations_.fullness(stage, layers) > 1) return;
-      stations_.pass(time, stage, layers);
+      if (costs_.memory_utilization(stage, layers) > 1) return;
+      costs_.append(time, stage, layers);
     }
     even.time_s = time.total();
     known_ = even;
@@ -89,16 +89,16 @@ class SplitSearch {
   /// Where every stage takes μ for a whole chain of layers, Σ + λ (max forward + max backward), it does not
   /// matter which of them has more; a stage that takes longer has none, and λ = 0. Σ λ = 1 by bisection.
   void find_shares() {
-    std::vector<StationTime> whole;
+    std::vector<ResourceTime> whole;
     double high = 0;
     for (int stage = 0; stage < stages_; ++stage) {
-      whole.push_back(stations_.stage(stage, {0, layers_}));
+      whole.push_back(costs_.stage(stage, {0, layers_}));
       high = std::max(high, whole.back().total());
     }
     const auto shares = [&](double mu) {
       std::vector<double> left(at(stages_ + 1));  // of the stages from each one on
       for (int stage = stages_ - 1; stage >= 0; --stage) {
-        const StationTime& own = whole[at(stage)];
+        const ResourceTime& own = whole[at(stage)];
         const double maxima = own.forward + own.backward;
         left[at(stage)] = left[at(stage + 1)] + (maxima > 0 ? std::max(0.0, (mu - own.sum) / maxima) : 0);
       }
@@ -125,11 +125,11 @@ class SplitSearch {
     Rest& least = rest(stage, begin);
     const auto [first, last] = ends(stage, begin);
     for (int end = first; end <= last; ++end) {
-      const StationTime own = stations_.stage(stage, {begin, end});
-      if (own.total() - stations_.recode_slack() > upper()) break;
-      if (!fits(stage + 1, end) || stations_.fullness(stage, {begin, end}) > 1) continue;
+      const ResourceTime own = costs_.stage(stage, {begin, end});
+      if (own.total() - costs_.compression_slack() > upper()) break;
+      if (!fits(stage + 1, end) || costs_.memory_utilization(stage, {begin, end}) > 1) continue;
       const Rest& after = rest(stage + 1, end);
-      const StationTime hop = stations_.hop(stage, end);
+      const ResourceTime hop = costs_.hop(stage, end);
       const double sum = own.sum + hop.sum, forward = std::max(own.forward, hop.forward),
                    backward = std::max(own.backward, hop.backward);
       least.parts.sum = std::min(least.parts.sum, sum + after.parts.sum);
@@ -140,10 +140,10 @@ class SplitSearch {
   }
 
   /// No split that goes on from `time` at this place takes less.
-  double bound(const StationTime& time, int stage, int layer) {
+  double bound(const ResourceTime& time, int stage, int layer) {
     const Rest& after = rest(stage, layer);
     const double sum = time.sum + after.parts.sum;
-    const double apart = sum + std::max({time.forward, after.parts.forward, stations_.mean_of_all(sum)}) +
+    const double apart = sum + std::max({time.forward, after.parts.forward, costs_.mean_of_all(sum)}) +
                          std::max(time.backward, after.parts.backward);
     const double so_far = std::max(0.0, 1 - shares_left_[at(stage)]);
     return std::max(apart, time.sum + so_far * (time.forward + time.backward) + after.mean);
@@ -164,22 +164,22 @@ class SplitSearch {
 
   void go_on(int stage, int begin, std::size_t width) {
     const Labels& here = labels_[place(stage, begin)];
-    StationTime least = here.front().time;  // in every component
+    ResourceTime least = here.front().time;  // in every component
     for (const Label& label : here)
       least = {std::min(least.sum, label.time.sum), std::min(least.forward, label.time.forward),
                std::min(least.backward, label.time.backward)};
     const auto [first, last] = ends(stage, begin);
     for (int end = first; end <= last; ++end) {
       if (least.sum + rest(stage + 1, end).mean >= upper()) continue;
-      const StationTime own = stations_.stage(stage, {begin, end});
-      if (own.total() - stations_.recode_slack() > upper()) break;
-      StationTime best = least;
-      stations_.pass(best, own, stage, end);
+      const ResourceTime own = costs_.stage(stage, {begin, end});
+      if (own.total() - costs_.compression_slack() > upper()) break;
+      ResourceTime best = least;
+      costs_.append(best, own, stage, end);
       if (bound(best, stage + 1, end) >= upper()) continue;
-      if (stations_.fullness(stage, {begin, end}) > 1) continue;
+      if (costs_.memory_utilization(stage, {begin, end}) > 1) continue;
       for (int parent = 0; parent < static_cast<int>(here.size()); ++parent) {
         Label next{here[at(parent)].time, begin, parent};
-        stations_.pass(next.time, own, stage, end);
+        costs_.append(next.time, own, stage, end);
         if (bound(next.time, stage + 1, end) < upper()) keep(next, stage + 1, end, width);
       }
     }
@@ -215,7 +215,7 @@ class SplitSearch {
   }
 
   /// The same recursion for the maximum of needed ÷ capacity.
-  LayerSplit least_full() {
+  LayerSplit min_memory_utilization() {
     std::vector<double> least(at(stages_ + 1) * at(layers_ + 1), never);
     std::vector<int> best_end(least.size());
     least[place(stages_, layers_)] = 0;
@@ -224,31 +224,31 @@ class SplitSearch {
         if (!can_begin(stage, begin)) continue;
         const auto [first, last] = ends(stage, begin);
         for (int end = first; end <= last; ++end) {
-          const double most = std::max(stations_.fullness(stage, {begin, end}), least[place(stage + 1, end)]);
+          const double most = std::max(costs_.memory_utilization(stage, {begin, end}), least[place(stage + 1, end)]);
           if (!(most < least[place(stage, begin)])) continue;
           least[place(stage, begin)] = most;
           best_end[place(stage, begin)] = end;
         }
       }
     LayerSplit split;
-    StationTime time;
+    ResourceTime time;
     split.fits = false;
     for (int stage = 0, begin = 0; stage < stages_; ++stage) {
       const int end = best_end[place(stage, begin)];
       split.layers.emplace_back(begin, end);
-      stations_.pass(time, stage, {begin, end});
-      const double fullness = stations_.fullness(stage, {begin, end});
-      if (fullness > split.fullness) {
-        split.fullness = fullness;
-        split.fullest_stage = stage;
+      costs_.append(time, stage, {begin, end});
+      const double memory_utilization = costs_.memory_utilization(stage, {begin, end});
+      if (memory_utilization > split.memory_utilization) {
+        split.memory_utilization = memory_utilization;
+        split.peak_memory_stage = stage;
       }
       begin = end;
     }
-    split.time_s = split.least_s = time.total();
+    split.time_s = split.lower_bound_s = time.total();
     return split;
   }
 
-  SplitStations stations_;
+  LayerSplitCosts costs_;
   const int stages_, layers_;
   std::optional<LayerSplit> known_;
   double dropped_ = never;           // no split by a label that was dropped for lack of room takes less

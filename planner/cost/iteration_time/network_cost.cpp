@@ -43,7 +43,7 @@ NetworkCost::NetworkCost(const Topology& topology, const Calibration& calibratio
   number_kinds();
 }
 
-bool NetworkCost::are_alike(int from, int to, int other_from, int other_to) const {
+bool NetworkCost::are_interchangeable(int from, int to, int other_from, int other_to) const {
   return message(from, to) == message(other_from, other_to) &&
          (shared_count() == 0 || shared(from, to) == shared(other_from, other_to)) &&
          usd_per_byte(from, to) == usd_per_byte(other_from, other_to);
@@ -51,11 +51,11 @@ bool NetworkCost::are_alike(int from, int to, int other_from, int other_to) cons
 
 /// To every third device and to each other. This is transitive: of three of which the first and the second
 /// are alike, and the second and the third, what goes between any two is what goes between any other two.
-bool NetworkCost::are_alike(int device, int other) const {
-  if (!are_alike(device, other, other, device)) return false;
+bool NetworkCost::are_interchangeable(int device, int other) const {
+  if (!are_interchangeable(device, other, other, device)) return false;
   for (int third = 0; third < topology_.size(); ++third)
     if (third != device && third != other &&
-        !(are_alike(device, third, other, third) && are_alike(third, device, third, other)))
+        !(are_interchangeable(device, third, other, third) && are_interchangeable(third, device, third, other)))
       return false;
   return true;
 }
@@ -64,13 +64,13 @@ void NetworkCost::number_kinds() {
   std::vector<int> first;  // device of each kind
   for (int device = 0; device < topology_.size(); ++device) {
     const auto same =
-        std::find_if(first.begin(), first.end(), [&](int other) { return are_alike(device, other); });
+        std::find_if(first.begin(), first.end(), [&](int other) { return are_interchangeable(device, other); });
     kind_[at(device)] = static_cast<int>(same - first.begin());
     if (same == first.end()) first.push_back(device);
   }
 }
 
-int NetworkCost::numbered(BitsPerSecond capacity) {
+int NetworkCost::capacity_id(BitsPerSecond capacity) {
   if (!(capacity < unlimited)) return -1;
   seconds_per_byte_.push_back(bits_per_byte / (capacity.value() * efficiency_));
   return static_cast<int>(seconds_per_byte_.size()) - 1;
@@ -84,19 +84,19 @@ void NetworkCost::number_senders() {
     return;
   const std::size_t entries = rules->links.size();
   std::vector<int> first_receiver(entries);
-  of_sender_.assign(topology_.devices.size() * entries, -1);
+  sender_capacity_.assign(topology_.devices.size() * entries, -1);
   for (int from = 0; from < topology_.size(); ++from) {
     std::fill(first_receiver.begin(), first_receiver.end(), -1);
     for (int to = 0; to < topology_.size(); ++to) {
       if (from == to) continue;
-      const int entry = topology_.entry(from, to);
-      const Link& link = rules->links[at(entry)];
+      const int link_index = topology_.link_index(from, to);
+      const Link& link = rules->links[at(link_index)];
       if (!link.shared_by_sender) continue;
-      int& number = of_sender_[at(from) * entries + at(entry)];
-      if (first_receiver[at(entry)] < 0)
-        first_receiver[at(entry)] = to;
+      int& number = sender_capacity_[at(from) * entries + at(link_index)];
+      if (first_receiver[at(link_index)] < 0)
+        first_receiver[at(link_index)] = to;
       else if (number < 0)  // a second receiver: only now is there something to share
-        number = numbered(link.bandwidth);
+        number = capacity_id(link.bandwidth);
     }
   }
 }
@@ -118,8 +118,8 @@ void NetworkCost::number_site_pairs() {
       capacity = std::min(capacity, topology_.link(from, to).capacity);
     }
   for (const std::size_t inside : {0u, 1u}) {
-    of_pair_[inside].reserve(sites * sites);
-    for (const BitsPerSecond capacity : least[inside]) of_pair_[inside].push_back(numbered(capacity));
+    pair_capacity_[inside].reserve(sites * sites);
+    for (const BitsPerSecond capacity : least[inside]) pair_capacity_[inside].push_back(capacity_id(capacity));
   }
 }
 
@@ -130,16 +130,16 @@ void NetworkCost::number_ends() {
   host_down_.assign(at(hosts), -1);
   std::vector<bool> seen(at(hosts));
   for (const Device& device : topology_.devices) {
-    up_.push_back(numbered(device.uplink));
-    down_.push_back(numbered(device.downlink));
+    up_.push_back(capacity_id(device.uplink));
+    down_.push_back(capacity_id(device.downlink));
     if (seen[at(device.host)]) continue;
     seen[at(device.host)] = true;
-    host_up_[at(device.host)] = numbered(device.host_uplink);
-    host_down_[at(device.host)] = numbered(device.host_downlink);
+    host_up_[at(device.host)] = capacity_id(device.host_uplink);
+    host_down_[at(device.host)] = capacity_id(device.host_downlink);
   }
   for (const Site& site : topology_.sites) {
-    site_up_.push_back(numbered(site.uplink));
-    site_down_.push_back(numbered(site.downlink));
+    site_up_.push_back(capacity_id(site.uplink));
+    site_down_.push_back(capacity_id(site.downlink));
   }
 }
 
@@ -151,9 +151,9 @@ SharedPath NetworkCost::shared(int from, int to) const {
   const Device &sender = topology_.devices[at(from)], &receiver = topology_.devices[at(to)];
   const bool inside = sender.host == receiver.host;
   SharedPath path;
-  if (!of_sender_.empty())
-    path.add(of_sender_[at(from) * entry_count(topology_) + at(topology_.entry(from, to))]);
-  path.add(number_in(of_pair_[inside ? 1 : 0], site_pair(from, to)));
+  if (!sender_capacity_.empty())
+    path.add(sender_capacity_[at(from) * entry_count(topology_) + at(topology_.link_index(from, to))]);
+  path.add(number_in(pair_capacity_[inside ? 1 : 0], site_pair(from, to)));
   if (!inside) {
     path.add(up_[at(from)]);
     path.add(down_[at(to)]);

@@ -66,12 +66,12 @@ class NetworkCost {
   }
   std::size_t site_pair(int from, int to) const;
   MessageCost computed(int from, int to) const;
-  int numbered(BitsPerSecond capacity);
+  int capacity_id(BitsPerSecond capacity);
   void number_senders();
   void number_site_pairs();
   void number_ends();
-  bool are_alike(int from, int to, int other_from, int other_to) const;
-  bool are_alike(int device, int other) const;
+  bool are_interchangeable(int from, int to, int other_from, int other_to) const;
+  bool are_interchangeable(int device, int other) const;
   void number_kinds();
 
   const Topology& topology_;
@@ -79,8 +79,8 @@ class NetworkCost {
   bool is_priced_ = false;
   std::vector<double> seconds_per_byte_;  // of every shared capacity
   // Numbers of capacities, −1 where there is none.
-  std::vector<int> of_sender_;               // [device × entries + entry of the rules]
-  std::array<std::vector<int>, 2> of_pair_;  // between hosts, inside hosts: [site × sites + site]
+  std::vector<int> sender_capacity_;               // [device × entries + entry of the rules]
+  std::array<std::vector<int>, 2> pair_capacity_;  // between hosts, inside hosts: [site × sites + site]
   std::vector<int> up_, down_, host_up_, host_down_, site_up_, site_down_;
   std::vector<int> kind_;           // of each device
   std::vector<MessageCost> pairs_;  // by sender and receiver; empty where there are too many devices

@@ -6,7 +6,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/cost/iteration_time/pipeline_play.hpp"
+#include "planner/cost/iteration_time/pipeline_unroll.hpp"
 
 namespace dtfm::cost {
 namespace {
@@ -21,12 +21,12 @@ int stages_of(const PipelineWork& work) {
 class Line {
  public:
   explicit Line(int messages) : messages_(messages) {}
-  void pass(double station_s) {
+  void append(double station_s) {
     sum_ += station_s;
     most_ = std::max(most_, station_s);
     update();
   }
-  void pass(const HopTime& hop) {
+  void append(const HopTime& hop) {
     const double before = sum_;
     sum_ += hop.occupancy_s + hop.latency_s;
     most_ = std::max(most_, hop.occupancy_s);
@@ -72,14 +72,14 @@ PipelineTime gpipe_time(const PipelineWork& work) {
   time.gradients_s.resize(at(stages));
   Line forward(work.micro_batches), backward(work.micro_batches);
   for (int stage = 0; stage < stages; ++stage) {
-    forward.pass(work.forward_s[at(stage)]);
-    if (stage + 1 < stages) forward.pass(work.forward_hops[at(stage)]);
+    forward.append(work.forward_s[at(stage)]);
+    if (stage + 1 < stages) forward.append(work.forward_hops[at(stage)]);
   }
   const double turn = forward.done_s();
   for (int stage = stages - 1; stage >= 0; --stage) {
-    backward.pass(work.backward_s[at(stage)]);
+    backward.append(work.backward_s[at(stage)]);
     time.end_s = time.backward_s[at(stage)] = turn + backward.done_s();
-    if (stage > 0) backward.pass(work.backward_hops[at(stage - 1)]);
+    if (stage > 0) backward.append(work.backward_hops[at(stage - 1)]);
     time.gradients_s[at(stage)] = turn + backward.done_s();
   }
   time.steady_s = forward.steady_s() + backward.steady_s();
@@ -163,15 +163,15 @@ void go_on(PipelineTime& time, double seconds) {
   time.end_s += seconds;
 }
 
-void slow_down(HopTime& hop, double slower) {
+void perturb_time(HopTime& hop, double slower) {
   hop.occupancy_s *= slower;
-  hop.beside_sent_s *= slower;
-  hop.beside_received_s *= slower;
+  hop.occupancy_while_sending_s *= slower;
+  hop.occupancy_while_receiving_s *= slower;
 }
 
 HopTime in_company(const HopTime& hop, double steady_s) {
   HopTime met = hop;
-  slow_down(met, std::max(1.0, among_others_s(hop, steady_s) / hop.occupancy_s));
+  perturb_time(met, std::max(1.0, contended_message_s(hop, steady_s) / hop.occupancy_s));
   return met;
 }
 
@@ -185,12 +185,12 @@ bool any_hop(const PipelineWork& work, bool (*holds)(const HopTime&)) {
 PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const PipelineWork&)) {
   constexpr int rounds = 12;
   PipelineWork met = work;
-  if (!any_hop(work, [](const HopTime& hop) { return hop.others_s > 0; })) return met;
+  if (!any_hop(work, [](const HopTime& hop) { return hop.background_s > 0; })) return met;
   double steady = steady_s(work);
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < work.forward_hops.size(); ++i) {
-      if (work.forward_hops[i].others_s > 0) met.forward_hops[i] = in_company(work.forward_hops[i], steady);
-      if (work.backward_hops[i].others_s > 0)
+      if (work.forward_hops[i].background_s > 0) met.forward_hops[i] = in_company(work.forward_hops[i], steady);
+      if (work.backward_hops[i].background_s > 0)
         met.backward_hops[i] = in_company(work.backward_hops[i], steady);
     }
     steady = (steady + steady_s(met)) / 2;
@@ -200,16 +200,16 @@ PipelineWork in_company(const PipelineWork& work, double (*steady_s)(const Pipel
 
 /// Micro-batches `fill` and `steady` are those after which the pipeline is filled and repeats itself; as long
 /// as the fill, the drain.
-PipelineTime played_time(PipelineSchedule schedule, const PipelineWork& work, int fill, int steady) {
+PipelineTime unrolled_time(PipelineSchedule schedule, const PipelineWork& work, int fill, int steady) {
   PipelineWork first = work;
   first.micro_batches = std::min(work.micro_batches, 2 * fill + steady);
-  PlayedPipeline played = played_pipeline(schedule, first);
-  PipelineTime& time = played.time;
+  UnrolledPipeline unrolled = unroll_pipeline(schedule, first);
+  PipelineTime& time = unrolled.time;
   if (first.micro_batches < 2 * fill + steady) {
     time.steady_s = time.end_s / work.micro_batches;
     return time;
   }
-  const double grown = played.rounds_s[at(fill + steady - 1)] - played.rounds_s[at(fill - 1)];
+  const double grown = unrolled.micro_batch_done_s[at(fill + steady - 1)] - unrolled.micro_batch_done_s[at(fill - 1)];
   time.steady_s = std::max(grown / steady, busiest_s(work));
   go_on(time, (work.micro_batches - first.micro_batches) * time.steady_s);
   return time;
@@ -218,8 +218,8 @@ PipelineTime played_time(PipelineSchedule schedule, const PipelineWork& work, in
 PipelineTime one_f_one_b_time(const PipelineWork& alone) {
   const PipelineWork work = in_company(alone, one_f_one_b_steady_s);
   const int stages = stages_of(work);
-  if (any_hop(work, [](const HopTime& hop) { return hop.beside_sent_s > 0 || hop.beside_received_s > 0; }))
-    return played_time(PipelineSchedule::one_f_one_b, work, stages, stages + 4);
+  if (any_hop(work, [](const HopTime& hop) { return hop.occupancy_while_sending_s > 0 || hop.occupancy_while_receiving_s > 0; }))
+    return unrolled_time(PipelineSchedule::one_f_one_b, work, stages, stages + 4);
   const int settled = 3 * stages + 4;  // micro-batches after which the steady state is there
   PipelineWork first = work;
   first.micro_batches = std::min(work.micro_batches, settled);
@@ -236,7 +236,7 @@ PipelineTime interleaved_time(const PipelineWork& alone) {
                 fmt::format("schedule interleaved needs micro-batches in multiples of the {} devices of a "
                             "pipeline; there are {}",
                             devices, alone.micro_batches));
-  return played_time(PipelineSchedule::interleaved, in_company(alone, busiest_s), 2 * devices, 2 * devices);
+  return unrolled_time(PipelineSchedule::interleaved, in_company(alone, busiest_s), 2 * devices, 2 * devices);
 }
 
 /// The busiest link cannot have carried everything earlier, if all of that is this pipeline's: from when its
@@ -249,7 +249,7 @@ double carried_s(const PipelineWork& work) {
     for (const HopTime& hop : *hops)
       if (hop.shared_s > busiest.shared_s) busiest = hop;
   double sum = 0, own = 0, reached = 0, left = 0;
-  const auto pass = [&](const HopTime& hop) {
+  const auto append = [&](const HopTime& hop) {
     const bool is_on_it = busiest.shared_s > 0 && hop.shared_link == busiest.shared_link;
     if (is_on_it && own == 0) reached = sum;
     sum += hop.occupancy_s;
@@ -261,11 +261,11 @@ double carried_s(const PipelineWork& work) {
   };
   for (int stage = 0; stage < stages; ++stage) {
     sum += work.forward_s[at(stage)];
-    if (stage + 1 < stages) pass(work.forward_hops[at(stage)]);
+    if (stage + 1 < stages) append(work.forward_hops[at(stage)]);
   }
   for (int stage = stages - 1; stage >= 0; --stage) {
     sum += work.backward_s[at(stage)];
-    if (stage > 0) pass(work.backward_hops[at(stage - 1)]);
+    if (stage > 0) append(work.backward_hops[at(stage - 1)]);
   }
   constexpr double rounding = 1e-9;
   if (own < busiest.shared_s * (1 - rounding)) return 0;
@@ -276,7 +276,7 @@ double carried_s(const PipelineWork& work) {
 PipelineWork in_step(PipelineWork work) {
   for (auto* hops : {&work.forward_hops, &work.backward_hops})
     for (HopTime& hop : *hops)
-      if (hop.in_step_s > hop.occupancy_s) slow_down(hop, hop.in_step_s / hop.occupancy_s);
+      if (hop.synchronized_occupancy_s > hop.occupancy_s) perturb_time(hop, hop.synchronized_occupancy_s / hop.occupancy_s);
   return work;
 }
 
@@ -293,9 +293,9 @@ PipelineTime undrained_time(PipelineSchedule schedule, const PipelineWork& alone
 
 }  // namespace
 
-double among_others_s(const HopTime& hop, double steady_s) {
-  return std::min({hop.among_s / std::max(1e-9, 1 - hop.others_s / steady_s), hop.among_s + hop.others_s,
-                   hop.among_s * hop.at_once});
+double contended_message_s(const HopTime& hop, double steady_s) {
+  return std::min({hop.link_demand_s / std::max(1e-9, 1 - hop.background_s / steady_s), hop.link_demand_s + hop.background_s,
+                   hop.link_demand_s * hop.concurrent_messages});
 }
 
 double busiest_s(const PipelineWork& work) {
@@ -315,7 +315,7 @@ double busiest_s(const PipelineWork& work) {
   return most;
 }
 
-PipelineSchedule pipeline_schedule(std::string_view name) {
+PipelineSchedule parse_pipeline_schedule(std::string_view name) {
   if (name == "gpipe") return PipelineSchedule::gpipe;
   if (name == "1f1b") return PipelineSchedule::one_f_one_b;
   if (name == "interleaved") return PipelineSchedule::interleaved;

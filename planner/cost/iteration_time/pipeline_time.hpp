@@ -13,12 +13,12 @@ struct HopTime {
   double latency_s = 0;    // until it is there
   double shared_s = 0;     // a message, in the long run, where links that others use too are the limit
   int shared_link = -1;  // which of these that is; hops of a pipeline with the same number pass the same one
-  double others_s = 0;   // what others send over one of these links meanwhile
-  double among_s = 0;    // of the occupancy, what that link alone would ask for
-  double at_once = 1;    // at most so many messages are on that link at a time, this one among them
-  double in_step_s = 0;  // occupancy among the messages of pipelines that send at the same time; 0: the same
+  double background_s = 0;   // what others send over one of these links meanwhile
+  double link_demand_s = 0;    // of the occupancy, what that link alone would ask for
+  double concurrent_messages = 1;    // at most so many messages are on that link at a time, this one among them
+  double synchronized_occupancy_s = 0;  // occupancy among the messages of pipelines that send at the same time; 0: the same
   /// Occupancy while the sender sends, or the receiver gets, a message of the other direction; 0: the same.
-  double beside_sent_s = 0, beside_received_s = 0;
+  double occupancy_while_sending_s = 0, occupancy_while_receiving_s = 0;
   double overhead_s = 0;  // of the occupancy, before the first byte moves
   double steady_s() const { return occupancy_s > shared_s ? occupancy_s : shared_s; }
   friend auto operator<=>(const HopTime&, const HopTime&) = default;
@@ -37,19 +37,19 @@ struct PipelineWork {
 };
 
 /// Micro-batches between two drains; the last ones may be fewer. `flush` 0: all.
-inline int drained_at_once(int flush, int micro_batches) {
+inline int micro_batches_per_flush(int flush, int micro_batches) {
   return flush > 0 && flush < micro_batches ? flush : micro_batches;
 }
 
 /// Of one device or hop: no micro-batch takes less in the long run.
 double busiest_s(const PipelineWork& work);
 
-/// What a message takes on the link of `others_s`, where a micro-batch takes `steady_s`. What others send
+/// What a message takes on the link of `background_s`, where a micro-batch takes `steady_s`. What others send
 /// there, a share ρ of its time, comes at random moments of this pipeline's: x ÷ (1 − ρ) in the mean
 /// (Kleinrock, Queueing Systems II, 4.4: processor sharing), where it would take x alone, and at most as long
 /// as all together, or as its equal share among all that can be there. Few micro-batches are in flight at a
 /// time, so this holds up the pipeline.
-double among_others_s(const HopTime& hop, double steady_s);
+double contended_message_s(const HopTime& hop, double steady_s);
 
 /// From the start of an iteration.
 struct PipelineTime {
@@ -61,7 +61,7 @@ struct PipelineTime {
 
 enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };
 /// By the name of the job. Throws Error for one that there is not.
-PipelineSchedule pipeline_schedule(std::string_view name);
+PipelineSchedule parse_pipeline_schedule(std::string_view name);
 
 /// Without competition exact but for `interleaved` and `1f1b` with many micro-batches, whose steady state is
 /// taken from the first ones. Throws Error where the schedule cannot be run (interleaved: micro-batches that
@@ -73,7 +73,7 @@ PipelineSchedule pipeline_schedule(std::string_view name);
 /// - 1f1b: the order of each stage (Narayanan et al., arXiv 1806.03377) makes a graph of events. Its steady
 ///   state is the largest mean of its cycles: those from stage i to stage j and back, with the hops between
 ///   them, are shared by j − i + 1 micro-batches. Fill and drain are the longest paths of the first
-///   micro-batches. Where messages of both directions compete, these are played (`played_pipeline`), and the
+///   micro-batches. Where messages of both directions compete, these are played (`unroll_pipeline`), and the
 ///   growth per micro-batch goes on.
 /// - interleaved (arXiv 2104.04473): the first micro-batches are played; the growth per micro-batch goes on.
 /// - 1f1b and interleaved, where a link carries messages of this pipeline alone: never less than these take.

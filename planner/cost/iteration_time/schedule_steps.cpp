@@ -8,7 +8,7 @@
 
 namespace dtfm::cost {
 
-std::vector<ScheduleStep> steps_of(PipelineSchedule schedule, int devices, int device, int chunks,
+std::vector<ScheduleStep> schedule_steps(PipelineSchedule schedule, int devices, int device, int chunks,
                                    int micro_batches) {
   const int all = micro_batches * chunks, after = devices - 1 - device;
   const int warm_up = schedule == PipelineSchedule::interleaved ? 2 * after + (chunks - 1) * devices : after;
@@ -26,7 +26,7 @@ std::vector<ScheduleStep> steps_of(PipelineSchedule schedule, int devices, int d
   return steps;
 }
 
-int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches) {
+int max_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks, int micro_batches) {
   switch (schedule) {
     case PipelineSchedule::gpipe:
       return micro_batches;
@@ -40,15 +40,15 @@ int most_in_flight(PipelineSchedule schedule, int stages, int stage, int chunks,
   return static_cast<int>(std::min(1LL * micro_batches * chunks, ahead));
 }
 
-HeldMicroBatches::HeldMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks,
+InFlightMicroBatches::InFlightMicroBatches(PipelineSchedule schedule, int devices, int device, int chunks,
                                    int micro_batches) {
   if (micro_batches == 0) return;
   if (chunks == 1) {
-    moments_ = {{0, {most_in_flight(schedule, devices, device, 1, micro_batches)}}};
+    moments_ = {{0, {max_in_flight(schedule, devices, device, 1, micro_batches)}}};
     return;
   }
   std::vector<int> held(at(chunks));
-  for (const ScheduleStep& step : steps_of(schedule, devices, device, chunks, micro_batches)) {
+  for (const ScheduleStep& step : schedule_steps(schedule, devices, device, chunks, micro_batches)) {
     const int chunk = step.stage / devices;
     if (step.forward) ++held[at(chunk)];
     moments_.push_back({chunk, held});
@@ -67,12 +67,12 @@ HeldMicroBatches::HeldMicroBatches(PipelineSchedule schedule, int devices, int d
   moments_ = std::move(most);
 }
 
-double HeldMicroBatches::most_bytes(std::span<const StageNeeds> chunks) const {
+double InFlightMicroBatches::max_bytes(std::span<const StageNeeds> chunks) const {
   double state = 0, most = 0;
   for (const StageNeeds& chunk : chunks) state += chunk.state;
   for (const Moment& moment : moments_) {
     double bytes = chunks[at(moment.computed)].working;
-    for (std::size_t i = 0; i < chunks.size(); ++i) bytes += moment.held[i] * chunks[i].of_micro_batch;
+    for (std::size_t i = 0; i < chunks.size(); ++i) bytes += moment.held[i] * chunks[i].per_micro_batch;
     most = std::max(most, bytes);
   }
   return state + most;
@@ -89,7 +89,7 @@ int enough_micro_batches(int devices, int chunks, int micro_batches) {
 
 }  // namespace
 
-const HeldMicroBatches& HeldByDevices::of(int devices, int device, int micro_batches) {
+const InFlightMicroBatches& InFlightByDevice::of(int devices, int device, int micro_batches) {
   const int enough = enough_micro_batches(devices, chunks_, micro_batches);
   return known_.try_emplace({devices, device, enough}, schedule_, devices, device, chunks_, enough)
       .first->second;

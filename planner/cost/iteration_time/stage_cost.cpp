@@ -69,9 +69,9 @@ void StageCosts::find_bytes() {
   const Job& job = problem_.job;
   const std::vector<Layer> chain = layer_chain(job);
   const ParameterBytes bytes = parameter_bytes(job.training);
-  held_ = bytes.held + feedback_bytes(job);
-  exchanged_ = bytes.exchanged;
-  saved_ = bytes.saved;
+  held_ = bytes.resident + error_feedback_bytes(job);
+  gradient_bytes_per_parameter_ = bytes.synced;
+  saved_ = bytes.checkpointed;
   const double share = static_cast<double>(job.training.micro_batch) / tensor_;
   parameters_ = kept_ = all_reduced_ = {0};
   for (int layer = 0; layer < layers_; ++layer) {
@@ -87,11 +87,11 @@ void StageCosts::find_bytes() {
     model_flops_ += (it.forward + it.backward).value();
   }
   output_.push_back(chain.back().output.value() * share);
-  const double recode_s_per_byte = activation_recode_s_per_byte(problem_.topology, job);
-  gradient_recode_s_per_byte_ = gradient_recode_s_per_byte(problem_.topology, job);
+  const double compression_s_per_byte = activation_compression_s_per_byte(problem_.topology, job);
+  gradient_compression_s_per_byte_ = gradient_compression_s_per_byte(problem_.topology, job);
   for (const double output : output_) {
     boundary_bytes_.push_back(output * job.compression.activations);
-    recode_s_.push_back(output * recode_s_per_byte);
+    compression_s_.push_back(output * compression_s_per_byte);
   }
 }
 
@@ -120,13 +120,13 @@ double StageCosts::gradient_bytes(std::pair<int, int> layers, bool with_first, b
   if (with_first)
     for (int layer = layers.first; layer < layers.second; ++layer) parameters -= tied_[at(layer)];
   const double ratio = compressed ? problem_.job.compression.gradients : 1;
-  return parameters * exchanged_ * ratio / problem_.constants.sync_efficiency;
+  return parameters * gradient_bytes_per_parameter_ * ratio / problem_.constants.sync_efficiency;
 }
 
-double StageCosts::gradient_recode_s(double bytes) const {
-  if (gradient_recode_s_per_byte_ == 0) return 0;
+double StageCosts::gradient_compression_s(double bytes) const {
+  if (gradient_compression_s_per_byte_ == 0) return 0;
   const double gradients = bytes * problem_.constants.sync_efficiency / problem_.job.compression.gradients;
-  return gradients * gradient_recode_s_per_byte_;
+  return gradients * gradient_compression_s_per_byte_;
 }
 
 /// Two all-reduces a layer forward and two backward (Shoeybi et al., arXiv 1909.08053), each of the output in
@@ -145,9 +145,9 @@ StageNeeds StageCosts::needs(std::pair<int, int> layers) const {
   const bool buffers = problem_.job.parallelism.schedule == "gpipe";
   StageNeeds needs;
   needs.state = (between(parameters_, layers) - tied_twice(layers)) * held_;
-  needs.of_micro_batch = between(kept_, layers);
-  if (end < layers_) needs.of_micro_batch += (buffers ? 2 : 1) * output_[at(end)];
-  if (begin > 0 && buffers) needs.of_micro_batch += output_[at(begin)];
+  needs.per_micro_batch = between(kept_, layers);
+  if (end < layers_) needs.per_micro_batch += (buffers ? 2 : 1) * output_[at(end)];
+  if (begin > 0 && buffers) needs.per_micro_batch += output_[at(begin)];
   if (recomputes(problem_.job))
     for (int layer = begin; layer < end; ++layer)
       needs.working = std::max(needs.working, working_[at(layer)]);

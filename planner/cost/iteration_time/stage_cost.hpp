@@ -19,7 +19,7 @@ struct ComputeTime {
 /// Bytes that a device of a stage holds.
 struct StageNeeds {
   double state = 0;           // weights, gradients, optimizer
-  double of_micro_batch = 0;  // from its forward to its backward
+  double per_micro_batch = 0;  // from its forward to its backward
   double working = 0;         // while computing
 };
 
@@ -46,14 +46,14 @@ class StageCosts {
   double boundary_bytes(int layer, bool compressed = true) const {
     return (compressed ? boundary_bytes_ : output_)[static_cast<std::size_t>(layer)];
   }
-  double recode_s(int layer) const { return recode_s_[static_cast<std::size_t>(layer)]; }
+  double compression_s(int layer) const { return compression_s_[static_cast<std::size_t>(layer)]; }
   /// Of one device, compressed or not. `with_first`: the stage has the first layer too, of which tied
   /// parameters are a copy.
   double gradient_bytes(std::pair<int, int> layers, bool with_first, bool compressed = true) const;
   /// What compressing to so many bytes takes, or expanding them.
-  double gradient_recode_s(double bytes) const;
+  double gradient_compression_s(double bytes) const;
   /// Does it take any time?
-  bool recodes_gradients() const { return gradient_recode_s_per_byte_ > 0; }
+  bool has_gradient_compression_time() const { return gradient_compression_s_per_byte_ > 0; }
   /// Messages of every device in the ring of its stage, one after the other, and their bytes: the all-reduces
   /// of a micro-batch.
   struct AllReduces {
@@ -84,11 +84,11 @@ class StageCosts {
   int tensor_, layers_;
   std::vector<int> kind_;  // of each device
   std::vector<KindTimes> times_;
-  double held_ = 0, exchanged_ = 0, saved_ = 0;  // bytes a parameter
-  double model_flops_ = 0, gradient_recode_s_per_byte_ = 0;
+  double held_ = 0, gradient_bytes_per_parameter_ = 0, saved_ = 0;  // bytes a parameter
+  double model_flops_ = 0, gradient_compression_s_per_byte_ = 0;
   std::vector<double>
       output_;  // of a micro-batch on one device, uncompressed, before each layer and at the end
-  std::vector<double> boundary_bytes_, recode_s_;        // before each layer
+  std::vector<double> boundary_bytes_, compression_s_;        // before each layer
   std::vector<double> parameters_, kept_, all_reduced_;  // of the layers before each, of one device
   std::vector<double> working_;                          // of each layer
   std::vector<double> tied_;                             // of each layer, of one device

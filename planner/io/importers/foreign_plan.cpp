@@ -7,8 +7,8 @@
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
 #include "planner/io/readers/csv_plan.hpp"
-#include "planner/io/readers/device_places.hpp"
-#include "planner/io/text/faults.hpp"
+#include "planner/io/readers/device_resolver.hpp"
+#include "planner/io/text/input_errors.hpp"
 #include "planner/io/importers/megatron_flags.hpp"
 #include "planner/io/importers/megatron_plan.hpp"
 #include "planner/io/readers/plan_reader.hpp"
@@ -17,15 +17,15 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t foreign_size_limit = std::size_t{1} << 20;  // 8,192 devices with 128 bytes each
+constexpr std::size_t plan_text_size_limit = std::size_t{1} << 20;  // 8,192 devices with 128 bytes each
 
 void check_size(const NamedFile& file) {
-  if (file.text.size() > foreign_size_limit)
-    throw Error(file.path, fmt::format("is larger than {} bytes", foreign_size_limit));
+  if (file.text.size() > plan_text_size_limit)
+    throw Error(file.path, fmt::format("is larger than {} bytes", plan_text_size_limit));
 }
 
 /// JSON is anything that begins like it, and what a file called .json has wrong is told by its reader.
-PlanFormat format_of(const NamedFile& file) {
+PlanFormat detect_format(const NamedFile& file) {
   const std::size_t first = file.text.find_first_not_of(" \t\r\n");
   const char begin = first == std::string::npos ? ' ' : file.text[first];
   if (begin == '{' || begin == '[') return PlanFormat::json;
@@ -40,8 +40,8 @@ PlanFormat format_of(const NamedFile& file) {
 }
 
 /// Of tensor-parallel groups, whose all-reduces are for links within a host.
-std::vector<std::string> host_notes(const Plan& plan, const Topology& topology) {
-  int wide = 0;
+std::vector<std::string> cross_host_tensor_notes(const Plan& plan, const Topology& topology) {
+  int cross_host_stages = 0;
   std::string first;
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p)
     for (std::size_t s = 0; s < plan.pipelines[p].stages.size(); ++s) {
@@ -49,19 +49,19 @@ std::vector<std::string> host_notes(const Plan& plan, const Topology& topology) 
       const auto host = [&](int device) { return topology.devices[at(device)].host; };
       const auto other = std::find_if(devices.begin(), devices.end(),
                                       [&](int device) { return host(device) != host(devices.front()); });
-      if (other == devices.end() || wide++ > 0) continue;
+      if (other == devices.end() || cross_host_stages++ > 0) continue;
       first = fmt::format("stage {} of pipeline {} on {} and {}", s, p,
                           topology.devices[at(devices.front())].id, topology.devices[at(*other)].id);
     }
-  if (wide == 0) return {};
+  if (cross_host_stages == 0) return {};
   return {fmt::format("tensor-parallel devices on different hosts: {}{}", first,
-                      wide > 1 ? fmt::format(" and {} more", wide - 1) : "")};
+                      cross_host_stages > 1 ? fmt::format(" and {} more", cross_host_stages - 1) : "")};
 }
 
 }  // namespace
 
-PlanSource plan_source(NamedFile file, std::optional<NamedFile> ranks) {
-  PlanSource source{format_of(file), std::move(file), std::move(ranks)};
+PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks) {
+  PlanSource source{detect_format(file), std::move(file), std::move(ranks)};
   if (source.format == PlanFormat::megatron && !source.ranks)
     throw Error(source.file.path,
                 "has flags of Megatron: the devices of its ranks are needed too (--ranks FILE)");
@@ -75,10 +75,10 @@ PlanSource plan_source(NamedFile file, std::optional<NamedFile> ranks) {
 
 PlanSource read_plan_source(const std::string& file, const std::optional<std::string>& ranks) {
   const auto read = [](const std::string& name) { return NamedFile{name, read_plan_text(name)}; };
-  return plan_source(read(file), ranks ? std::optional(read(*ranks)) : std::nullopt);
+  return make_plan_source(read(file), ranks ? std::optional(read(*ranks)) : std::nullopt);
 }
 
-std::optional<Job> job_of(const PlanSource& source) {
+std::optional<Job> plan_job(const PlanSource& source) {
   if (source.format != PlanFormat::json) return std::nullopt;
   return parse_plan_job(source.file.text, source.file.path);
 }
@@ -87,8 +87,8 @@ PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, c
                            bool job_is_given) {
   const NamedFile& file = source.file;
   if (source.format == PlanFormat::json) return {parse_plan(file.text, file.path, topology, job), {}};
-  Faults faults;
-  DevicePlaces places(topology, faults);
+  InputErrors errors;
+  DeviceResolver resolver(topology, errors);
   std::vector<std::string> notes;
   if (!job_is_given)
     notes.push_back(
@@ -96,11 +96,11 @@ PlanAndNotes read_any_plan(const PlanSource& source, const Topology& topology, c
                     file.path, job.name));
   const std::string closing = notes.empty() ? "" : notes.front();
   const Plan plan = source.format == PlanFormat::csv
-                        ? read_csv_plan(file.text, file.path, job, places, faults)
-                        : read_megatron_plan(file, source.ranks.value(), job, places, faults, notes);
-  faults.throw_if_any(closing);
-  if (const std::string idle = places.idle_note(); !idle.empty()) notes.push_back(idle);
-  for (std::string& note : host_notes(plan, topology)) notes.push_back(std::move(note));
+                        ? read_csv_plan(file.text, file.path, job, resolver, errors)
+                        : read_megatron_plan(file, source.ranks.value(), job, resolver, errors, notes);
+  errors.throw_if_any(closing);
+  if (const std::string unused = resolver.format_unused_devices(); !unused.empty()) notes.push_back(unused);
+  for (std::string& note : cross_host_tensor_notes(plan, topology)) notes.push_back(std::move(note));
   return {plan, notes};
 }
 

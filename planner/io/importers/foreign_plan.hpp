@@ -26,11 +26,11 @@ struct PlanSource {
 /// (parse_plan), the header of a table (read_csv_plan), flags of Megatron (read_megatron_plan). Throws Error
 /// for a file that is none of these, for Megatron's flags without ranks and for ranks beside another format.
 PlanSource read_plan_source(const std::string& file, const std::optional<std::string>& ranks);
-PlanSource plan_source(NamedFile file, std::optional<NamedFile> ranks);
+PlanSource make_plan_source(NamedFile file, std::optional<NamedFile> ranks);
 
 /// The job that a plan says it is for; nothing where it does not, as others' formats never do. Throws Error
 /// as parse_plan_job.
-std::optional<Job> job_of(const PlanSource& source);
+std::optional<Job> plan_job(const PlanSource& source);
 
 struct PlanAndNotes {
   Plan plan;

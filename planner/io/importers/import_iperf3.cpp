@@ -9,22 +9,22 @@
 
 #include "planner/core/error.hpp"
 #include "planner/io/importers/iperf3_result.hpp"
-#include "planner/io/importers/network_survey.hpp"
+#include "planner/io/importers/network_measurements.hpp"
 #include "planner/io/text/suggest.hpp"
 
 namespace dtfm::io {
 namespace {
 
-constexpr double least_rate = 1e-3, most_rate = 1e18;  // bit/s, as in topologies
-constexpr int most_flows = 1024;
+constexpr double min_rate = 1e-3, max_rate = 1e18;  // bit/s, as in topologies
+constexpr int max_flows = 1024;
 
 struct Interval {
   double seconds, rate;
 };
 
 /// Sums of the intervals that count. A server's are better than its client's: they are of what has arrived.
-std::vector<Interval> intervals_of(const JsonCursor& root) {
-  constexpr double most_seconds = 1e9;
+std::vector<Interval> read_intervals(const JsonCursor& root) {
+  constexpr double max_seconds = 1e9;
   const auto server = root.optional("server_output_json");
   const auto listed = server ? server->optional("intervals") : root.optional("intervals");
   std::vector<Interval> intervals;
@@ -32,19 +32,19 @@ std::vector<Interval> intervals_of(const JsonCursor& root) {
     const JsonCursor sum = listed->at(i).required("sum");
     const auto omitted = sum.optional("omitted");
     if (omitted && omitted->as_bool()) continue;
-    intervals.push_back({sum.required("seconds").as_number(0, most_seconds),
-                         sum.required("bits_per_second").as_number(0, most_rate)});
+    intervals.push_back({sum.required("seconds").as_number(0, max_seconds),
+                         sum.required("bits_per_second").as_number(0, max_rate)});
   }
   return intervals;
 }
 
 /// Of the rates; without the rest of an interval at the end, in which little comes.
-std::optional<BitsPerSecond> deviation(const std::vector<Interval>& intervals) {
-  double longest = 0, mean = 0, squares = 0;
-  for (const Interval& interval : intervals) longest = std::max(longest, interval.seconds);
+std::optional<BitsPerSecond> rate_deviation(const std::vector<Interval>& intervals) {
+  double longest_interval_s = 0, mean = 0, squares = 0;
+  for (const Interval& interval : intervals) longest_interval_s = std::max(longest_interval_s, interval.seconds);
   std::vector<double> rates;
   for (const Interval& interval : intervals)
-    if (interval.seconds >= longest / 2) rates.push_back(interval.rate);
+    if (interval.seconds >= longest_interval_s / 2) rates.push_back(interval.rate);
   if (rates.size() < 2) return std::nullopt;
   const auto count = static_cast<double>(rates.size());
   for (const double rate : rates) mean += rate / count;
@@ -52,17 +52,17 @@ std::optional<BitsPerSecond> deviation(const std::vector<Interval>& intervals) {
   return BitsPerSecond(std::sqrt(squares / (count - 1)));
 }
 
-std::optional<Seconds> least_rtt_of(const JsonCursor& end) {
-  constexpr double microsecond = 1e-6, most_microseconds = 1e12;
-  std::optional<Seconds> least;
+std::optional<Seconds> read_min_rtt(const JsonCursor& end) {
+  constexpr double microsecond = 1e-6, max_microseconds = 1e12;
+  std::optional<Seconds> min_value;
   const auto streams = end.optional("streams");
   for (std::size_t i = 0, size = streams ? streams->array_size("streams") : 0; i < size; ++i) {
     const auto sender = streams->at(i).optional("sender");
     const auto rtt = sender ? sender->optional("min_rtt") : std::nullopt;
-    const double value = rtt ? rtt->as_number(0, most_microseconds) * microsecond : 0;
-    if (value > 0 && (!least || Seconds(value) < *least)) least = Seconds(value);
+    const double value = rtt ? rtt->as_number(0, max_microseconds) * microsecond : 0;
+    if (value > 0 && (!min_value || Seconds(value) < *min_value)) min_value = Seconds(value);
   }
-  return least;
+  return min_value;
 }
 
 bool is_set(const JsonCursor& test, const char* key) {
@@ -70,7 +70,7 @@ bool is_set(const JsonCursor& test, const char* key) {
   return value && value->as_int(0, 1) == 1;
 }
 
-void set_ends(const JsonCursor& start, bool is_reverse, Iperf3Result& result) {
+void set_endpoints(const JsonCursor& start, bool is_reverse, Iperf3Result& result) {
   const JsonCursor connected = start.required("connected");
   if (connected.array_size("connections") == 0) connected.fail("expected a connection; found none");
   result.sender = connected.at(0).required("local_host").as_string();
@@ -78,13 +78,13 @@ void set_ends(const JsonCursor& start, bool is_reverse, Iperf3Result& result) {
   if (is_reverse) std::swap(result.sender, result.receiver);
 }
 
-SurveySample sample_of(const Iperf3Result& result) {
-  SurveySample sample;
-  if (result.least_rtt) sample.latency = *result.least_rtt / 2;
+LinkSample make_sample(const Iperf3Result& result) {
+  LinkSample sample;
+  if (result.min_rtt) sample.latency = *result.min_rtt / 2;
   if (result.flows > 1) {
-    sample.capacity = result.received;
+    sample.capacity = result.received_rate;
   } else {
-    sample.bandwidth = result.received;
+    sample.bandwidth = result.received_rate;
     sample.spread = result.spread;
   }
   return sample;
@@ -92,44 +92,44 @@ SurveySample sample_of(const Iperf3Result& result) {
 
 }  // namespace
 
-Iperf3Result iperf3_result(const JsonCursor& root) {
-  if (const auto error = root.optional("error")) root.fail("iperf3 failed: " + in_quotes(error->as_string()));
+Iperf3Result parse_iperf3_result(const JsonCursor& root) {
+  if (const auto error = root.optional("error")) root.fail("iperf3 failed: " + quote(error->as_string()));
   const JsonCursor start = root.required("start"), end = root.required("end");
   const JsonCursor test = start.required("test_start");
   if (const auto protocol = test.optional("protocol"); protocol && protocol->as_string() != "TCP")
-    protocol->fail("expected TCP, as training uses; found " + in_quotes(protocol->as_string()));
+    protocol->fail("expected TCP, as training uses; found " + quote(protocol->as_string()));
   if (is_set(test, "bidir"))
     test.fail("both directions at once disturb each other; measure one after the other");
   Iperf3Result result;
-  result.flows = test.required("num_streams").as_int(1, most_flows);
-  set_ends(start, is_set(test, "reverse"), result);
-  result.received = BitsPerSecond(
-      end.required("sum_received").required("bits_per_second").as_number(least_rate, most_rate));
-  result.spread = deviation(intervals_of(root));
-  result.least_rtt = least_rtt_of(end);
+  result.flows = test.required("num_streams").as_int(1, max_flows);
+  set_endpoints(start, is_set(test, "reverse"), result);
+  result.received_rate = BitsPerSecond(
+      end.required("sum_received").required("bits_per_second").as_number(min_rate, max_rate));
+  result.spread = rate_deviation(read_intervals(root));
+  result.min_rtt = read_min_rtt(end);
   return result;
 }
 
-Survey import_iperf3(std::span<const SurveyFile> files, const SurveySettings& settings) {
+NetworkMeasurements import_iperf3(std::span<const MeasurementFile> files, const MeasurementSettings& settings) {
   if (settings.between && files.size() != 1)
     throw Error("--between", "is for one file; --name HOST=SITE names the hosts of several");
-  Survey survey;
-  survey.how = "iperf3 over TCP; latency is at most half the least round trip that it saw while it sent";
+  NetworkMeasurements measurements;
+  measurements.description = "iperf3 over TCP; latency is at most half the least round trip that it saw while it sent";
   for (const auto& [name, text] : files) {
     const nlohmann::json root =
-        parse_json(text, name, RepeatedKeys::last_counts);  // iperf3 3.12 repeats keys
-    const Iperf3Result result = iperf3_result(JsonCursor(root, name));
+        parse_json(text, name, DuplicateKeys::last_wins);  // iperf3 3.12 repeats keys
+    const Iperf3Result result = parse_iperf3_result(JsonCursor(root, name));
     const std::string from = settings.between ? settings.between->first : settings.site_of(result.sender);
     const std::string to = settings.between ? settings.between->second : settings.site_of(result.receiver);
-    check_place_name(from, name);
-    check_place_name(to, name);
-    if (from == to) throw Error(name, fmt::format("is from {} to itself", in_quotes(from)));
-    const int sender = survey.place(from), receiver = survey.place(to);
-    SurveySample sample = sample_of(result);
+    check_endpoint_name(from, name);
+    check_endpoint_name(to, name);
+    if (from == to) throw Error(name, fmt::format("is from {} to itself", quote(from)));
+    const int sender = measurements.endpoint(from), receiver = measurements.endpoint(to);
+    LinkSample sample = make_sample(result);
     if (settings.latency) sample.latency = settings.latency;
-    survey.samples[{sender, receiver}].push_back(sample);
+    measurements.samples[{sender, receiver}].push_back(sample);
   }
-  return survey;
+  return measurements;
 }
 
 }  // namespace dtfm::io

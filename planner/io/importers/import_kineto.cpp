@@ -31,7 +31,7 @@ namespace {
 
 using Phase = LayerSamples::Phase;
 
-constexpr double us_per_s = 1e6, most_us = 1e18, most_correlation = 1e15;
+constexpr double us_per_s = 1e6, max_us = 1e18, max_correlation = 1e15;
 
 struct Interval {
   double begin = 0, end = 0;  // us
@@ -44,13 +44,13 @@ struct Annotation {
   int kind = 0;
   Phase phase = Phase::forward;
   std::string name;
-  double within_us = 0;           // of annotations directly within it
+  double nested_us = 0;           // of annotations directly within it
   std::vector<Interval> kernels;  // of its own
   bool is_warm_up = false;
 };
 
 struct Launch {
-  double date = 0;
+  double time_us = 0;
   int thread = 0;
   double correlation = 0;
 };
@@ -58,7 +58,7 @@ struct Launch {
 struct Kernel {
   Interval time;
   double correlation = 0;
-  bool is_given = false;
+  bool is_assigned = false;
 };
 
 struct Trace {
@@ -75,12 +75,12 @@ class LayerNames {
   explicit LayerNames(const LayerKinds& kinds, const Model& model)
       : kinds_(kinds), is_transformer_(std::holds_alternative<Transformer>(model)) {}
 
-  std::optional<std::pair<int, Phase>> parsed(std::string_view name, const JsonCursor& event) const {
-    constexpr std::pair<std::string_view, Phase> endings[] = {
+  std::optional<std::pair<int, Phase>> parse(std::string_view name, const JsonCursor& event) const {
+    constexpr std::pair<std::string_view, Phase> suffixes[] = {
         {".fwd", Phase::forward}, {".bwd", Phase::backward}, {".update", Phase::update}};
-    for (const auto& [ending, phase] : endings)
-      if (name.ends_with(ending))
-        if (const auto kind = kind_of(name.substr(0, name.size() - ending.size()), event))
+    for (const auto& [suffix, phase] : suffixes)
+      if (name.ends_with(suffix))
+        if (const auto kind = kind_of(name.substr(0, name.size() - suffix.size()), event))
           return std::pair{*kind, phase};
     return std::nullopt;
   }
@@ -88,19 +88,19 @@ class LayerNames {
  private:
   /// A transformer's blocks are all of one kind; a chain's layers go by their number.
   std::optional<int> kind_of(std::string_view layer, const JsonCursor& event) const {
-    constexpr std::string_view numbered = "layer.";
-    if (!layer.starts_with(numbered)) return is_transformer_ ? named(layer) : std::nullopt;
+    constexpr std::string_view layer_prefix = "layer.";
+    if (!layer.starts_with(layer_prefix)) return is_transformer_ ? find_kind(layer) : std::nullopt;
     int number = -1;
-    const std::string_view digits = layer.substr(numbered.size());
+    const std::string_view digits = layer.substr(layer_prefix.size());
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     if (status != std::errc() || end != digits.data() + digits.size() || number < 0) return std::nullopt;
-    if (at(number) >= kinds_.of_layer.size())
-      event.fail(fmt::format("the model has {} layers, the first of them 0; found {}", kinds_.of_layer.size(),
-                             in_quotes(layer)));
-    return is_transformer_ ? named("block") : kinds_.of_layer[at(number)].front();
+    if (at(number) >= kinds_.kinds_of_layer.size())
+      event.fail(fmt::format("the model has {} layers, the first of them 0; found {}", kinds_.kinds_of_layer.size(),
+                             quote(layer)));
+    return is_transformer_ ? find_kind("block") : kinds_.kinds_of_layer[at(number)].front();
   }
 
-  std::optional<int> named(std::string_view name) const {
+  std::optional<int> find_kind(std::string_view name) const {
     for (std::size_t kind = 0; kind < kinds_.kinds.size(); ++kind)
       if (kinds_.kinds[kind].name == name) return static_cast<int>(kind);
     return std::nullopt;
@@ -113,73 +113,73 @@ class LayerNames {
 /// Threads by the number in which they come.
 class Threads {
  public:
-  int of(const JsonCursor& event) {
-    const std::string name = text_of(event, "pid") + "/" + text_of(event, "tid");
+  int number_of(const JsonCursor& event) {
+    const std::string name = read_id(event, "pid") + "/" + read_id(event, "tid");
     return numbers_.emplace(name, static_cast<int>(numbers_.size())).first->second;
   }
 
  private:
-  static std::string text_of(const JsonCursor& event, const char* key) {
+  static std::string read_id(const JsonCursor& event, const char* key) {
     const auto value = event.optional(key);
     if (!value) return "";
-    return value->is_string() ? value->as_string() : fmt::format("{}", value->as_number(-most_us, most_us));
+    return value->is_string() ? value->as_string() : fmt::format("{}", value->as_number(-max_us, max_us));
   }
   std::map<std::string, int> numbers_;
 };
 
-std::string_view text_or_nothing(const JsonCursor& event, const char* key) {
+std::string_view text_or_empty(const JsonCursor& event, const char* key) {
   const auto value = event.optional(key);
   return value && value->is_string() ? std::string_view(value->as_string()) : std::string_view();
 }
 
-Interval interval_of(const JsonCursor& event) {
-  const double begin = event.required("ts").as_number(-most_us, most_us);
-  return {begin, begin + event.required("dur").as_number(0, most_imported_seconds * us_per_s)};
+Interval read_interval(const JsonCursor& event) {
+  const double begin = event.required("ts").as_number(-max_us, max_us);
+  return {begin, begin + event.required("dur").as_number(0, max_imported_seconds * us_per_s)};
 }
 
-std::optional<double> correlation_of(const JsonCursor& event) {
+std::optional<double> read_correlation(const JsonCursor& event) {
   const auto args = event.optional("args");
   const auto correlation = args ? args->optional("correlation") : std::nullopt;
-  return correlation ? std::optional(correlation->as_number(0, most_correlation)) : std::nullopt;
+  return correlation ? std::optional(correlation->as_number(0, max_correlation)) : std::nullopt;
 }
 
 class TraceReader {
  public:
   explicit TraceReader(LayerNames names) : names_(names) {}
 
-  void see(const JsonCursor& event) {
-    if (text_or_nothing(event, "ph") != "X") return;
-    const std::string_view category = text_or_nothing(event, "cat");
-    if (category == "user_annotation") see_annotation(event);
+  void add_event(const JsonCursor& event) {
+    if (text_or_empty(event, "ph") != "X") return;
+    const std::string_view category = text_or_empty(event, "cat");
+    if (category == "user_annotation") add_annotation(event);
     if (category == "cuda_runtime" || category == "cuda_driver") {
-      if (const auto correlation = correlation_of(event))
-        trace_.launches.push_back({interval_of(event).begin, threads_.of(event), *correlation});
+      if (const auto correlation = read_correlation(event))
+        trace_.launches.push_back({read_interval(event).begin, threads_.number_of(event), *correlation});
     }
-    if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") see_kernel(event);
+    if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") add_kernel(event);
   }
 
   Trace take() { return std::move(trace_); }
 
  private:
-  void see_annotation(const JsonCursor& event) {
-    const std::string_view name = text_or_nothing(event, "name");
-    if (name.starts_with("ProfilerStep#")) trace_.steps.push_back(interval_of(event).begin);
-    const auto parsed = names_.parsed(name, event);
-    if (!parsed) return;
+  void add_annotation(const JsonCursor& event) {
+    const std::string_view name = text_or_empty(event, "name");
+    if (name.starts_with("ProfilerStep#")) trace_.steps.push_back(read_interval(event).begin);
+    const auto parse = names_.parse(name, event);
+    if (!parse) return;
     Annotation& annotation = trace_.annotations.emplace_back();
-    annotation.time = interval_of(event);
-    annotation.thread = threads_.of(event);
-    std::tie(annotation.kind, annotation.phase) = *parsed;
+    annotation.time = read_interval(event);
+    annotation.thread = threads_.number_of(event);
+    std::tie(annotation.kind, annotation.phase) = *parse;
     annotation.name = name;
   }
 
-  void see_kernel(const JsonCursor& event) {
-    if (text_or_nothing(event, "name").starts_with("nccl")) {
+  void add_kernel(const JsonCursor& event) {
+    if (text_or_empty(event, "name").starts_with("nccl")) {
       trace_.has_communication = true;
       return;
     }
-    if (const auto correlation = correlation_of(event))
-      trace_.kernels.push_back({interval_of(event), *correlation});
+    if (const auto correlation = read_correlation(event))
+      trace_.kernels.push_back({read_interval(event), *correlation});
   }
 
   LayerNames names_;
@@ -200,11 +200,11 @@ class OpenAnnotations {
   explicit OpenAnnotations(std::vector<Annotation>& annotations) : annotations_(annotations) {}
 
   /// The innermost one around `date` on `thread`; both must never go back. Null: none.
-  Annotation* innermost(int thread, double date) {
+  Annotation* innermost(int thread, double time_us) {
     while (next_ < annotations_.size() &&
-           std::pair(annotations_[next_].thread, annotations_[next_].time.begin) <= std::pair(thread, date))
+           std::pair(annotations_[next_].thread, annotations_[next_].time.begin) <= std::pair(thread, time_us))
       open_next();
-    close_before(thread, date);
+    close_before(thread, time_us);
     return open_.empty() ? nullptr : open_.back();
   }
 
@@ -219,13 +219,13 @@ class OpenAnnotations {
     close_before(annotation.thread, annotation.time.begin);
     if (!open_.empty()) {
       const Interval& outer = open_.back()->time;
-      open_.back()->within_us += std::min(outer.end, annotation.time.end) - annotation.time.begin;
+      open_.back()->nested_us += std::min(outer.end, annotation.time.end) - annotation.time.begin;
     }
     open_.push_back(&annotation);
   }
 
-  void close_before(int thread, double date) {
-    while (!open_.empty() && (open_.back()->thread != thread || open_.back()->time.end <= date))
+  void close_before(int thread, double time_us) {
+    while (!open_.empty() && (open_.back()->thread != thread || open_.back()->time.end <= time_us))
       open_.pop_back();
   }
 
@@ -235,22 +235,22 @@ class OpenAnnotations {
 };
 
 /// Each kernel goes to one launch: a trace in which many share a number stays as small as its file.
-void give_kernels(Trace& trace) {
+void assign_kernels(Trace& trace) {
   sort_annotations(trace.annotations);
   const auto by_correlation = [](const auto& a, const auto& b) { return a.correlation < b.correlation; };
   std::stable_sort(trace.kernels.begin(), trace.kernels.end(), by_correlation);
   std::stable_sort(trace.launches.begin(), trace.launches.end(), [](const Launch& a, const Launch& b) {
-    return std::pair(a.thread, a.date) < std::pair(b.thread, b.date);
+    return std::pair(a.thread, a.time_us) < std::pair(b.thread, b.time_us);
   });
   OpenAnnotations open(trace.annotations);
   for (const Launch& launch : trace.launches) {
-    Annotation* annotation = open.innermost(launch.thread, launch.date);
+    Annotation* annotation = open.innermost(launch.thread, launch.time_us);
     if (!annotation) continue;
     const auto [first, last] = std::equal_range(trace.kernels.begin(), trace.kernels.end(),
                                                 Kernel{{}, launch.correlation}, by_correlation);
-    for (auto kernel = first; kernel != last && !kernel->is_given; ++kernel) {
+    for (auto kernel = first; kernel != last && !kernel->is_assigned; ++kernel) {
       annotation->kernels.push_back(kernel->time);
-      kernel->is_given = true;
+      kernel->is_assigned = true;
     }
   }
   open.finish();
@@ -260,10 +260,10 @@ double union_length(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
-  double sum = 0, reached = -HUGE_VAL;
+  double sum = 0, covered_until = -HUGE_VAL;
   for (const Interval& it : intervals) {
-    sum += std::max(0.0, it.end - std::max(it.begin, reached));
-    reached = std::max(reached, it.end);
+    sum += std::max(0.0, it.end - std::max(it.begin, covered_until));
+    covered_until = std::max(covered_until, it.end);
   }
   return sum;
 }
@@ -274,23 +274,23 @@ void mark_warm_up(Trace& trace) {
   std::map<std::string_view, int> count;
   for (const Annotation& it : trace.annotations) ++count[it.name];
   std::sort(trace.steps.begin(), trace.steps.end());
-  const bool has_later = trace.steps.size() > 1 &&
+  const bool has_later_step = trace.steps.size() > 1 &&
                          std::any_of(trace.annotations.begin(), trace.annotations.end(),
                                      [&](const Annotation& it) { return it.time.begin >= trace.steps[1]; });
   std::map<std::string_view, int> seen;
   for (Annotation& it : trace.annotations)
     it.is_warm_up = trace.steps.empty() ? count[it.name] > 1 && seen[it.name]++ == 0
-                                        : has_later && it.time.begin < trace.steps[1];
+                                        : has_later_step && it.time.begin < trace.steps[1];
 }
 
 /// Seconds.
-double time_of(const Annotation& annotation, bool has_kernels, const std::string& file) {
-  if (!has_kernels) return (annotation.time.end - annotation.time.begin - annotation.within_us) / us_per_s;
+double annotation_seconds(const Annotation& annotation, bool has_kernels, const std::string& file) {
+  if (!has_kernels) return (annotation.time.end - annotation.time.begin - annotation.nested_us) / us_per_s;
   if (annotation.kernels.empty())
     throw Error(file,
                 fmt::format("no kernel was launched within {} at {} us, on its thread; backward annotations "
                             "must be made where autograd launches, by hooks of the module",
-                            in_quotes(annotation.name), annotation.time.begin));
+                            quote(annotation.name), annotation.time.begin));
   return union_length(annotation.kernels) / us_per_s;
 }
 
@@ -298,22 +298,22 @@ double time_of(const Annotation& annotation, bool has_kernels, const std::string
 
 LayerProfile import_kineto(std::span<const ImportFile> files, const ImportSettings& settings) {
   const auto& [name, text] = files.front();
-  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_number(settings.job.training));
+  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_element(settings.job.training));
   TraceReader reader(LayerNames(kinds, settings.job.model));
-  read_json_items(text, name, "traceEvents", [&](const JsonCursor& event) { reader.see(event); });
+  read_json_items(text, name, "traceEvents", [&](const JsonCursor& event) { reader.add_event(event); });
   Trace trace = reader.take();
   if (trace.annotations.empty())
     throw Error(
         name,
         "expected annotations like `layer.0.fwd` and `layer.0.bwd`, made by record_function; found none");
-  give_kernels(trace);
+  assign_kernels(trace);
   mark_warm_up(trace);
   LayerSamples samples(kinds);
   for (const Annotation& it : trace.annotations)
     if (!it.is_warm_up)
       samples.add(it.kind, *settings.micro_batch, *settings.tensor, it.phase,
-                  std::max(0.0, time_of(it, !trace.kernels.empty(), name)));
-  LayerProfile profile = empty_import(
+                  std::max(0.0, annotation_seconds(it, !trace.kernels.empty(), name)));
+  LayerProfile profile = make_imported_profile(
       files, settings, "Kineto",
       fmt::format(
           "{}; medians over layers and steps but the first, spread between their 10th and 90th percentile{}",

@@ -8,7 +8,7 @@
 #include "planner/core/error.hpp"
 #include "planner/io/text/csv_cells.hpp"
 #include "planner/io/text/csv_matrix.hpp"
-#include "planner/io/importers/network_survey.hpp"
+#include "planner/io/importers/network_measurements.hpp"
 #include "planner/io/text/text_file.hpp"
 
 namespace dtfm::io {
@@ -25,7 +25,7 @@ bool is_number(std::string_view text) {
 
 /// The names in the first line. Rows that begin with their name have a corner there, whose text does not
 /// matter.
-std::vector<std::string> names_in(const SurveyFile& file) {
+std::vector<std::string> read_names(const MeasurementFile& file) {
   const std::string_view text = file.text;
   const std::size_t end = std::min(text.find('\n'), text.size());
   std::vector<std::string> names;
@@ -34,16 +34,16 @@ std::vector<std::string> names_in(const SurveyFile& file) {
   bool rows_are_named = false;
   for_each_cell(rest.substr(0, std::min(rest.find('\n'), rest.size())),
                 [&](std::size_t index, const Cell& cell) {
-                  if (index == 0) rows_are_named = !is_unmeasured(cell.text) && !is_number(cell.text);
+                  if (index == 0) rows_are_named = !is_missing_value(cell.text) && !is_number(cell.text);
                 });
   if (rows_are_named) names.erase(names.begin());
   if (names.size() < 2 || std::all_of(names.begin(), names.end(), is_number))
     throw Error(position(file.name, 1, 1), "expected a line with the names of two sites at least");
-  if (names.size() > most_places)
+  if (names.size() > max_endpoints)
     throw Error(position(file.name, 1, 1),
                 fmt::format("{} sites; at most {} can be imported (a topology may name "
                             "larger matrices itself, under `measured`)",
-                            names.size(), most_places));
+                            names.size(), max_endpoints));
   return names;
 }
 
@@ -53,31 +53,31 @@ void check_unit(const Unit& unit, const char* option) {
 
 }  // namespace
 
-Survey import_matrices(std::span<const SurveyFile> files, const SurveySettings& settings) {
+NetworkMeasurements import_matrices(std::span<const MeasurementFile> files, const MeasurementSettings& settings) {
   check_unit(settings.latency_unit, "--latency-unit");
   check_unit(settings.bandwidth_unit, "--bandwidth-unit");
-  const std::vector<std::string> names = names_in(files[0]);
+  const std::vector<std::string> names = read_names(files[0]);
   const Eigen::MatrixXd latency =
       parse_csv_matrix(files[0].text, files[0].name, {names, settings.latency_unit, true});
   const Eigen::MatrixXd bandwidth =
       parse_csv_matrix(files[1].text, files[1].name, {names, settings.bandwidth_unit, false});
-  Survey survey;
-  survey.how = "matrices of latencies and bandwidths";
+  NetworkMeasurements measurements;
+  measurements.description = "matrices of latencies and bandwidths";
   for (const std::string& name : names) {
     const std::string site = settings.site_of(name);
-    check_place_name(site, position(files[0].name, 1, 1));
-    const std::size_t known = survey.places.size();
-    survey.place(site);
-    if (survey.places.size() == known)
+    check_endpoint_name(site, position(files[0].name, 1, 1));
+    const std::size_t known = measurements.endpoints.size();
+    measurements.endpoint(site);
+    if (measurements.endpoints.size() == known)
       throw Error(position(files[0].name, 1, 1), "two columns have one name");
   }
-  const int size = static_cast<int>(names.size()), ways = settings.is_round_trip ? 2 : 1;
+  const int size = static_cast<int>(names.size()), one_way_count = settings.is_round_trip ? 2 : 1;
   for (int from = 0; from < size; ++from)
     for (int to = 0; to < size; ++to)
       if (from != to)
-        survey.samples[{from, to}].push_back(
-            {Seconds(latency(from, to) / ways), BitsPerSecond(bandwidth(from, to)), {}, {}});
-  return survey;
+        measurements.samples[{from, to}].push_back(
+            {Seconds(latency(from, to) / one_way_count), BitsPerSecond(bandwidth(from, to)), {}, {}});
+  return measurements;
 }
 
 }  // namespace dtfm::io

@@ -22,8 +22,8 @@ namespace {
 
 using Phase = LayerSamples::Phase;
 
-constexpr int most_size = 1'000'000;
-constexpr double ms_per_s = 1000, most_bytes = 1e18;
+constexpr int max_size = 1'000'000;
+constexpr double ms_per_s = 1000, max_bytes = 1e18;
 // A layer's backward has two matrix products for each of its forward: with respect to weights and to inputs.
 constexpr double forward_share = 1.0 / 3;
 
@@ -33,26 +33,26 @@ struct FileName {
 };
 
 /// Cuts `word` and the number behind it off the end of `text`.
-std::optional<int> take_number(std::string_view& text, std::string_view word) {
+std::optional<int> consume_number_suffix(std::string_view& text, std::string_view word) {
   const std::size_t begin = text.rfind(word);
   if (begin == std::string_view::npos) return std::nullopt;
   const std::string_view digits = text.substr(begin + word.size());
   int number = 0;
   const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (status != std::errc() || end != digits.data() + digits.size() || number < 1 || number > most_size)
+  if (status != std::errc() || end != digits.data() + digits.size() || number < 1 || number > max_size)
     return std::nullopt;
   text = text.substr(0, begin);
   return number;
 }
 
-FileName parsed_name(const std::string& path) {
+FileName parse_file_name(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   std::string_view rest = name;
   constexpr std::string_view begin = "DeviceType.", end = ".json";
   if (rest.starts_with(begin) && rest.ends_with(end)) {
     rest = rest.substr(begin.size(), rest.size() - begin.size() - end.size());
-    const auto micro_batch = take_number(rest, "_bs");
-    const auto tensor = micro_batch ? take_number(rest, "_tp") : std::nullopt;
+    const auto micro_batch = consume_number_suffix(rest, "_bs");
+    const auto tensor = micro_batch ? consume_number_suffix(rest, "_tp") : std::nullopt;
     if (tensor && !rest.empty()) return {std::string(rest), *tensor, *micro_batch};
   }
   throw Error(path,
@@ -67,14 +67,14 @@ std::vector<double> parameter_shares(const JsonCursor& root, std::size_t layers)
   if (!list) return {};
   if (list->array_size("bytes") != layers) list->fail(fmt::format("expected {} layers", layers));
   std::vector<double> shares;
-  for (std::size_t i = 0; i < layers; ++i) shares.push_back(list->at(i).as_number(0, most_bytes));
+  for (std::size_t i = 0; i < layers; ++i) shares.push_back(list->at(i).as_number(0, max_bytes));
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   if (sum == 0) return {};
   for (double& share : shares) share /= sum;
   return shares;
 }
 
-void read_file_of(const ImportFile& file, const FileName& size, const std::vector<int>& kinds,
+void read_metis_file(const ImportFile& file, const FileName& size, const std::vector<int>& kinds,
                   LayerSamples& samples) {
   const nlohmann::json json = parse_json(file.text, file.name);
   const JsonCursor root(json, file.name), times = root.required("execution_time"),
@@ -83,10 +83,10 @@ void read_file_of(const ImportFile& file, const FileName& size, const std::vecto
     list.fail(fmt::format("expected {} layers, as the model has with embedding and head; found {}",
                           kinds.size(), list.array_size("milliseconds")));
   const auto optimizer = times.optional("optimizer_time_ms");
-  const double update = optimizer ? optimizer->as_number(0, most_imported_seconds) / ms_per_s : 0;
+  const double update = optimizer ? optimizer->as_number(0, max_imported_seconds) / ms_per_s : 0;
   const std::vector<double> shares = parameter_shares(root, kinds.size());
   for (std::size_t i = 0; i < kinds.size(); ++i) {
-    const double both = list.at(i).as_number(0, most_imported_seconds) / ms_per_s;
+    const double both = list.at(i).as_number(0, max_imported_seconds) / ms_per_s;
     samples.add(kinds[i], size.micro_batch, size.tensor, Phase::forward, both * forward_share);
     samples.add(kinds[i], size.micro_batch, size.tensor, Phase::backward, both * (1 - forward_share));
     if (optimizer && !shares.empty())
@@ -103,22 +103,22 @@ bool has_updates(const LayerProfile& profile) {
 }  // namespace
 
 LayerProfile import_metis(std::span<const ImportFile> files, const ImportSettings& settings) {
-  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_number(settings.job.training));
-  const std::vector<int> listed = listed_kinds(kinds);
+  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_element(settings.job.training));
+  const std::vector<int> listed = kinds_in_profiler_order(kinds);
   LayerSamples samples(kinds);
   std::set<std::pair<int, int>> sizes;
-  const std::string gpu = parsed_name(files.front().name).gpu;
+  const std::string gpu = parse_file_name(files.front().name).gpu;
   for (const ImportFile& file : files) {
-    const FileName name = parsed_name(file.name);
+    const FileName name = parse_file_name(file.name);
     if (name.gpu != gpu)
       throw Error(file.name,
-                  fmt::format("is of GPU {}, the first file of {}", in_quotes(name.gpu), in_quotes(gpu)));
+                  fmt::format("is of GPU {}, the first file of {}", quote(name.gpu), quote(gpu)));
     if (!sizes.emplace(name.tensor, name.micro_batch).second)
       throw Error(file.name, fmt::format("is the second file of tensor degree {} and micro-batch {}",
                                          name.tensor, name.micro_batch));
-    read_file_of(file, name, listed, samples);
+    read_metis_file(file, name, listed, samples);
   }
-  LayerProfile profile = empty_import(files, settings, "Metis", "");
+  LayerProfile profile = make_imported_profile(files, settings, "Metis", "");
   profile.rows = samples.rows(files.front().name);
   profile.derivation +=
       "medians over the layers of a kind, spread between their 10th and 90th percentile; forward and "

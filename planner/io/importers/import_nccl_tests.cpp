@@ -15,7 +15,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/io/text/csv_cells.hpp"
-#include "planner/io/importers/network_survey.hpp"
+#include "planner/io/importers/network_measurements.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 
@@ -32,7 +32,7 @@ struct NcclRun {
   std::vector<Row> rows;
 };
 
-std::vector<std::string_view> words_of(std::string_view line) {
+std::vector<std::string_view> split_words(std::string_view line) {
   std::vector<std::string_view> words;
   for (std::size_t begin = 0; begin < line.size();) {
     while (begin < line.size() && is_csv_blank(line[begin])) ++begin;
@@ -46,7 +46,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
 
 /// "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time …": where the first time stands.
 /// Versions differ in the columns before it.
-std::optional<std::size_t> time_column_of(const std::vector<std::string_view>& words) {
+std::optional<std::size_t> find_time_column(const std::vector<std::string_view>& words) {
   if (words.size() < 3 || words[0] != "#" || words[1] != "size") return std::nullopt;
   const auto time = std::find(words.begin(), words.end(), "time");
   if (time == words.end()) return std::nullopt;
@@ -55,16 +55,16 @@ std::optional<std::size_t> time_column_of(const std::vector<std::string_view>& w
 
 /// "#  Rank  0 Group  0 Pid  1234 on  HOST device  0 …" and "# Collective test starting: sendrecv_perf".
 void read_comment(const std::vector<std::string_view>& words, NcclRun& run) {
-  const auto after = [&](std::string_view word) {
+  const auto word_after = [&](std::string_view word) {
     const auto found = std::find(words.begin(), words.end(), word);
     return found == words.end() || found + 1 == words.end() ? std::string() : std::string(found[1]);
   };
-  if (words.size() > 1 && words[1] == "Rank") run.hosts.push_back(after("on"));
-  if (words.size() > 1 && words[1] == "Collective") run.collective = after("starting:");
+  if (words.size() > 1 && words[1] == "Rank") run.hosts.push_back(word_after("on"));
+  if (words.size() > 1 && words[1] == "Collective") run.collective = word_after("starting:");
 }
 
 /// The size first, and where the header says it the time out of place.
-Row row_of(const std::vector<std::string_view>& words, const std::optional<std::size_t>& time_column,
+Row parse_row(const std::vector<std::string_view>& words, const std::optional<std::size_t>& time_column,
            const std::string& where) {
   if (!time_column)
     throw Error(where,
@@ -75,8 +75,8 @@ Row row_of(const std::vector<std::string_view>& words, const std::optional<std::
   const auto number = [&](std::string_view word, const Unit& unit) {
     try {
       return parse_in_unit(word, unit);
-    } catch (const Error& complaint) {
-      throw Error(where, complaint.what());
+    } catch (const Error& cause) {
+      throw Error(where, cause.what());
     }
   };
   const Row row{number(words[0], size_unit("B")), number(words[*time_column], time_unit("us"))};
@@ -84,34 +84,34 @@ Row row_of(const std::vector<std::string_view>& words, const std::optional<std::
   return row;
 }
 
-NcclRun read_run(const SurveyFile& file) {
+NcclRun read_run(const MeasurementFile& file) {
   NcclRun run;
   std::optional<std::size_t> time_column;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < file.text.size();) {
     const std::size_t end = std::min(file.text.find('\n', begin), file.text.size());
-    const auto words = words_of(std::string_view(file.text).substr(begin, end - begin));
+    const auto words = split_words(std::string_view(file.text).substr(begin, end - begin));
     ++number;
     begin = end + 1;
     if (words.empty()) continue;
     const bool is_row = words[0].find_first_not_of("0123456789") == std::string_view::npos;
-    if (const auto column = time_column_of(words)) time_column = column;
+    if (const auto column = find_time_column(words)) time_column = column;
     if (words[0].starts_with('#'))
       read_comment(words, run);
     else if (is_row)
-      run.rows.push_back(row_of(words, time_column, position(file.name, number, 1)));
+      run.rows.push_back(parse_row(words, time_column, position(file.name, number, 1)));
   }
   return run;
 }
 
-struct Line {
+struct LinearFit {
   double intercept, slope;
-  double farthest = 0;  // relative error of a row
+  double max_error = 0;  // relative error of a row
 };
 
 /// Least squares of relative errors, so that small messages say what latency is and large ones what bandwidth
 /// is.
-Line fitted(const std::vector<Row>& rows, const std::string& file) {
+LinearFit fit_line(const std::vector<Row>& rows, const std::string& file) {
   double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
   for (const Row& row : rows) {
     const double weight = 1 / (row.seconds * row.seconds);
@@ -132,19 +132,19 @@ Line fitted(const std::vector<Row>& rows, const std::string& file) {
   }
   if (!has_two_sizes || !std::isfinite(slope) || !std::isfinite(intercept) || slope <= 0)
     throw Error(file, "expected rows of several sizes, of which the larger take longer");
-  Line line{intercept, slope};
+  LinearFit line{intercept, slope};
   for (const Row& row : rows)
-    line.farthest =
-        std::max(line.farthest, std::abs(line.intercept + slope * row.bytes - row.seconds) / row.seconds);
+    line.max_error =
+        std::max(line.max_error, std::abs(line.intercept + slope * row.bytes - row.seconds) / row.seconds);
   return line;
 }
 
 /// Steps of a collective of `ranks`, and the share of its bytes that each of them moves.
-struct Steps {
+struct CollectiveSteps {
   double count, share;
 };
 
-Steps steps_of(std::string collective, std::size_t ranks, const std::string& file) {
+CollectiveSteps collective_steps(std::string collective, std::size_t ranks, const std::string& file) {
   if (collective.ends_with("_perf")) collective.resize(collective.size() - 5);
   if (collective.empty())
     throw Error(file, "does not say which collective it is; give --collective sendrecv or all_reduce");
@@ -152,58 +152,58 @@ Steps steps_of(std::string collective, std::size_t ranks, const std::string& fil
   if (collective == "sendrecv") return {1, 1};
   if (collective == "all_reduce") return {2 * (n - 1), 1 / n};
   throw Error(file,
-              fmt::format("expected sendrecv_perf or all_reduce_perf; found {}", in_quotes(collective)));
+              fmt::format("expected sendrecv_perf or all_reduce_perf; found {}", quote(collective)));
 }
 
 /// The sites of the ranks.
-std::vector<std::string> sites_of(const NcclRun& run, const SurveySettings& settings,
+std::vector<std::string> rank_sites(const NcclRun& run, const MeasurementSettings& settings,
                                   const std::string& file) {
   if (settings.between) return {settings.between->first, settings.between->second};
   std::vector<std::string> sites;
   for (const std::string& host : run.hosts) sites.push_back(settings.site_of(host));
-  const std::set<std::string> different(sites.begin(), sites.end());
-  if (sites.size() < 2 || different.size() != sites.size())
+  const std::set<std::string> distinct(sites.begin(), sites.end());
+  if (sites.size() < 2 || distinct.size() != sites.size())
     throw Error(
         file,
         fmt::format("expected ranks on different hosts, one each; found {} on {} (--between A B names two)",
-                    sites.size(), different.size()));
+                    sites.size(), distinct.size()));
   return sites;
 }
 
 /// The relative error of the row that is farthest from its fit.
-double import_run(const SurveyFile& file, const SurveySettings& settings, Survey& survey) {
+double import_run(const MeasurementFile& file, const MeasurementSettings& settings, NetworkMeasurements& measurements) {
   const NcclRun run = read_run(file);
   if (run.rows.empty())
     throw Error(file.name, "no rows of size and time: is it what sendrecv_perf or all_reduce_perf prints?");
   if (settings.between && !run.hosts.empty() && run.hosts.size() != 2)
     throw Error(file.name, fmt::format("--between names two ranks; found {}", run.hosts.size()));
-  const std::vector<std::string> sites = sites_of(run, settings, file.name);
-  for (const std::string& site : sites) check_place_name(site, file.name);
-  const Steps steps =
-      steps_of(settings.collective.empty() ? run.collective : settings.collective, sites.size(), file.name);
-  const Line line = fitted(run.rows, file.name);
-  SurveySample sample;
+  const std::vector<std::string> sites = rank_sites(run, settings, file.name);
+  for (const std::string& site : sites) check_endpoint_name(site, file.name);
+  const CollectiveSteps steps =
+      collective_steps(settings.collective.empty() ? run.collective : settings.collective, sites.size(), file.name);
+  const LinearFit line = fit_line(run.rows, file.name);
+  LinkSample sample;
   sample.latency = settings.latency.value_or(Seconds(line.intercept / steps.count));
   sample.bandwidth = BitsPerSecond(bits_per_byte * steps.count * steps.share / line.slope);
   for (const std::string& from : sites)
     for (const std::string& to : sites)
-      if (from != to) survey.samples[{survey.place(from), survey.place(to)}].push_back(sample);
-  return line.farthest;
+      if (from != to) measurements.samples[{measurements.endpoint(from), measurements.endpoint(to)}].push_back(sample);
+  return line.max_error;
 }
 
 }  // namespace
 
-Survey import_nccl_tests(std::span<const SurveyFile> files, const SurveySettings& settings) {
+NetworkMeasurements import_nccl_tests(std::span<const MeasurementFile> files, const MeasurementSettings& settings) {
   if (settings.between && files.size() != 1)
     throw Error("--between", "is for one file; --name HOST=SITE names the hosts of several");
-  Survey survey;
-  survey.how =
+  NetworkMeasurements measurements;
+  measurements.description =
       "nccl-tests: latency a and bandwidth b fitted to t = a + S/b (sendrecv) or t = 2 (n-1) (a + S/(n b)) "
       "(all_reduce of n ranks), least squares of relative errors; a has the launch in it";
-  double farthest = 0;
-  for (const SurveyFile& file : files) farthest = std::max(farthest, import_run(file, settings, survey));
-  survey.how += fmt::format("; the farthest row is {:.2g} % off", 100 * farthest);
-  return survey;
+  double max_error = 0;
+  for (const MeasurementFile& file : files) max_error = std::max(max_error, import_run(file, settings, measurements));
+  measurements.description += fmt::format("; the farthest row is {:.2g} % off", 100 * max_error);
+  return measurements;
 }
 
 }  // namespace dtfm::io

@@ -30,8 +30,8 @@ struct ImportFile {
 
 struct ImportFormat {
   std::string_view name, files;        // "sailor", what it reads
-  std::size_t most_files, most_bytes;  // of a file
-  bool is_of_one_size;                 // micro-batch and tensor degree are not in the files
+  std::size_t max_files, max_bytes;  // of a file
+  bool needs_sizes;                 // micro-batch and tensor degree are not in the files
   LayerProfile (*import)(std::span<const ImportFile> files, const ImportSettings& settings);
 };
 
@@ -69,12 +69,12 @@ class LayerSamples {
 
 /// The job's kinds in the order in which profilers list layers: embedding, blocks, head; or the layers of a
 /// chain.
-std::vector<int> listed_kinds(const LayerKinds& kinds);
+std::vector<int> kinds_in_profiler_order(const LayerKinds& kinds);
 
 /// A profile of the job's model without rows.
-LayerProfile empty_import(std::span<const ImportFile> files, const ImportSettings& settings,
-                          std::string_view format, const std::string& how);
+LayerProfile make_imported_profile(std::span<const ImportFile> files, const ImportSettings& settings,
+                          std::string_view format, const std::string& method);
 
-inline constexpr double most_imported_seconds = 1e6;
+inline constexpr double max_imported_seconds = 1e6;
 
 }  // namespace dtfm::io

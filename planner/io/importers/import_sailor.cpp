@@ -19,31 +19,31 @@ namespace {
 
 using Phase = LayerSamples::Phase;
 
-constexpr int most_size = 1'000'000;
+constexpr int max_size = 1'000'000;
 
 /// The key of `cursor` as a whole number.
-int number_of(const std::string& key, const JsonCursor& cursor, int least, std::string_view what) {
+int parse_key(const std::string& key, const JsonCursor& cursor, int min_value, std::string_view what) {
   int number = -1;
   const auto [end, status] = std::from_chars(key.data(), key.data() + key.size(), number);
   const bool is_plain = !key.empty() && (key == "0" || (key[0] != '0' && key[0] != '-'));
-  if (!is_plain || status != std::errc() || end != key.data() + key.size() || number < least ||
-      number > most_size)
-    cursor.fail(fmt::format("expected a {} from {} to {}; found {}", what, least, most_size, in_quotes(key)));
+  if (!is_plain || status != std::errc() || end != key.data() + key.size() || number < min_value ||
+      number > max_size)
+    cursor.fail(fmt::format("expected a {} from {} to {}; found {}", what, min_value, max_size, quote(key)));
   return number;
 }
 
-double time_of(const JsonCursor& times, Phase phase) {
-  return times.at(static_cast<std::size_t>(phase)).as_number(0, most_imported_seconds);
+double read_time(const JsonCursor& times, Phase phase) {
+  return times.at(static_cast<std::size_t>(phase)).as_number(0, max_imported_seconds);
 }
 
 /// In the published files every layer, embedding and head too, has one and the same update: that of all that
 /// was run together, some two blocks and both ends, not of a layer.
-bool updates_differ(const std::vector<std::pair<std::string, JsonCursor>>& layers) {
+bool has_distinct_updates(const std::vector<std::pair<std::string, JsonCursor>>& layers) {
   std::set<double> updates;
   for (const auto& [key, times] : layers) {
     if (times.array_size("seconds: forward, backward, update") != 3)
       times.fail("expected three times: forward, backward, update");
-    updates.insert(time_of(times, Phase::update));
+    updates.insert(read_time(times, Phase::update));
   }
   return layers.size() == 1 || updates.size() > 1;
 }
@@ -54,15 +54,15 @@ void read_layers(const JsonCursor& value, const std::vector<int>& kinds, int mic
   if (layers.size() != kinds.size())
     value.fail(fmt::format("expected {} layers, as the model has with embedding and head; found {}",
                            kinds.size(), layers.size()));
-  const bool has_updates = updates_differ(layers);
+  const bool has_updates = has_distinct_updates(layers);
   for (const auto& [key, times] : layers) {
-    const int layer = number_of(key, times, 0, "layer");
+    const int layer = parse_key(key, times, 0, "layer");
     if (at(layer) >= kinds.size())
-      times.fail(fmt::format("expected a layer from 0 to {}; found {}", kinds.size() - 1, in_quotes(key)));
+      times.fail(fmt::format("expected a layer from 0 to {}; found {}", kinds.size() - 1, quote(key)));
     for (const Phase phase : {Phase::forward, Phase::backward})
-      samples.add(kinds[at(layer)], micro_batch, tensor, phase, time_of(times, phase));
+      samples.add(kinds[at(layer)], micro_batch, tensor, phase, read_time(times, phase));
     if (has_updates)
-      samples.add(kinds[at(layer)], micro_batch, tensor, Phase::update, time_of(times, Phase::update));
+      samples.add(kinds[at(layer)], micro_batch, tensor, Phase::update, read_time(times, Phase::update));
   }
 }
 
@@ -70,15 +70,15 @@ void read_layers(const JsonCursor& value, const std::vector<int>& kinds, int mic
 
 LayerProfile import_sailor(std::span<const ImportFile> files, const ImportSettings& settings) {
   const auto& [name, text] = files.front();
-  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_number(settings.job.training));
-  const std::vector<int> listed = listed_kinds(kinds);
+  const LayerKinds kinds = layer_kinds(settings.job.model, bytes_per_element(settings.job.training));
+  const std::vector<int> listed = kinds_in_profiler_order(kinds);
   LayerSamples samples(kinds);
   const nlohmann::json root = parse_json(text, name);
   for (const auto& [micro_batch, degrees] : JsonCursor(root, name).members("micro-batches"))
     for (const auto& [tensor, layers] : degrees.members("tensor degrees"))
-      read_layers(layers, listed, number_of(micro_batch, degrees, 1, "micro-batch"),
-                  number_of(tensor, layers, 1, "tensor degree"), samples);
-  LayerProfile profile = empty_import(
+      read_layers(layers, listed, parse_key(micro_batch, degrees, 1, "micro-batch"),
+                  parse_key(tensor, layers, 1, "tensor degree"), samples);
+  LayerProfile profile = make_imported_profile(
       files, settings, "Sailor",
       "medians over the layers of a kind, spread between their 10th and 90th percentile; backward "
       "taken to be without recomputation; updates that are the same for all layers are left out, for they "

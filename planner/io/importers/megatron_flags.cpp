@@ -7,45 +7,45 @@
 
 #include <fmt/format.h>
 
-#include "planner/io/text/quoted_words.hpp"
+#include "planner/io/text/shell_words.hpp"
 #include "planner/io/text/suggest.hpp"
 #include "planner/io/text/text_file.hpp"
 
 namespace dtfm::io {
 namespace {
 
-constexpr int most = 1'000'000'000;
+constexpr int max_value = 1'000'000'000;
 
-enum class Takes { nothing, number, word };
+enum class FlagArgument { none, number, word };
 
 struct KnownFlag {
   std::string_view name;
-  Takes takes;
+  FlagArgument argument;
 };
 
 /// megatron/training/arguments.py of Megatron-LM (core 0.14 and later).
 constexpr std::array<KnownFlag, 18> known_flags = {{
-    {"--tensor-model-parallel-size", Takes::number},
-    {"--pipeline-model-parallel-size", Takes::number},
-    {"--context-parallel-size", Takes::number},
-    {"--expert-model-parallel-size", Takes::number},
-    {"--use-tp-pp-dp-mapping", Takes::nothing},
-    {"--num-layers", Takes::number},
-    {"--pipeline-model-parallel-layout", Takes::word},
-    {"--decoder-first-pipeline-num-layers", Takes::number},
-    {"--decoder-last-pipeline-num-layers", Takes::number},
-    {"--account-for-embedding-in-pipeline-split", Takes::nothing},
-    {"--account-for-loss-in-pipeline-split", Takes::nothing},
-    {"--num-layers-per-virtual-pipeline-stage", Takes::number},
-    {"--num-virtual-stages-per-pipeline-rank", Takes::number},
-    {"--hidden-size", Takes::number},
-    {"--num-attention-heads", Takes::number},
-    {"--seq-length", Takes::number},
-    {"--micro-batch-size", Takes::number},
-    {"--global-batch-size", Takes::number},
+    {"--tensor-model-parallel-size", FlagArgument::number},
+    {"--pipeline-model-parallel-size", FlagArgument::number},
+    {"--context-parallel-size", FlagArgument::number},
+    {"--expert-model-parallel-size", FlagArgument::number},
+    {"--use-tp-pp-dp-mapping", FlagArgument::none},
+    {"--num-layers", FlagArgument::number},
+    {"--pipeline-model-parallel-layout", FlagArgument::word},
+    {"--decoder-first-pipeline-num-layers", FlagArgument::number},
+    {"--decoder-last-pipeline-num-layers", FlagArgument::number},
+    {"--account-for-embedding-in-pipeline-split", FlagArgument::none},
+    {"--account-for-loss-in-pipeline-split", FlagArgument::none},
+    {"--num-layers-per-virtual-pipeline-stage", FlagArgument::number},
+    {"--num-virtual-stages-per-pipeline-rank", FlagArgument::number},
+    {"--hidden-size", FlagArgument::number},
+    {"--num-attention-heads", FlagArgument::number},
+    {"--seq-length", FlagArgument::number},
+    {"--micro-batch-size", FlagArgument::number},
+    {"--global-batch-size", FlagArgument::number},
 }};
 
-const KnownFlag* known(std::string_view name) {
+const KnownFlag* find_flag(std::string_view name) {
   const auto found = std::find_if(known_flags.begin(), known_flags.end(),
                                   [&](const KnownFlag& flag) { return flag.name == name; });
   return found == known_flags.end() ? nullptr : found;
@@ -55,88 +55,88 @@ bool is_flag(std::string_view word) {
   return word.size() > 2 && word.starts_with("--");
 }
 
-struct PlacedWord {
+struct LocatedWord {
   std::string text, where;
 };
 
-std::vector<PlacedWord> words_of(std::string_view text, const std::string& file) {
-  std::vector<PlacedWord> words;
-  for_each_line_of_words(text, [&](std::size_t line, const std::vector<QuotedWord>& of_line) {
-    for (const QuotedWord& word : of_line) words.push_back({word.text, position(file, line, word.column)});
+std::vector<LocatedWord> read_words(std::string_view text, const std::string& file) {
+  std::vector<LocatedWord> words;
+  for_each_line_of_words(text, [&](std::size_t line, const std::vector<ShellWord>& line_words) {
+    for (const ShellWord& word : line_words) words.push_back({word.text, position(file, line, word.column)});
   });
   return words;
 }
 
 /// The value of a flag that takes one.
-MegatronFlags::Value value_of(const KnownFlag& flag, const PlacedWord& word, Faults& faults) {
+MegatronFlags::Value parse_flag_value(const KnownFlag& flag, const LocatedWord& word, InputErrors& errors) {
   MegatronFlags::Value value{word.text, word.where, {}};
-  if (flag.takes == Takes::word) return value;
+  if (flag.argument == FlagArgument::word) return value;
   int number = 0;
   const char* end = word.text.data() + word.text.size();
   const auto [stop, status] = std::from_chars(word.text.data(), end, number);
-  if (status == std::errc() && stop == end && number >= 1 && number <= most)
+  if (status == std::errc() && stop == end && number >= 1 && number <= max_value)
     value.number = number;
   else
-    faults.add(word.where, fmt::format("{}: expected a whole number from 1 to {}; found {}{}", flag.name,
-                                       most, in_quotes(word.text),
+    errors.add(word.where, fmt::format("{}: expected a whole number from 1 to {}; found {}{}", flag.name,
+                                       max_value, quote(word.text),
                                        word.text.starts_with('$') ? " (variables are not expanded)" : ""));
   return value;
 }
 
 }  // namespace
 
-MegatronFlags::MegatronFlags(std::string_view text, const std::string& file, Faults& faults) {
-  const std::vector<PlacedWord> words = words_of(text, file);
+MegatronFlags::MegatronFlags(std::string_view text, const std::string& file, InputErrors& errors) {
+  const std::vector<LocatedWord> words = read_words(text, file);
   std::set<std::string> ignored;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto& [word, where] = words[i];
     if (!is_flag(word)) continue;
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    const KnownFlag* flag = known(name);
+    const KnownFlag* flag = find_flag(name);
     if (flag == nullptr) {
       if (ignored.insert(name).second) ignored_.push_back(name);
-    } else if (flag->takes == Takes::nothing) {
-      add(name, {"", where, {}}, faults);
+    } else if (flag->argument == FlagArgument::none) {
+      add(name, {"", where, {}}, errors);
     } else if (equals != word.npos) {
-      add(name, value_of(*flag, {word.substr(equals + 1), where}, faults), faults);
+      add(name, parse_flag_value(*flag, {word.substr(equals + 1), where}, errors), errors);
     } else if (i + 1 < words.size() && !is_flag(words[i + 1].text)) {
-      add(name, value_of(*flag, words[++i], faults), faults);
+      add(name, parse_flag_value(*flag, words[++i], errors), errors);
     } else {
-      faults.add(where, name + " needs a value");
+      errors.add(where, name + " needs a value");
     }
   }
 }
 
-void MegatronFlags::add(const std::string& name, const Value& value, Faults& faults) {
-  const auto [first, is_new] = given_.try_emplace(name, value);
+void MegatronFlags::add(const std::string& name, const Value& value, InputErrors& errors) {
+  const auto [first, is_new] = values_.try_emplace(name, value);
   if (!is_new)
-    faults.add(value.where, fmt::format("{} is there twice, first at {}", name, first->second.where));
+    errors.add(value.where, fmt::format("{} is there twice, first at {}", name, first->second.where));
 }
 
 std::optional<int> MegatronFlags::number(std::string_view flag) const {
-  const auto found = given_.find(flag);
-  return found == given_.end() ? std::nullopt : found->second.number;
+  const auto found = values_.find(flag);
+  return found == values_.end() ? std::nullopt : found->second.number;
 }
 
-std::string MegatronFlags::ignored_note() const {
+std::string MegatronFlags::format_ignored_flags() const {
   if (ignored_.empty()) return "";
-  constexpr std::size_t most_named = 12;
+  constexpr std::size_t max_named = 12;
   std::vector<std::string_view> names;
   for (const KnownFlag& flag : known_flags) names.push_back(flag.name);
   std::string text = "flags that say nothing of the plan are passed over:";
-  for (std::size_t i = 0; i < std::min(ignored_.size(), most_named); ++i) {
-    text += (i == 0 ? " " : ", ") + in_quotes(ignored_[i]);
-    if (const auto near = nearest_name(ignored_[i], names); !near.empty())
-      text += fmt::format(" (did you mean {}?)", in_quotes(near));
+  for (std::size_t i = 0; i < std::min(ignored_.size(), max_named); ++i) {
+    text += (i == 0 ? " " : ", ") + quote(ignored_[i]);
+    if (const auto nearest = nearest_name(ignored_[i], names); !nearest.empty())
+      text += fmt::format(" (did you mean {}?)", quote(nearest));
   }
-  if (ignored_.size() > most_named) text += fmt::format(" and {} more", ignored_.size() - most_named);
+  if (ignored_.size() > max_named) text += fmt::format(" and {} more", ignored_.size() - max_named);
   return text;
 }
 
 bool has_megatron_flags(std::string_view text) {
-  Faults faults;
-  return !MegatronFlags(text, "", faults).empty() || !faults.empty();
+  InputErrors errors;
+  return !MegatronFlags(text, "", errors).empty() || !errors.empty();
 }
 
 }  // namespace dtfm::io

@@ -11,76 +11,76 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t most_symbols = 1'000'000;
-constexpr int most_nested = 32;
+constexpr std::size_t max_symbols = 1'000'000;
+constexpr int max_nesting = 32;
 
 /// A layout without repetitions and commas. Throws Error, at `where`, for what it does not allow.
 class LayoutExpander {
  public:
   LayoutExpander(std::string_view text, const std::string& where) : text_(text), where_(where) {}
 
-  std::string expanded() {
-    std::string symbols = sequence(0);
-    if (at_ < text_.size()) throw unexpected("no group is open here");
+  std::string expand() {
+    std::string symbols = parse_sequence(0);
+    if (position_ < text_.size()) throw unexpected_character("no group is open here");
     return symbols;
   }
 
  private:
   Error error(const std::string& message) const { return Error(where_, message); }
-  Error unexpected(const char* expected) const {
-    return error(fmt::format("the layout has {} as character {}: {}", in_quotes(text_.substr(at_, 1)),
-                             at_ + 1, expected));
+  Error unexpected_character(const char* expected) const {
+    return error(fmt::format("the layout has {} as character {}: {}", quote(text_.substr(position_, 1)),
+                             position_ + 1, expected));
   }
 
   /// Up to the end or a parenthesis that closes.
-  std::string sequence(int depth) {
-    if (depth > most_nested)
-      throw error(fmt::format("the layout has more than {} parentheses in each other", most_nested));
+  std::string parse_sequence(int depth) {
+    if (depth > max_nesting)
+      throw error(fmt::format("the layout has more than {} parentheses in each other", max_nesting));
     std::string symbols;
-    while (at_ < text_.size() && text_[at_] != ')') {
-      if (text_[at_] == ',') {
-        ++at_;
+    while (position_ < text_.size() && text_[position_] != ')') {
+      if (text_[position_] == ',') {
+        ++position_;
         continue;
       }
-      const std::string unit = this->unit(depth);
-      const std::size_t times = repetitions();
-      if (unit.size() * times + symbols.size() > most_symbols)
-        throw error(fmt::format("the layout has more than {} layers and stages", most_symbols));
-      for (std::size_t i = 0; i < times; ++i) symbols += unit;
+      const std::string term = this->term(depth);
+      const std::size_t times = parse_repetitions();
+      if (term.size() * times + symbols.size() > max_symbols)
+        throw error(fmt::format("the layout has more than {} layers and stages", max_symbols));
+      for (std::size_t i = 0; i < times; ++i) symbols += term;
     }
     return symbols;
   }
 
-  std::string unit(int depth) {
-    if (text_[at_] == '(') {
-      ++at_;
-      std::string symbols = sequence(depth + 1);
-      if (at_ == text_.size()) throw error("the layout lacks a `)`");
-      if (symbols.empty()) throw unexpected("the group before it is empty");
-      ++at_;
+  std::string term(int depth) {
+    if (text_[position_] == '(') {
+      ++position_;
+      std::string symbols = parse_sequence(depth + 1);
+      if (position_ == text_.size()) throw error("the layout lacks a `)`");
+      if (symbols.empty()) throw unexpected_character("the group before it is empty");
+      ++position_;
       return symbols;
     }
-    if (std::string_view("EtmL|").find(text_[at_]) == std::string_view::npos)
-      throw unexpected("expected E, t, L, |, a group in parentheses, or * and a number behind one of them");
-    return std::string(1, text_[at_++]);
+    if (std::string_view("EtmL|").find(text_[position_]) == std::string_view::npos)
+      throw unexpected_character("expected E, t, L, |, a group in parentheses, or * and a number behind one of them");
+    return std::string(1, text_[position_++]);
   }
 
-  std::size_t repetitions() {
-    if (at_ == text_.size() || text_[at_] != '*') return 1;
+  std::size_t parse_repetitions() {
+    if (position_ == text_.size() || text_[position_] != '*') return 1;
     std::size_t times = 0;
-    const auto [end, status] = std::from_chars(text_.data() + at_ + 1, text_.data() + text_.size(), times);
-    if (status != std::errc() || times < 1 || times > most_symbols)
-      throw unexpected("expected a number from 1 to a million behind it");
-    at_ = static_cast<std::size_t>(end - text_.data());
+    const auto [end, status] = std::from_chars(text_.data() + position_ + 1, text_.data() + text_.size(), times);
+    if (status != std::errc() || times < 1 || times > max_symbols)
+      throw unexpected_character("expected a number from 1 to a million behind it");
+    position_ = static_cast<std::size_t>(end - text_.data());
     return times;
   }
 
   std::string_view text_;
   const std::string& where_;
-  std::size_t at_ = 0;
+  std::size_t position_ = 0;
 };
 
-std::vector<int> layers_of_stages(const std::string& symbols, const std::string& where) {
+std::vector<int> layers_by_stage(const std::string& symbols, const std::string& where) {
   const auto count = [&](char c) { return std::count(symbols.begin(), symbols.end(), c); };
   if (count('m') > 0)
     throw Error(where, "the layout has `m`: multi-token prediction is not something that plans know");
@@ -98,12 +98,12 @@ std::vector<int> layers_of_stages(const std::string& symbols, const std::string&
 
 }  // namespace
 
-std::optional<std::vector<int>> layout_layers(std::string_view layout, const std::string& where,
-                                              Faults& faults) {
+std::optional<std::vector<int>> parse_layout(std::string_view layout, const std::string& where,
+                                              InputErrors& errors) {
   try {
-    return layers_of_stages(LayoutExpander(layout, where).expanded(), where);
+    return layers_by_stage(LayoutExpander(layout, where).expand(), where);
   } catch (const Error& error) {
-    faults.add(error);
+    errors.add(error);
     return std::nullopt;
   }
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/io/text/faults.hpp"
+#include "planner/io/text/input_errors.hpp"
 
 namespace dtfm::io {
 
@@ -16,7 +16,7 @@ namespace dtfm::io {
 ///
 /// The layers of each stage; nothing, and a fault at `where`, for what is not such a layout, and for `m`
 /// (multi-token prediction), which plans do not know.
-std::optional<std::vector<int>> layout_layers(std::string_view layout, const std::string& where,
-                                              Faults& faults);
+std::optional<std::vector<int>> parse_layout(std::string_view layout, const std::string& where,
+                                              InputErrors& errors);
 
 }  // namespace dtfm::io

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/index.hpp"
-#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/importers/megatron_flags.hpp"
 #include "planner/io/importers/megatron_stages.hpp"
 #include "planner/io/readers/rank_file.hpp"
@@ -25,21 +25,21 @@ struct Sizes {
 
 class MegatronReader {
  public:
-  MegatronReader(const NamedFile& file, const Job& job, Faults& faults)
-      : file_(file), job_(job), faults_(faults), flags_(file.text, file.path, faults) {}
+  MegatronReader(const NamedFile& file, const Job& job, InputErrors& errors)
+      : file_(file), job_(job), errors_(errors), flags_(file.text, file.path, errors) {}
 
   const MegatronFlags& flags() const { return flags_; }
 
   /// `ranks`: nothing known of them where they are empty.
   Plan read(const std::vector<std::optional<int>>& ranks, const std::string& ranks_file) {
     check_job();
-    check_unknown_parallelism();
-    const Sizes sizes = sizes_for(ranks.size(), ranks_file);
-    const MegatronStages stages = megatron_stages(flags_, file_.path, sizes.pipeline, job_, faults_);
+    check_unsupported_parallelism();
+    const Sizes sizes = derive_sizes(ranks.size(), ranks_file);
+    const MegatronStages stages = megatron_stages(flags_, file_.path, sizes.pipeline, job_, errors_);
     check_chunks(stages.chunks);
-    const int micro_batches = micro_batches_of(sizes.data);
+    const int micro_batches = micro_batches_per_pipeline(sizes.data);
     Plan plan{sizes.tensor, job_.parallelism.schedule, job_.parallelism.gradient_sync, {}};
-    if (!faults_.empty()) return plan;
+    if (!errors_.empty()) return plan;
     for (int replica = 0; replica < sizes.data; ++replica)
       plan.pipelines.push_back(pipeline(sizes, replica, micro_batches, stages.layers, ranks));
     return plan;
@@ -51,11 +51,11 @@ class MegatronReader {
   }
 
   /// A number that the job has too.
-  void check(std::string_view flag, int of_job, std::string_view what) {
+  void check(std::string_view flag, int job_value, std::string_view what) {
     const auto number = flags_.number(flag);
-    if (number && *number != of_job)
-      faults_.add(flags_.where(flag),
-                  fmt::format("{} {}, but job {} says {} {}", flag, *number, job_.name, what, of_job));
+    if (number && *number != job_value)
+      errors_.add(flags_.where(flag),
+                  fmt::format("{} {}, but job {} says {} {}", flag, *number, job_.name, what, job_value));
   }
 
   void check_job() {
@@ -67,53 +67,53 @@ class MegatronReader {
     const auto* transformer = std::get_if<Transformer>(&job_.model);
     for (const char* flag : {"--hidden-size", "--num-attention-heads"})
       if (transformer == nullptr && flags_.has(flag))
-        faults_.add(flags_.where(flag),
+        errors_.add(flags_.where(flag),
                     fmt::format("{}, but the model of job {} is no transformer", flag, job_.name));
     if (transformer == nullptr) return;
     check("--hidden-size", transformer->hidden, "hidden");
     check("--num-attention-heads", transformer->heads, "heads");
   }
 
-  void check_unknown_parallelism() {
+  void check_unsupported_parallelism() {
     for (const char* flag : {"--context-parallel-size", "--expert-model-parallel-size"})
       if (flags_.number(flag).value_or(1) != 1)
-        faults_.add(flags_.where(flag),
+        errors_.add(flags_.where(flag),
                     fmt::format("{} {}: plans know tensor, pipeline and data parallelism; 1 is possible",
                                 flag, *flags_.number(flag)));
   }
 
   /// One pipeline, and a fault, where the ranks do not make a whole number of them.
-  Sizes sizes_for(std::size_t ranks, const std::string& ranks_file) {
+  Sizes derive_sizes(std::size_t ranks, const std::string& ranks_file) {
     const int tensor = flags_.number(tensor_flag).value_or(1),
               stages = flags_.number(pipeline_flag).value_or(1);
-    const long long of_pipeline = static_cast<long long>(tensor) * stages;
-    const auto all = static_cast<long long>(ranks);
-    if (all % of_pipeline != 0)
-      faults_.add(
+    const long long ranks_per_pipeline = static_cast<long long>(tensor) * stages;
+    const auto total = static_cast<long long>(ranks);
+    if (total % ranks_per_pipeline != 0)
+      errors_.add(
           where(pipeline_flag),
           fmt::format("the number of ranks in {} is {}, no multiple of tensor size {} × pipeline size {}",
-                      ranks_file, all, tensor, stages));
-    return {tensor, std::min(stages, most_devices), std::max(1, static_cast<int>(all / of_pipeline))};
+                      ranks_file, total, tensor, stages));
+    return {tensor, std::min(stages, max_devices), std::max(1, static_cast<int>(total / ranks_per_pipeline))};
   }
 
   void check_chunks(int chunks) {
     const bool interleaved = job_.parallelism.schedule == "interleaved";
-    const int of_job = interleaved ? job_.parallelism.chunks.value_or(1) : 1;
-    if (chunks != of_job)
-      faults_.add(file_.path,
+    const int job_value = interleaved ? job_.parallelism.chunks.value_or(1) : 1;
+    if (chunks != job_value)
+      errors_.add(file_.path,
                   fmt::format("virtual stages of a device: {}, but job {} has schedule {} with {}", chunks,
-                              job_.name, job_.parallelism.schedule, of_job));
+                              job_.name, job_.parallelism.schedule, job_value));
   }
 
   /// Of each pipeline: Megatron has as many in all.
-  int micro_batches_of(int replicas) {
+  int micro_batches_per_pipeline(int replicas) {
     const Training& training = job_.training;
-    const int all = micro_batch_count(training);
-    if (all % replicas != 0)
-      faults_.add(where("--global-batch-size"),
+    const int total = micro_batch_count(training);
+    if (total % replicas != 0)
+      errors_.add(where("--global-batch-size"),
                   fmt::format("global batch {} is no multiple of micro-batch {} × {} pipelines",
                               training.global_batch, training.micro_batch, replicas));
-    return all / replicas;
+    return total / replicas;
   }
 
   Pipeline pipeline(const Sizes& sizes, int replica, int micro_batches, const std::vector<int>& layers,
@@ -122,10 +122,10 @@ class MegatronReader {
     Pipeline pipeline{micro_batches, {}};
     int begin = 0;
     for (int stage = 0; stage < sizes.pipeline; ++stage) {
-      const int block = is_pipeline_major ? stage + sizes.pipeline * replica : replica + sizes.data * stage;
+      const int group = is_pipeline_major ? stage + sizes.pipeline * replica : replica + sizes.data * stage;
       Stage it{{begin, begin + layers[at(stage)]}, {}};
       for (int t = 0; t < sizes.tensor; ++t)
-        it.devices.push_back(ranks[at(t + sizes.tensor * block)].value());
+        it.devices.push_back(ranks[at(t + sizes.tensor * group)].value());
       begin = it.layers.second;
       pipeline.stages.push_back(std::move(it));
     }
@@ -134,7 +134,7 @@ class MegatronReader {
 
   const NamedFile& file_;
   const Job& job_;
-  Faults& faults_;
+  InputErrors& errors_;
   MegatronFlags flags_;
 };
 
@@ -155,14 +155,14 @@ std::vector<std::string> megatron_notes(const Plan& plan) {
 
 }  // namespace
 
-Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DevicePlaces& places,
-                        Faults& faults, std::vector<std::string>& notes) {
-  MegatronReader reader(flags, job, faults);
-  const auto devices = read_ranks(ranks.text, ranks.path, places, faults);
+Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DeviceResolver& resolver,
+                        InputErrors& errors, std::vector<std::string>& notes) {
+  MegatronReader reader(flags, job, errors);
+  const auto devices = read_ranks(ranks.text, ranks.path, resolver, errors);
   Plan plan = reader.read(devices, ranks.path);
-  if (!faults.empty()) return plan;
-  if (const std::string note = reader.flags().ignored_note(); !note.empty()) notes.push_back(note);
-  if (const std::string host = places.dealt_host(); !host.empty())
+  if (!errors.empty()) return plan;
+  if (const std::string note = reader.flags().format_ignored_flags(); !note.empty()) notes.push_back(note);
+  if (const std::string host = resolver.find_assigned_host(); !host.empty())
     notes.push_back(
         fmt::format("{} names hosts: their ranks take their GPUs in order, as LOCAL_RANK counts (slots are "
                     "CPU cores); device "

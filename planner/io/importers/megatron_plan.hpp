@@ -7,8 +7,8 @@
 
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
-#include "planner/io/readers/device_places.hpp"
-#include "planner/io/text/faults.hpp"
+#include "planner/io/readers/device_resolver.hpp"
+#include "planner/io/text/input_errors.hpp"
 #include "planner/io/text/named_file.hpp"
 
 namespace dtfm::io {
@@ -24,7 +24,7 @@ namespace dtfm::io {
 /// what they must, flags that exclude each other, context and expert parallelism, and what is not as in the
 /// job: number of layers, width, heads, sequence, batches, tensor size, chunks. With a fault, what comes back
 /// is no plan. Adds to `notes` what a reader should know.
-Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DevicePlaces& places,
-                        Faults& faults, std::vector<std::string>& notes);
+Plan read_megatron_plan(const NamedFile& flags, const NamedFile& ranks, const Job& job, DeviceResolver& resolver,
+                        InputErrors& errors, std::vector<std::string>& notes);
 
 }  // namespace dtfm::io

@@ -23,42 +23,42 @@ constexpr std::string_view chunks_flag = "--num-virtual-stages-per-pipeline-rank
 
 class StageReader {
  public:
-  StageReader(const MegatronFlags& flags, const std::string& file, int stages, const Job& job, Faults& faults)
-      : flags_(flags), file_(file), stages_(stages), all_(layer_count(job.model)), faults_(faults) {}
+  StageReader(const MegatronFlags& flags, const std::string& file, int stages, const Job& job, InputErrors& errors)
+      : flags_(flags), file_(file), stages_(stages), model_layers_(layer_count(job.model)), errors_(errors) {}
 
   MegatronStages read() {
     check_exclusive();
-    if (flags_.has(layout_flag)) return of_layout();
-    MegatronStages result{flags_.has(first_flag) || flags_.has(last_flag) ? of_ends() : equal(), 1};
+    if (flags_.has(layout_flag)) return split_by_layout();
+    MegatronStages result{flags_.has(first_flag) || flags_.has(last_flag) ? split_by_first_and_last() : split_evenly(), 1};
     if (!result.layers.empty()) result.chunks = chunks(result.layers);
     return result;
   }
 
  private:
-  void exclude(std::string_view flag, std::initializer_list<std::string_view> others) {
+  void reject_combination(std::string_view flag, std::initializer_list<std::string_view> others) {
     for (const std::string_view other : others)
       if (flags_.has(flag) && flags_.has(other))
-        faults_.add(flags_.where(other), fmt::format("{} goes without {}", flag, other));
+        errors_.add(flags_.where(other), fmt::format("{} goes without {}", flag, other));
   }
 
   void check_exclusive() {
-    exclude(layout_flag, {first_flag, last_flag, embedding_flag, loss_flag, chunk_layers_flag, chunks_flag});
-    exclude(first_flag, {embedding_flag, loss_flag});
-    exclude(last_flag, {embedding_flag, loss_flag});
-    exclude(chunk_layers_flag, {chunks_flag});
+    reject_combination(layout_flag, {first_flag, last_flag, embedding_flag, loss_flag, chunk_layers_flag, chunks_flag});
+    reject_combination(first_flag, {embedding_flag, loss_flag});
+    reject_combination(last_flag, {embedding_flag, loss_flag});
+    reject_combination(chunk_layers_flag, {chunks_flag});
   }
 
   /// The layout's stages go around the devices: chunk 0 of each, then chunk 1, …
-  MegatronStages of_layout() {
+  MegatronStages split_by_layout() {
     const std::string& where = flags_.where(layout_flag);
-    const auto layers = layout_layers(flags_.text(layout_flag), where, faults_);
+    const auto layers = parse_layout(flags_.text(layout_flag), where, errors_);
     if (!layers) return {};
     const int sum = std::accumulate(layers->begin(), layers->end(), 0);
-    if (sum != all_)
-      faults_.add(where, fmt::format("the layout has {} layers (t), the job has {}", sum, all_));
+    if (sum != model_layers_)
+      errors_.add(where, fmt::format("the layout has {} layers (t), the job has {}", sum, model_layers_));
     const int count = static_cast<int>(layers->size());
     if (count % stages_ != 0) {
-      faults_.add(where, fmt::format("the layout has {} stages, which is no multiple of "
+      errors_.add(where, fmt::format("the layout has {} stages, which is no multiple of "
                                      "--pipeline-model-parallel-size {}",
                                      count, stages_));
       return {};
@@ -68,7 +68,7 @@ class StageReader {
     for (int i = 0; i < count; ++i) {
       const auto [begin, end] = even_split(result.layers[at(i % stages_)], result.chunks, i / stages_);
       if ((*layers)[at(i)] != end - begin) {
-        faults_.add(
+        errors_.add(
             where,
             fmt::format("virtual stages of pipeline rank {} differ: stage {} of the layout has {} "
                         "layers; plans cut the {} of a device evenly, which makes that {}",
@@ -80,25 +80,25 @@ class StageReader {
   }
 
   /// What `layers` make in `parts` equal parts; 0, and a fault, where they do not.
-  int divided(int layers, int parts, const std::string& where, std::string_view what) {
+  int divide_evenly(int layers, int parts, const std::string& where, std::string_view what) {
     if (parts > 0 ? layers >= 0 && layers % parts == 0 : layers == 0) return parts > 0 ? layers / parts : 0;
-    faults_.add(where, fmt::format("{} layers cannot be split evenly over {} {}; give a layout "
+    errors_.add(where, fmt::format("{} layers cannot be split evenly over {} {}; give a layout "
                                    "(--pipeline-model-parallel-layout)",
                                    layers, parts, what));
     return 0;
   }
 
-  std::vector<int> of_ends() {
+  std::vector<int> split_by_first_and_last() {
     const auto first = flags_.number(first_flag), last = flags_.number(last_flag);
     const int ends = (first ? 1 : 0) + (last ? 1 : 0);
     // A flag may be there without a number, which is a fault of its own.
     const std::string& where = flags_.where(flags_.has(first_flag) ? first_flag : last_flag);
-    if (stages_ < ends || (first && *first > all_) || (last && *last > all_)) {
-      faults_.add(where, fmt::format("more than the {} layers and {} stages that there are", all_, stages_));
+    if (stages_ < ends || (first && *first > model_layers_) || (last && *last > model_layers_)) {
+      errors_.add(where, fmt::format("more than the {} layers and {} stages that there are", model_layers_, stages_));
       return {};
     }
     const int middle =
-        divided(all_ - first.value_or(0) - last.value_or(0), stages_ - ends, where, "stages between");
+        divide_evenly(model_layers_ - first.value_or(0) - last.value_or(0), stages_ - ends, where, "stages between");
     std::vector<int> layers(at(stages_), middle);
     if (first) layers.front() = *first;
     if (last) layers.back() = *last;
@@ -106,10 +106,10 @@ class StageReader {
   }
 
   /// Equal stages, where embedding and loss may count as a layer each.
-  std::vector<int> equal() {
+  std::vector<int> split_evenly() {
     const int embedding = flags_.has(embedding_flag) ? 1 : 0, loss = flags_.has(loss_flag) ? 1 : 0;
-    const int each = divided(all_ + embedding + loss, stages_, file_, "pipeline stages");
-    std::vector<int> layers(at(stages_), each);
+    const int layers_per_stage = divide_evenly(model_layers_ + embedding + loss, stages_, file_, "pipeline stages");
+    std::vector<int> layers(at(stages_), layers_per_stage);
     layers.front() -= embedding;
     layers.back() -= loss;
     return layers;
@@ -120,11 +120,11 @@ class StageReader {
     if (!flags_.has(flag) || !flags_.number(flag)) return 1;
     const int number = *flags_.number(flag);
     const int chunks = flag == chunks_flag ? number : std::max(1, layers.front() / number);
-    for (const int of_device : layers)
-      if (of_device % chunks != 0 || (flag == chunk_layers_flag && of_device != chunks * number)) {
-        faults_.add(
+    for (const int device_layers : layers)
+      if (device_layers % chunks != 0 || (flag == chunk_layers_flag && device_layers != chunks * number)) {
+        errors_.add(
             flags_.where(flag),
-            fmt::format("{} {}: the {} layers of a pipeline rank cannot be cut so", flag, number, of_device));
+            fmt::format("{} {}: the {} layers of a pipeline rank cannot be cut so", flag, number, device_layers));
         break;
       }
     return chunks;
@@ -132,15 +132,15 @@ class StageReader {
 
   const MegatronFlags& flags_;
   const std::string& file_;
-  int stages_, all_;
-  Faults& faults_;
+  int stages_, model_layers_;
+  InputErrors& errors_;
 };
 
 }  // namespace
 
 MegatronStages megatron_stages(const MegatronFlags& flags, const std::string& file, int stages,
-                               const Job& job, Faults& faults) {
-  return StageReader(flags, file, stages, job, faults).read();
+                               const Job& job, InputErrors& errors) {
+  return StageReader(flags, file, stages, job, errors).read();
 }
 
 }  // namespace dtfm::io

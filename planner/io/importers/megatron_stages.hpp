@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner/core/job.hpp"
-#include "planner/io/text/faults.hpp"
+#include "planner/io/text/input_errors.hpp"
 #include "planner/io/importers/megatron_flags.hpp"
 
 namespace dtfm::io {
@@ -20,6 +20,6 @@ struct MegatronStages {
 /// numbers that do not divide, a layout of another number of layers or stages, or with chunks that plans do
 /// not know: they cut the layers of a device evenly. Nothing of the result counts then.
 MegatronStages megatron_stages(const MegatronFlags& flags, const std::string& file, int stages,
-                               const Job& job, Faults& faults);
+                               const Job& job, InputErrors& errors);
 
 }  // namespace dtfm::io

@@ -23,9 +23,9 @@ using Kind = CalibrationConstant::Kind;
 
 constexpr std::string_view schema_name = "dtfm-calibration/1";
 constexpr std::size_t calibration_size_limit = std::size_t{4} << 20;
-constexpr std::size_t size = CalibrationSpread::size;
+constexpr std::size_t size = CalibrationUncertainty::size;
 
-double value_of(const YamlValue& value, Kind kind) {
+double read_constant(const YamlValue& value, Kind kind) {
   if (kind == Kind::seconds) return value.seconds().value();
   const double number = value.ratio();
   if (kind == Kind::share && number > 1) throw value.value_error("is a share: at most 1");
@@ -33,46 +33,46 @@ double value_of(const YamlValue& value, Kind kind) {
 }
 
 /// Files from before there were the last two constants, which then change nothing, lack them.
-Calibration constants_of(const YamlMap& map) {
+Calibration read_constants(const YamlMap& map) {
   Calibration constants;
-  for (const CalibrationConstant& it : calibration_constants) {
-    const bool is_new =
-        it.value == &Calibration::micro_batch_overhead_s || it.value == &Calibration::sync_efficiency;
-    if (is_new && !map.has(it.name)) continue;
-    constants.*it.value = value_of(map.required(it.name), it.kind);
+  for (const CalibrationConstant& constant : calibration_constants) {
+    const bool is_optional =
+        constant.value == &Calibration::micro_batch_overhead_s || constant.value == &Calibration::sync_efficiency;
+    if (is_optional && !map.has(constant.name)) continue;
+    constants.*constant.value = read_constant(map.required(constant.name), constant.kind);
   }
   return constants;
 }
 
 std::vector<std::string_view> constant_names() {
   std::vector<std::string_view> names;
-  for (const CalibrationConstant& it : calibration_constants) names.push_back(it.name);
+  for (const CalibrationConstant& constant : calibration_constants) names.push_back(constant.name);
   return names;
 }
 
 /// Throws Error at a row that no covariance has.
-void check_covariance(const CalibrationSpread& spread, const std::vector<YamlValue>& rows) {
+void check_covariance(const CalibrationUncertainty& spread, const std::vector<YamlValue>& rows) {
   constexpr double rounding = 1e-6;  // of numbers that somebody has shortened
   for (std::size_t i = 0; i < size; ++i) {
     if (spread.covariance[i][i] < 0) throw rows[i].value_error("has a variance below zero");
     for (std::size_t k = 0; k < i; ++k) {
-      const double most = std::sqrt(spread.covariance[i][i] * spread.covariance[k][k]);
+      const double max_value = std::sqrt(spread.covariance[i][i] * spread.covariance[k][k]);
       const double value = spread.covariance[i][k];
-      if (std::abs(value - spread.covariance[k][i]) > rounding * most)
+      if (std::abs(value - spread.covariance[k][i]) > rounding * max_value)
         throw rows[i].value_error(fmt::format("is not symmetric with `{}`", calibration_constants[k].name));
-      if (std::abs(value) > (1 + rounding) * most)
+      if (std::abs(value) > (1 + rounding) * max_value)
         throw rows[i].value_error(fmt::format("has a covariance with `{}` beyond their standard deviations",
                                               calibration_constants[k].name));
     }
   }
 }
 
-CalibrationSpread spread_of(const YamlValue& value) {
-  constexpr double most = 1e12;  // of squares of seconds and factors; far beyond any that were fitted
+CalibrationUncertainty read_spread(const YamlValue& value) {
+  constexpr double max_value = 1e12;  // of squares of seconds and factors; far beyond any that were fitted
   const YamlMap map = value.map({"residual", "degrees_of_freedom", "covariance"});
-  CalibrationSpread spread;
+  CalibrationUncertainty spread;
   spread.residual = map.required("residual").number(0, 10);
-  spread.degrees = map.required("degrees_of_freedom").number(1, 1e9);
+  spread.degrees_of_freedom = map.required("degrees_of_freedom").number(1, 1e9);
   const YamlMap covariance = map.required("covariance").map(constant_names());
   std::vector<YamlValue> rows;
   for (std::size_t i = 0; i < size; ++i) {
@@ -80,14 +80,14 @@ CalibrationSpread spread_of(const YamlValue& value) {
     const std::vector<YamlValue> numbers = rows.back().list();
     if (numbers.size() != size)
       throw rows.back().value_error(fmt::format("expected {} numbers; found {}", size, numbers.size()));
-    for (std::size_t k = 0; k < size; ++k) spread.covariance[i][k] = numbers[k].number(-most, most);
+    for (std::size_t k = 0; k < size; ++k) spread.covariance[i][k] = numbers[k].number(-max_value, max_value);
   }
   check_covariance(spread, rows);
   return spread;
 }
 
 /// JSON files of ours begin with a schema, YAML files with a version.
-YamlMap map_of(const YamlDocument& document) {
+YamlMap read_root(const YamlDocument& document) {
   constexpr std::string_view what = "the constants of the simulator";
   const YamlValue root = document.root();
   if (!root.is_map()) throw root.error(fmt::format("expected {}: a map that begins with `version: 1`", what));
@@ -98,7 +98,7 @@ YamlMap map_of(const YamlDocument& document) {
   if (const auto schema = map.optional("schema")) {
     if (!schema->is_word(schema_name))
       throw schema->value_error(
-          fmt::format("expected `{}`; found {}", schema_name, in_quotes(schema->text())));
+          fmt::format("expected `{}`; found {}", schema_name, quote(schema->text())));
   } else if (const auto version = map.optional("version")) {
     if (!version->is_word("1")) throw version->value_error("expected 1, the only version there is");
   } else {
@@ -115,9 +115,9 @@ Calibration built_in_calibration() {
 
 FittedCalibration parse_calibration(std::string text, std::string file) {
   const YamlDocument document(std::move(text), std::move(file));
-  const YamlMap map = map_of(document);
-  FittedCalibration result{constants_of(map), {}};
-  if (const auto spread = map.optional("spread")) result.spread = spread_of(*spread);
+  const YamlMap map = read_root(document);
+  FittedCalibration result{read_constants(map), {}};
+  if (const auto spread = map.optional("spread")) result.spread = read_spread(*spread);
   return result;
 }
 
@@ -127,19 +127,19 @@ FittedCalibration read_calibration(const std::filesystem::path& file) {
 
 nlohmann::ordered_json calibration_json(const FittedCalibration& calibration) {
   nlohmann::ordered_json json = {{"schema", schema_name}};
-  for (const CalibrationConstant& it : calibration_constants) {
-    const double value = calibration.constants.*it.value;
-    if (it.kind == Kind::seconds)
-      json[std::string(it.name)] = fmt::format("{} s", value);
+  for (const CalibrationConstant& constant : calibration_constants) {
+    const double value = calibration.constants.*constant.value;
+    if (constant.kind == Kind::seconds)
+      json[std::string(constant.name)] = fmt::format("{} s", value);
     else
-      json[std::string(it.name)] = value;
+      json[std::string(constant.name)] = value;
   }
   if (!calibration.spread) return json;
   nlohmann::ordered_json rows;
   for (std::size_t i = 0; i < size; ++i)
     rows[std::string(calibration_constants[i].name)] = calibration.spread->covariance[i];
   json["spread"] = {{"residual", calibration.spread->residual},
-                    {"degrees_of_freedom", calibration.spread->degrees},
+                    {"degrees_of_freedom", calibration.spread->degrees_of_freedom},
                     {"covariance", std::move(rows)}};
   return json;
 }

@@ -6,8 +6,8 @@
 
 #include "planner/core/job.hpp"
 #include "planner/core/plan.hpp"
-#include "planner/io/readers/device_places.hpp"
-#include "planner/io/text/faults.hpp"
+#include "planner/io/readers/device_resolver.hpp"
+#include "planner/io/text/input_errors.hpp"
 
 namespace dtfm::io {
 
@@ -25,7 +25,7 @@ bool is_csv_plan(std::string_view text);
 /// Adds to `faults`, at file:line:column: cells that are no numbers, devices that are unknown or used twice,
 /// numbers of pipelines or stages that are left out, layers that are missing, there twice or not in the job.
 /// With a fault, what comes back is no plan. Throws Error for a header without the columns.
-Plan read_csv_plan(std::string_view text, const std::string& file, const Job& job, DevicePlaces& places,
-                   Faults& faults);
+Plan read_csv_plan(std::string_view text, const std::string& file, const Job& job, DeviceResolver& resolver,
+                   InputErrors& errors);
 
 }  // namespace dtfm::io

@@ -31,15 +31,15 @@ std::vector<Gpu> parse_gpu_catalogue(std::string text, std::string file) {
 
 std::vector<Gpu> read_gpus(const YamlValue& list) {
   std::vector<Gpu> gpus;
-  std::map<std::string, std::string> places;
+  std::map<std::string, std::string> first_seen;
   for (const YamlValue& item : list.list()) {
     const YamlMap map = item.map({"name", "driver", "memory", "peak", "peak_tf32", "peak_fp32",
                                   "memory_bandwidth", "interconnect", "price"});
     const YamlValue name = map.required("name"), memory = map.required("memory");
-    const auto [place, is_new] = places.emplace(name.text(), name.where());
+    const auto [seen, is_new] = first_seen.emplace(name.text(), name.where());
     if (!is_new)
       throw name.error(
-          fmt::format("GPU {} is given twice, first at {}", in_quotes(name.text()), place->second));
+          fmt::format("GPU {} is given twice, first at {}", quote(name.text()), seen->second));
     Gpu& gpu = gpus.emplace_back(Gpu{name.text(), memory.bytes()});
     gpu.peak = optional_peak(map, "peak");
     gpu.peak_tf32 = optional_peak(map, "peak_tf32");
@@ -53,15 +53,15 @@ std::vector<Gpu> read_gpus(const YamlValue& list) {
   return gpus;
 }
 
-std::vector<Gpu> extended(std::vector<Gpu> gpus, const std::vector<Gpu>& extension) {
+std::vector<Gpu> merge_gpus(std::vector<Gpu> gpus, const std::vector<Gpu>& extension) {
   const auto size = static_cast<std::ptrdiff_t>(gpus.size());
   for (const Gpu& gpu : extension) {
-    const auto old =
+    const auto existing =
         std::find_if(gpus.begin(), gpus.begin() + size, [&](const Gpu& g) { return g.name == gpu.name; });
-    if (old == gpus.begin() + size)
+    if (existing == gpus.begin() + size)
       gpus.push_back(gpu);
     else
-      *old = gpu;
+      *existing = gpu;
   }
   return gpus;
 }

@@ -20,6 +20,6 @@ std::vector<Gpu> parse_gpu_catalogue(std::string text, std::string file);
 std::vector<Gpu> read_gpus(const YamlValue& list);
 
 /// `gpus` with those of the same name replaced by `extension`'s and its others added.
-std::vector<Gpu> extended(std::vector<Gpu> gpus, const std::vector<Gpu>& extension);
+std::vector<Gpu> merge_gpus(std::vector<Gpu> gpus, const std::vector<Gpu>& extension);
 
 }  // namespace dtfm::io

@@ -25,15 +25,15 @@ extern const std::string_view gpt3_xl_yaml, v100_json;  // the texts of configs/
 
 namespace {
 
-constexpr int most_count = 1'000'000'000;
-constexpr std::size_t most_profiles = 64;
+constexpr int max_count = 1'000'000'000;
+constexpr std::size_t max_profiles = 64;
 
-int whole(const YamlValue& value, int least, int most) {
-  return static_cast<int>(value.integer(least, most));
+int read_whole_number(const YamlValue& value, int min_value, int max_value) {
+  return static_cast<int>(value.integer(min_value, max_value));
 }
 
-int required_count(const YamlMap& map, std::string_view key, int most) {
-  return whole(map.required(key), 1, most);
+int required_count(const YamlMap& map, std::string_view key, int max_value) {
+  return read_whole_number(map.required(key), 1, max_value);
 }
 
 /// The word under `key`, which stays `word` where the key is missing.
@@ -54,22 +54,22 @@ void read_choice_or_auto(const YamlMap& map, std::string_view key,
 std::optional<int> count_or_auto(const YamlMap& map, std::string_view key) {
   const auto value = map.optional(key);
   if (!value || value->is_word("auto")) return std::nullopt;
-  return whole(*value, 1, most_count);
+  return read_whole_number(*value, 1, max_count);
 }
 
-std::optional<int> optional_count(const YamlMap& map, std::string_view key, int least) {
+std::optional<int> optional_count(const YamlMap& map, std::string_view key, int min_value) {
   const auto value = map.optional(key);
-  return value ? std::optional(whole(*value, least, most_count)) : std::nullopt;
+  return value ? std::optional(read_whole_number(*value, min_value, max_count)) : std::nullopt;
 }
 
 Training read_training(const YamlValue& value, Automatic& automatic) {
   const YamlMap map = value.map({"global_batch", "micro_batch", "precision", "optimizer", "recompute"});
   Training training;
-  training.global_batch = required_count(map, "global_batch", most_count);
+  training.global_batch = required_count(map, "global_batch", max_count);
   const auto micro_batch = map.optional("micro_batch");
   automatic.micro_batch = micro_batch && micro_batch->is_word("auto");
   if (micro_batch && !automatic.micro_batch) {
-    training.micro_batch = whole(*micro_batch, 1, most_count);
+    training.micro_batch = read_whole_number(*micro_batch, 1, max_count);
     if (training.global_batch % training.micro_batch != 0)
       throw micro_batch->value_error(
           fmt::format("{} does not divide global_batch {}", training.micro_batch, training.global_batch));
@@ -98,7 +98,7 @@ Parallelism read_parallelism(const YamlValue& value, Automatic& automatic) {
   parallelism.chunks = optional_count(map, "chunks", 2);
   parallelism.flush = optional_count(map, "flush", 1);
   if (const auto overlap = map.optional("overlap")) parallelism.overlap = overlap->boolean();
-  if (const auto alike = map.optional("alike")) parallelism.alike = alike->boolean();
+  if (const auto uniform_pipelines = map.optional("alike")) parallelism.uniform_pipelines = uniform_pipelines->boolean();
   const bool interleaved = parallelism.schedule == "interleaved";
   if (interleaved && !parallelism.chunks)
     throw map.required("schedule")
@@ -125,7 +125,7 @@ void read_ratio(const YamlMap& map, std::string_view key, double& ratio, bool& a
   try {
     compress(value->text());
   } catch (const Error& error) {
-    throw value->value_error(fmt::format("{}; found {}", error.what(), in_quotes(value->text())));
+    throw value->value_error(fmt::format("{}; found {}", error.what(), quote(value->text())));
   }
 }
 
@@ -138,7 +138,7 @@ void read_compression(const YamlValue& value, Job& job) {
   read_ratio(map, "gradients", compression.gradients, job.automatic.gradients,
              [&](const std::string& preset) { compress_gradients(job, preset); });
   if (const auto throughput = map.optional("throughput")) compression.throughput = throughput->rate();
-  if (const auto adaptive = map.optional("adaptive")) compression.slower_than = adaptive->rate();
+  if (const auto adaptive = map.optional("adaptive")) compression.bandwidth_threshold = adaptive->rate();
 }
 
 void read_analytic(const YamlValue& value, Job& job) {
@@ -154,7 +154,7 @@ void read_analytic(const YamlValue& value, Job& job) {
 }
 
 /// The name of a file, a profile in place, or an estimate.
-void read_profile_entry(const YamlValue& value, const FileReader& open, bool with_profiles, Job& job) {
+void read_profile_entry(const YamlValue& value, const FileReader& open_file, bool with_profiles, Job& job) {
   if (!with_profiles && !value.is_map()) return;
   LayerProfile profile;
   if (value.is_map()) {
@@ -164,22 +164,22 @@ void read_profile_entry(const YamlValue& value, const FileReader& open, bool wit
     if (!is_profile) return read_analytic(value, job);
     profile = read_profile(value);
   } else {
-    NamedFile file = open(value);
+    NamedFile file = open_file(value);
     profile = parse_profile(std::move(file.text), std::move(file.path));
   }
   for (const LayerProfile& other : job.profiles)
     if (other.gpu == profile.gpu)
-      throw value.value_error(fmt::format("there are two profiles of GPU {}", in_quotes(profile.gpu)));
+      throw value.value_error(fmt::format("there are two profiles of GPU {}", quote(profile.gpu)));
   job.profiles.push_back(std::move(profile));
 }
 
-void read_profiles(const YamlValue& value, const FileReader& open, bool with_profiles, Job& job) {
-  if (!value.is_list()) return read_profile_entry(value, open, with_profiles, job);
+void read_profiles(const YamlValue& value, const FileReader& open_file, bool with_profiles, Job& job) {
+  if (!value.is_list()) return read_profile_entry(value, open_file, with_profiles, job);
   const auto entries = value.list();
   if (entries.empty()) throw value.value_error("must not be empty");
-  if (entries.size() > most_profiles)
-    throw value.value_error(fmt::format("more than {} profiles", most_profiles));
-  for (const YamlValue& entry : entries) read_profile_entry(entry, open, with_profiles, job);
+  if (entries.size() > max_profiles)
+    throw value.value_error(fmt::format("more than {} profiles", max_profiles));
+  for (const YamlValue& entry : entries) read_profile_entry(entry, open_file, with_profiles, job);
 }
 
 void read_comm_cost(const YamlValue& value, Job& job) {
@@ -192,7 +192,7 @@ void read_comm_cost(const YamlValue& value, Job& job) {
 
 namespace {
 
-Job parse_job(std::string text, std::string file, const FileReader& open, bool with_profiles = true) {
+Job parse_job(std::string text, std::string file, const FileReader& open_file, bool with_profiles = true) {
   const YamlDocument document(std::move(text), std::move(file));
   const YamlMap map = versioned_map(
       document, "a job",
@@ -200,17 +200,17 @@ Job parse_job(std::string text, std::string file, const FileReader& open, bool w
   Job job;
   job.name = map.required("name").text();
   job.training = read_training(map.required("training"), job.automatic);
-  job.model = read_model(map.required("model"), bytes_per_number(job.training), open);
+  job.model = read_model(map.required("model"), bytes_per_element(job.training), open_file);
   if (const auto parallelism = map.optional("parallelism"))
     job.parallelism = read_parallelism(*parallelism, job.automatic);
   if (const auto compression = map.optional("compression")) read_compression(*compression, job);
-  if (const auto profile = map.optional("profile")) read_profiles(*profile, open, with_profiles, job);
+  if (const auto profile = map.optional("profile")) read_profiles(*profile, open_file, with_profiles, job);
   if (const auto volumes = map.optional("comm_cost")) read_comm_cost(*volumes, job);
   return job;
 }
 
 /// Files that one names are found beside it.
-FileReader beside(const std::filesystem::path& file) {
+FileReader reader_beside(const std::filesystem::path& file) {
   return [folder = file.parent_path()](const YamlValue& name) {
     return read_named_file(name, folder, yaml_size_limit);
   };
@@ -219,7 +219,7 @@ FileReader beside(const std::filesystem::path& file) {
 }  // namespace
 
 Job parse_job(std::string text, std::string file) {
-  return parse_job(std::move(text), file, beside(file));
+  return parse_job(std::move(text), file, reader_beside(file));
 }
 
 Job default_job() {
@@ -229,12 +229,12 @@ Job default_job() {
   });
 }
 
-Job read_job(const std::filesystem::path& file, std::string_view named_in) {
-  return parse_job(read_file(file, yaml_size_limit, named_in), file.string());
+Job read_job(const std::filesystem::path& file, std::string_view referenced_by) {
+  return parse_job(read_file(file, yaml_size_limit, referenced_by), file.string());
 }
 
 Job read_job_without_profiles(const std::filesystem::path& file) {
-  return parse_job(read_file(file, yaml_size_limit), file.string(), beside(file), false);
+  return parse_job(read_file(file, yaml_size_limit), file.string(), reader_beside(file), false);
 }
 
 }  // namespace dtfm::io

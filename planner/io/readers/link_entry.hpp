@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planner/core/topology.hpp"
-#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/text/yaml_reader.hpp"
 
 namespace dtfm::io {
@@ -14,34 +14,34 @@ namespace dtfm::io {
 /// Ascending: the more specific is the greater.
 enum class LinkLevel { any, site, host, device };
 
-struct LinkEnd {
+struct LinkEndpoint {
   LinkLevel level = LinkLevel::any;
   int index = -1;  // of the site, host or device
 };
 
 /// `within: SITE` is the same as `between: [SITE, SITE]` and written so.
-enum class LinkWithin { no, host, any_site };
+enum class LinkScope { none, host, any_site };
 
 struct LinkEntry {
   std::string where;
   int line = 0;
-  LinkWithin within = LinkWithin::no;
-  LinkEnd from, to;
+  LinkScope within = LinkScope::none;
+  LinkEndpoint from, to;
   bool both_directions = true;
   Link link;
 
   /// Place in the order of link_rules.hpp; the greater wins.
-  int rank() const;
+  int specificity() const;
 };
 
 /// What a map says of the delay: `latency` is one way, `rtt` two.
-struct GivenLatency {
+struct LatencyValue {
   YamlValue value;
-  int ways;
+  int one_way_count;
 };
 /// Throws Error unless the map has exactly one of the two keys.
-GivenLatency latency_or_rtt(const YamlMap& map);
+LatencyValue read_latency(const YamlMap& map);
 
-std::vector<LinkEntry> read_link_entries(const YamlValue& links, const Fleet& fleet);
+std::vector<LinkEntry> read_link_entries(const YamlValue& links, const DeviceInventory& inventory);
 
 }  // namespace dtfm::io

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/core/topology.hpp"
-#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/text/yaml_reader.hpp"
 
 namespace dtfm::io {
@@ -22,6 +22,6 @@ namespace dtfm::io {
 /// as is a pair without any entry, and as are two capacities of one pair of sites and direction: `capacity`
 /// is what all its flows from host to host share, also those whose entry gives none. `egress: 0.09 USD/GB` is
 /// what the sender pays for what it sends over the entry; nothing where it is not given.
-RuleLinks read_link_rules(const YamlValue& links, const Fleet& fleet);
+RuleLinks read_link_rules(const YamlValue& links, const DeviceInventory& inventory);
 
 }  // namespace dtfm::io

@@ -16,16 +16,16 @@ extern const std::string_view models_yaml;
 
 namespace {
 
-using ChainMaker = LayerChain (*)(int image, int classes, double number_bytes);
+using ChainMaker = LayerChain (*)(int image, int classes, double element_bytes);
 
 /// Those of one kind: {side, classes} → layers.
 constexpr std::pair<std::string_view, ChainMaker> image_networks[] = {{"resnet-50", resnet_50},
                                                                       {"vgg-16", vgg_16}};
-constexpr std::string_view perceptron_name = "mlp";
+constexpr std::string_view mlp_name = "mlp";
 
-int number_or(const YamlMap& map, std::string_view key, int least, int most, int otherwise) {
+int read_number_or(const YamlMap& map, std::string_view key, int min_value, int max_value, int default_value) {
   const auto value = map.optional(key);
-  return value ? static_cast<int>(value->integer(least, most)) : otherwise;
+  return value ? static_cast<int>(value->integer(min_value, max_value)) : default_value;
 }
 
 /// The user may say it, though the preset does.
@@ -33,39 +33,39 @@ void check_kind(const YamlMap& map, std::string_view kind) {
   if (const auto value = map.optional("kind")) value->choice({kind});
 }
 
-LayerChain read_image_network(const YamlValue& value, ChainMaker make, double number_bytes) {
-  constexpr int least_side = 32, most_side = 16'384, most_classes = 10'000'000;  // VGG halves five times
+LayerChain read_image_network(const YamlValue& value, ChainMaker make, double element_bytes) {
+  constexpr int min_side = 32, max_side = 16'384, max_classes = 10'000'000;  // VGG halves five times
   const YamlMap map = value.map({"preset", "kind", "image", "classes"});
   check_kind(map, "layers");
-  return make(number_or(map, "image", least_side, most_side, 224),
-              number_or(map, "classes", 1, most_classes, 1000), number_bytes);
+  return make(read_number_or(map, "image", min_side, max_side, 224),
+              read_number_or(map, "classes", 1, max_classes, 1000), element_bytes);
 }
 
 /// By default the one with 300 and 100 hidden units that LeCun et al. trained on MNIST (“Gradient-Based
 /// Learning Applied to Document Recognition”, Proc. IEEE, 1998, section III.C).
-LayerChain read_perceptron(const YamlValue& value, double number_bytes) {
-  constexpr int most_width = 10'000'000;
-  constexpr std::size_t most_widths = 100'001;
+LayerChain read_mlp(const YamlValue& value, double element_bytes) {
+  constexpr int max_width = 10'000'000;
+  constexpr std::size_t max_widths = 100'001;
   const YamlMap map = value.map({"preset", "kind", "widths"});
   check_kind(map, "layers");
   std::vector<int> widths = {28 * 28, 300, 100, 10};
   if (const auto given = map.optional("widths")) {
     widths.clear();
     for (const YamlValue& width : given->list())
-      widths.push_back(static_cast<int>(width.integer(1, most_width)));
-    if (widths.size() < 2 || widths.size() > most_widths)
+      widths.push_back(static_cast<int>(width.integer(1, max_width)));
+    if (widths.size() < 2 || widths.size() > max_widths)
       throw given->value_error(
-          fmt::format("expected 2 to {} widths, of the input first; found {}", most_widths, widths.size()));
+          fmt::format("expected 2 to {} widths, of the input first; found {}", max_widths, widths.size()));
   }
-  return perceptron(widths, number_bytes);
+  return mlp_model(widths, element_bytes);
 }
 
 Error unknown_preset(const YamlValue& preset) {
   const std::vector<std::string> names = preset_names();
   const std::string name = preset.text();
   const std::string_view nearest = nearest_name(name, {names.begin(), names.end()});
-  std::string message = fmt::format("unknown {};", in_quotes(name));
-  if (!nearest.empty()) message += fmt::format(" did you mean {}?", in_quotes(nearest));
+  std::string message = fmt::format("unknown {};", quote(name));
+  if (!nearest.empty()) message += fmt::format(" did you mean {}?", quote(nearest));
   return preset.value_error(fmt::format("{} There are {}", message, fmt::join(names, ", ")));
 }
 
@@ -86,15 +86,15 @@ std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const auto& entry : preset_transformers()) names.push_back(entry.first);
   for (const auto& entry : image_networks) names.emplace_back(entry.first);
-  names.emplace_back(perceptron_name);
+  names.emplace_back(mlp_name);
   return names;
 }
 
-Model read_preset(const YamlValue& value, const YamlValue& preset, double number_bytes) {
+Model read_preset(const YamlValue& value, const YamlValue& preset, double element_bytes) {
   const std::string name = preset.text();
   for (const auto& [network, make] : image_networks)
-    if (name == network) return read_image_network(value, make, number_bytes);
-  if (name == perceptron_name) return read_perceptron(value, number_bytes);
+    if (name == network) return read_image_network(value, make, element_bytes);
+  if (name == mlp_name) return read_mlp(value, element_bytes);
   const auto transformers = preset_transformers();
   const auto found = std::find_if(transformers.begin(), transformers.end(),
                                   [&](const auto& entry) { return entry.first == name; });

@@ -18,17 +18,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int most_layers = 100'000, most_count = 1'000'000'000;
-constexpr double most_parameters = 1e18;  // of a layer
+constexpr int max_layers = 100'000, max_count = 1'000'000'000;
+constexpr double max_parameters = 1e18;  // of a layer
 
-int count_or(const YamlMap& map, std::string_view key, int most, int otherwise) {
+int read_count_or(const YamlMap& map, std::string_view key, int max_value, int default_value) {
   const auto value = map.optional(key);
-  return value ? static_cast<int>(value->integer(1, most)) : otherwise;
+  return value ? static_cast<int>(value->integer(1, max_value)) : default_value;
 }
 
 /// Nothing where the key is missing. Throws Error where it is more than `whole`, of which it is a part.
 template <class Quantity>
-Quantity part_of(Quantity whole, const YamlMap& map, std::string_view key,
+Quantity read_part(Quantity whole, const YamlMap& map, std::string_view key,
                  Quantity (YamlValue::*read)() const) {
   const auto value = map.optional(key);
   const Quantity part = value ? ((*value).*read)() : Quantity();
@@ -40,63 +40,63 @@ Layer read_layer(const YamlMap& map) {
   Layer layer;
   layer.name = "layer";
   if (const auto name = map.optional("name")) layer.name = name->text();
-  layer.parameters = map.required("parameters").number(0, most_parameters);
+  layer.parameters = map.required("parameters").number(0, max_parameters);
   layer.forward = map.required("forward_flops").flops();
   const auto backward = map.optional("backward_flops");
   layer.backward = backward ? backward->flops() : 2 * layer.forward;
-  layer.head = part_of(layer.forward, map, "head_flops", &YamlValue::flops);
-  layer.attention = part_of(layer.forward - layer.head, map, "attention_flops", &YamlValue::flops);
+  layer.head = read_part(layer.forward, map, "head_flops", &YamlValue::flops);
+  layer.attention = read_part(layer.forward - layer.head, map, "attention_flops", &YamlValue::flops);
   layer.output = map.required("output").bytes();
   layer.activation_memory = map.required("activation_memory").bytes();
-  layer.attention_memory = part_of(layer.activation_memory, map, "attention_memory", &YamlValue::bytes);
+  layer.attention_memory = read_part(layer.activation_memory, map, "attention_memory", &YamlValue::bytes);
   return layer;
 }
 
 LayerChain read_layers(const YamlValue& value) {
   const YamlMap map = value.map({"kind", "layers", "sequence"});
   LayerChain model;
-  model.sequence = count_or(map, "sequence", most_count, 1);
+  model.sequence = read_count_or(map, "sequence", max_count, 1);
   const YamlValue layers = map.required("layers");
   for (const YamlValue& item : layers.list()) {
     const YamlMap entry =
         item.map({"name", "parameters", "forward_flops", "backward_flops", "output", "activation_memory",
                   "repeat", "attention_flops", "head_flops", "attention_memory"});
-    const int repeat = count_or(entry, "repeat", most_count, 1);
-    if (repeat > most_layers - static_cast<int>(model.layers.size()))
-      throw entry.error(fmt::format("more than {} layers in all", most_layers));
+    const int repeat = read_count_or(entry, "repeat", max_count, 1);
+    if (repeat > max_layers - static_cast<int>(model.layers.size()))
+      throw entry.error(fmt::format("more than {} layers in all", max_layers));
     model.layers.insert(model.layers.end(), at(repeat), read_layer(entry));
   }
   if (model.layers.empty()) throw layers.value_error("must not be empty");
   return model;
 }
 
-LayerChain read_graph(const YamlValue& value, const FileReader& open) {
-  constexpr int most_live = 1000;
+LayerChain read_graph(const YamlValue& value, const FileReader& open_file) {
+  constexpr int max_live_tensors = 1000;
   const YamlMap map = value.map({"kind", "file", "sequence", "live_tensors"});
-  NamedFile file = open(map.required("file"));
+  NamedFile file = open_file(map.required("file"));
   const OperatorGraph graph = parse_operator_graph(std::move(file.text), std::move(file.path));
-  return {count_or(map, "sequence", most_count, 1),
-          tasklets(graph, count_or(map, "live_tensors", most_live, 1))};
+  return {read_count_or(map, "sequence", max_count, 1),
+          partition_into_layers(graph, read_count_or(map, "live_tensors", max_live_tensors, 1))};
 }
 
-std::string size_text(Bytes size) {
+std::string format_size(Bytes size) {
   return fmt::format("{} B", size.value());
 }
 
-std::string flops_text(Flops flops) {
+std::string format_flops(Flops flops) {
   return fmt::format("{} FLOP", flops.value());
 }
 
 ordered_json layer_json(const Layer& layer, int repeat) {
   ordered_json json = {{"name", layer.name},
                        {"parameters", layer.parameters},
-                       {"forward_flops", flops_text(layer.forward)},
-                       {"backward_flops", flops_text(layer.backward)},
-                       {"output", size_text(layer.output)},
-                       {"activation_memory", size_text(layer.activation_memory)}};
-  if (layer.attention.value() > 0) json["attention_flops"] = flops_text(layer.attention);
-  if (layer.head.value() > 0) json["head_flops"] = flops_text(layer.head);
-  if (layer.attention_memory.value() > 0) json["attention_memory"] = size_text(layer.attention_memory);
+                       {"forward_flops", format_flops(layer.forward)},
+                       {"backward_flops", format_flops(layer.backward)},
+                       {"output", format_size(layer.output)},
+                       {"activation_memory", format_size(layer.activation_memory)}};
+  if (layer.attention.value() > 0) json["attention_flops"] = format_flops(layer.attention);
+  if (layer.head.value() > 0) json["head_flops"] = format_flops(layer.head);
+  if (layer.attention_memory.value() > 0) json["attention_memory"] = format_size(layer.attention_memory);
   if (repeat > 1) json["repeat"] = repeat;
   return json;
 }
@@ -112,7 +112,7 @@ ordered_json chain_json(const LayerChain& model) {
   return {{"kind", "layers"}, {"sequence", model.sequence}, {"layers", std::move(layers)}};
 }
 
-std::optional<YamlValue> value_of(const YamlValue& map, std::string_view word) {
+std::optional<YamlValue> find_value(const YamlValue& map, std::string_view word) {
   for (const auto& [key, value] : map.entries())
     if (key.is_word(word)) return value;
   return std::nullopt;
@@ -120,9 +120,9 @@ std::optional<YamlValue> value_of(const YamlValue& map, std::string_view word) {
 
 }  // namespace
 
-Model read_model(const YamlValue& value, double number_bytes, const FileReader& open) {
-  if (const auto preset = value_of(value, "preset")) return read_preset(value, *preset, number_bytes);
-  const auto kind = value_of(value, "kind");
+Model read_model(const YamlValue& value, double element_bytes, const FileReader& open_file) {
+  if (const auto preset = find_value(value, "preset")) return read_preset(value, *preset, element_bytes);
+  const auto kind = find_value(value, "kind");
   if (!kind) throw value.error("`kind` (transformer, layers or graph) or `preset` is missing");
   switch (kind->choice({"transformer", "layers", "graph"})) {
     case 0:
@@ -130,7 +130,7 @@ Model read_model(const YamlValue& value, double number_bytes, const FileReader& 
     case 1:
       return read_layers(value);
     default:
-      return read_graph(value, open);
+      return read_graph(value, open_file);
   }
 }
 

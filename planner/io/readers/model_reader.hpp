@@ -10,9 +10,9 @@
 
 namespace dtfm::io {
 
-/// The `model:` of a job. `number_bytes` is that of an activation, 2 or 4; `open` opens the file of an
+/// The `model:` of a job. `element_bytes` is that of an activation, 2 or 4; `open` opens the file of an
 /// operator graph, which becomes a chain of layers. Throws Error at its position.
-Model read_model(const YamlValue& value, double number_bytes, const FileReader& open);
+Model read_model(const YamlValue& value, double element_bytes, const FileReader& open_file);
 
 /// Reads back as the same model.
 nlohmann::ordered_json model_json(const Model& model);

@@ -14,14 +14,14 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t most_operators = 50'000;  // a job with as many layers can be read by YamlDocument
-constexpr std::size_t longest_name = 60;        // two of them make the name of a layer
-constexpr double most_parameters = 1e18;        // of all together, as of one layer in a job
+constexpr std::size_t max_operators = 50'000;  // a job with as many layers can be read by YamlDocument
+constexpr std::size_t max_name_length = 60;        // two of them make the name of a layer
+constexpr double max_parameters = 1e18;        // of all together, as of one layer in a job
 
-using Numbers = std::map<std::string, int>;  // of the operators, by their names
+using OperatorIndices = std::map<std::string, int>;  // of the operators, by their names
 
 /// A number that is not negative, within the limits of the unit that its key says.
-double amount(const YamlValue& value, const Unit& unit) {
+double read_amount(const YamlValue& value, const Unit& unit) {
   const std::string text = value.text();
   double result = 0;
   try {
@@ -29,7 +29,7 @@ double amount(const YamlValue& value, const Unit& unit) {
   } catch (const Error& error) {
     throw value.value_error(error.what());
   }
-  if (result < 0) throw value.value_error(fmt::format("must not be negative; found {}", in_quotes(text)));
+  if (result < 0) throw value.value_error(fmt::format("must not be negative; found {}", quote(text)));
   return result;
 }
 
@@ -38,69 +38,69 @@ Operator read_operator(const YamlValue& value) {
   const YamlMap map =
       value.map({"name", "flops", "backward_flops", "parameters", "output_bytes", "activation_bytes"});
   Operator result;
-  result.name = map.required("name").text(longest_name);
-  result.forward = Flops(amount(map.required("flops"), flop));
+  result.name = map.required("name").text(max_name_length);
+  result.forward = Flops(read_amount(map.required("flops"), flop));
   const auto backward = map.optional("backward_flops");
-  result.backward = backward ? Flops(amount(*backward, flop)) : 2 * result.forward;
-  result.parameters = map.required("parameters").number(0, most_parameters);
-  result.output = Bytes(amount(map.required("output_bytes"), byte));
+  result.backward = backward ? Flops(read_amount(*backward, flop)) : 2 * result.forward;
+  result.parameters = map.required("parameters").number(0, max_parameters);
+  result.output = Bytes(read_amount(map.required("output_bytes"), byte));
   if (const auto activations = map.optional("activation_bytes"))
-    result.activation_memory = Bytes(amount(*activations, byte));
+    result.activation_memory = Bytes(read_amount(*activations, byte));
   return result;
 }
 
-Numbers read_operators(const std::vector<YamlValue>& nodes, OperatorGraph& graph) {
-  Numbers numbers;
+OperatorIndices read_operators(const std::vector<YamlValue>& nodes, OperatorGraph& graph) {
+  OperatorIndices indices;
   for (const YamlValue& node : nodes) {
     Operator it = read_operator(node);
-    const auto [place, is_new] = numbers.emplace(it.name, static_cast<int>(graph.operators.size()));
+    const auto [seen, is_new] = indices.emplace(it.name, static_cast<int>(graph.operators.size()));
     if (!is_new)
-      throw node.error(fmt::format("node {} is given twice, first at {}", in_quotes(it.name),
-                                   nodes[at(place->second)].where()));
+      throw node.error(fmt::format("node {} is given twice, first at {}", quote(it.name),
+                                   nodes[at(seen->second)].where()));
     graph.operators.push_back(std::move(it));
   }
-  return numbers;
+  return indices;
 }
 
-int number_of(const YamlValue& value, const Numbers& numbers) {
-  const std::string name = value.text(longest_name);
-  const auto found = numbers.find(name);
-  if (found != numbers.end()) return found->second;
+int find_operator(const YamlValue& value, const OperatorIndices& indices) {
+  const std::string name = value.text(max_name_length);
+  const auto found = indices.find(name);
+  if (found != indices.end()) return found->second;
   std::vector<std::string_view> known;
-  for (const auto& entry : numbers) known.push_back(entry.first);
-  throw value.error(fmt::format("there is no node {}; {}", in_quotes(name), suggestion(name, known)));
+  for (const auto& entry : indices) known.push_back(entry.first);
+  throw value.error(fmt::format("there is no node {}; {}", quote(name), suggestion(name, known)));
 }
 
-void read_edges(const YamlValue& edges, const Numbers& numbers, OperatorGraph& graph) {
+void read_edges(const YamlValue& edges, const OperatorIndices& indices, OperatorGraph& graph) {
   for (const YamlValue& edge : edges.list()) {
     const std::vector<YamlValue> ends = edge.list();
     if (ends.size() != 2)
       throw edge.error(fmt::format("expected the names of two nodes, [from, to]; found {}", ends.size()));
-    graph.edges.emplace_back(number_of(ends[0], numbers), number_of(ends[1], numbers));
+    graph.edges.emplace_back(find_operator(ends[0], indices), find_operator(ends[1], indices));
   }
 }
 
-std::string cycle_text(const OperatorGraph& graph, const std::vector<int>& cycle) {
-  constexpr std::size_t most_shown = 8;
+std::string format_cycle(const OperatorGraph& graph, const std::vector<int>& cycle) {
+  constexpr std::size_t max_shown = 8;
   std::string text;
-  for (std::size_t i = 0; i < cycle.size() && i < most_shown; ++i)
-    text += in_quotes(graph.operators[at(cycle[i])].name) + " → ";
-  if (cycle.size() > most_shown) text += fmt::format("{} more → ", cycle.size() - most_shown);
-  return text + in_quotes(graph.operators[at(cycle.front())].name);
+  for (std::size_t i = 0; i < cycle.size() && i < max_shown; ++i)
+    text += quote(graph.operators[at(cycle[i])].name) + " → ";
+  if (cycle.size() > max_shown) text += fmt::format("{} more → ", cycle.size() - max_shown);
+  return text + quote(graph.operators[at(cycle.front())].name);
 }
 
-void check_shape(const std::vector<YamlValue>& nodes, const OperatorGraph& graph) {
-  const std::vector<int> cycle = cycle_of(graph);
+void check_connectivity(const std::vector<YamlValue>& nodes, const OperatorGraph& graph) {
+  const std::vector<int> cycle = find_cycle(graph);
   if (!cycle.empty())
-    throw nodes[at(cycle.front())].error("the edges make a cycle: " + cycle_text(graph, cycle));
-  if (const auto separate = separate_operator(graph))
-    throw nodes[at(*separate)].error(fmt::format("no edges join node {} to {}, the first one",
-                                                 in_quotes(graph.operators[at(*separate)].name),
-                                                 in_quotes(graph.operators.front().name)));
+    throw nodes[at(cycle.front())].error("the edges make a cycle: " + format_cycle(graph, cycle));
+  if (const auto disconnected = find_disconnected_operator(graph))
+    throw nodes[at(*disconnected)].error(fmt::format("no edges join node {} to {}, the first one",
+                                                 quote(graph.operators[at(*disconnected)].name),
+                                                 quote(graph.operators.front().name)));
 }
 
 /// So that whatever the graph is cut into can be written as layers of a job.
-void check_sums(const YamlValue& nodes, const OperatorGraph& graph) {
+void check_totals(const YamlValue& nodes, const OperatorGraph& graph) {
   double parameters = 0, forward = 0, backward = 0, bytes = 0;
   for (const Operator& it : graph.operators) {
     parameters += it.parameters;
@@ -108,14 +108,14 @@ void check_sums(const YamlValue& nodes, const OperatorGraph& graph) {
     backward += it.backward.value();
     bytes += it.output.value() + it.activation_memory.value_or(Bytes()).value();
   }
-  const auto check = [&](double sum, double most, std::string_view what) {
-    if (sum > most)
-      throw nodes.value_error(fmt::format("{:g} {} in all; at most {:g} are supported", sum, what, most));
+  const auto check = [&](double sum, double max_value, std::string_view what) {
+    if (sum > max_value)
+      throw nodes.value_error(fmt::format("{:g} {} in all; at most {:g} are supported", sum, what, max_value));
   };
-  check(parameters, most_parameters, "parameters");
-  check(forward, flop_unit("FLOP").limits.most, "FLOPs");
-  check(backward, flop_unit("FLOP").limits.most, "FLOPs backward");
-  check(bytes, size_unit("B").limits.most, "bytes");
+  check(parameters, max_parameters, "parameters");
+  check(forward, flop_unit("FLOP").limits.max_value, "FLOPs");
+  check(backward, flop_unit("FLOP").limits.max_value, "FLOPs backward");
+  check(bytes, size_unit("B").limits.max_value, "bytes");
 }
 
 }  // namespace
@@ -128,13 +128,13 @@ OperatorGraph parse_operator_graph(std::string text, std::string file) {
   const YamlValue list = map.required("nodes");
   const std::vector<YamlValue> nodes = list.list();
   if (nodes.empty()) throw list.value_error("must not be empty");
-  if (nodes.size() > most_operators)
-    throw list.value_error(fmt::format("{} nodes; at most {} are supported", nodes.size(), most_operators));
+  if (nodes.size() > max_operators)
+    throw list.value_error(fmt::format("{} nodes; at most {} are supported", nodes.size(), max_operators));
   OperatorGraph graph;
-  const Numbers numbers = read_operators(nodes, graph);
-  read_edges(map.required("edges"), numbers, graph);
-  check_shape(nodes, graph);
-  check_sums(list, graph);
+  const OperatorIndices indices = read_operators(nodes, graph);
+  read_edges(map.required("edges"), indices, graph);
+  check_connectivity(nodes, graph);
+  check_totals(list, graph);
   return graph;
 }
 

@@ -11,7 +11,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/readers/job_reader.hpp"
 #include "planner/io/text/json_reader.hpp"
 #include "planner/io/text/suggest.hpp"
@@ -20,11 +20,11 @@
 namespace dtfm::io {
 namespace {
 
-constexpr int most = 1'000'000'000;
+constexpr int max_value = 1'000'000'000;
 constexpr std::size_t plan_size_limit = std::size_t{256} << 20;
 
 /// "layer 3 is", "layers 3 … 5 are"
-std::string layers_in_words(int first, int last) {
+std::string format_layers_with_verb(int first, int last) {
   return first == last ? fmt::format("layer {} is", first) : fmt::format("layers {} … {} are", first, last);
 }
 
@@ -37,10 +37,10 @@ class PlanReader {
 
   Plan plan(const JsonCursor& file) {
     check_topology(file);
-    return plan_of_any_topology(file);
+    return read_plan_for_any_topology(file);
   }
 
-  Plan plan_of_any_topology(const JsonCursor& file) {
+  Plan read_plan_for_any_topology(const JsonCursor& file) {
     check_schema(file);
     Plan plan{1, job_.parallelism.schedule, job_.parallelism.gradient_sync, {}};
     const JsonCursor list = file.required("pipelines");
@@ -62,7 +62,7 @@ class PlanReader {
   static void check_schema(const JsonCursor& file) {
     const auto schema = file.optional("schema");
     if (schema && schema->as_string() != "dtfm-plan/1")
-      schema->fail("expected `dtfm-plan/1`; found " + in_quotes(schema->as_string()));
+      schema->fail("expected `dtfm-plan/1`; found " + quote(schema->as_string()));
   }
 
   void check_topology(const JsonCursor& file) const {
@@ -72,8 +72,8 @@ class PlanReader {
     const auto name = made_for->optional("name");
     fingerprint->fail(
         fmt::format("the plan is for topology {} with fingerprint {}; this is {} with fingerprint {}",
-                    in_quotes(name ? name->as_string() : "?"), in_quotes(fingerprint->as_string()),
-                    in_quotes(topology_.name), in_quotes(topology_.fingerprint())));
+                    quote(name ? name->as_string() : "?"), quote(fingerprint->as_string()),
+                    quote(topology_.name), quote(topology_.fingerprint())));
   }
 
   Pipeline pipeline(const JsonCursor& cursor) {
@@ -88,7 +88,7 @@ class PlanReader {
     const int covered = pipeline.stages.back().layers.second;
     if (covered != layer_count(job_.model))
       list.fail(fmt::format("{} in no stage: job {} has {} layers",
-                            layers_in_words(covered, layer_count(job_.model) - 1), job_.name,
+                            format_layers_with_verb(covered, layer_count(job_.model) - 1), job_.name,
                             layer_count(job_.model)));
     return pipeline;
   }
@@ -107,29 +107,29 @@ class PlanReader {
     if (const auto size = cursor.array_size("two layers"); size != 2)
       cursor.fail(
           fmt::format("expected two numbers, the first layer and the one after the last; found {}", size));
-    const int begin = cursor.at(0).as_int(0, most), end = cursor.at(1).as_int(0, most);
+    const int begin = cursor.at(0).as_int(0, max_value), end = cursor.at(1).as_int(0, max_value);
     if (end < begin) cursor.fail(fmt::format("[{}, {}] ends before it begins", begin, end));
     if (end > layer_count(job_.model))
       cursor.fail(
           fmt::format("[{}, {}], but job {} has {} layers", begin, end, job_.name, layer_count(job_.model)));
-    if (begin > covered) cursor.fail(layers_in_words(covered, begin - 1) + " in no stage");
+    if (begin > covered) cursor.fail(format_layers_with_verb(covered, begin - 1) + " in no stage");
     if (begin < covered) cursor.fail(fmt::format("layer {} is already in an earlier stage", begin));
     return {begin, end};
   }
 
-  int known_device(const JsonCursor& cursor) const {
+  int find_device(const JsonCursor& cursor) const {
     const std::string& id = cursor.as_string();
     const auto found = index_of_.find(id);
     if (found == index_of_.end())
-      cursor.fail(fmt::format("topology {} has no device {}; {}", topology_.name, in_quotes(id),
+      cursor.fail(fmt::format("topology {} has no device {}; {}", topology_.name, quote(id),
                               suggestion(id, ids())));
     return found->second;
   }
 
   int device(const JsonCursor& cursor) {
-    const int device = known_device(cursor);
-    const auto [first, fresh] = first_use_.emplace(device, cursor.path());
-    if (!fresh) cursor.fail(fmt::format("device {} is used twice, first at {}", id(device), first->second));
+    const int device = find_device(cursor);
+    const auto [first, is_new] = first_use_.emplace(device, cursor.path());
+    if (!is_new) cursor.fail(fmt::format("device {} is used twice, first at {}", id(device), first->second));
     return device;
   }
 
@@ -143,15 +143,15 @@ class PlanReader {
 
   void read_micro_batches(const JsonCursor& list, Plan& plan) const {
     const bool given = list.at(0).optional("micro_batches").has_value();
-    const int all = micro_batch_count(job_.training);
+    const int total = micro_batch_count(job_.training);
     const int count = static_cast<int>(plan.pipelines.size());
     for (int i = 0; i < count; ++i) {
       const JsonCursor pipeline = list.at(at(i));
       const auto micro_batches = pipeline.optional("micro_batches");
       if (micro_batches.has_value() != given)
         pipeline.fail("micro_batches must be given for every pipeline or for none");
-      const auto [begin, end] = even_split(all, count, i);
-      plan.pipelines[at(i)].micro_batches = given ? micro_batches->as_int(0, most) : end - begin;
+      const auto [begin, end] = even_split(total, count, i);
+      plan.pipelines[at(i)].micro_batches = given ? micro_batches->as_int(0, max_value) : end - begin;
     }
   }
 
@@ -162,18 +162,18 @@ class PlanReader {
     if (!given) return;
     const auto check = [&](const char* key, int expected) {
       const auto number = given->optional(key);
-      if (number && number->as_int(1, most) != expected)
-        number->fail(fmt::format("{}, but the pipelines make it {}", number->as_int(1, most), expected));
+      if (number && number->as_int(1, max_value) != expected)
+        number->fail(fmt::format("{}, but the pipelines make it {}", number->as_int(1, max_value), expected));
     };
     check("pipeline", depth(plan));
     check("data", static_cast<int>(plan.pipelines.size()));
     check("tensor", plan.tensor);
   }
 
-  std::vector<int> known_devices(const JsonCursor& list, std::size_t expected) const {
+  std::vector<int> find_devices(const JsonCursor& list, std::size_t expected) const {
     const std::size_t count = list.array_size("devices");
     std::vector<int> devices;
-    for (std::size_t i = 0; i < count; ++i) devices.push_back(known_device(list.at(i)));
+    for (std::size_t i = 0; i < count; ++i) devices.push_back(find_device(list.at(i)));
     if (count != expected)
       list.fail(fmt::format("expected as many devices as in the pipelines, {}; found {}", expected, count));
     return devices;
@@ -187,7 +187,7 @@ class PlanReader {
     if (const std::size_t count = list->array_size("groups"); count != groups.size())
       list->fail(fmt::format("expected one group for each of {} stages; found {}", groups.size(), count));
     for (std::size_t stage = 0; stage < groups.size(); ++stage) {
-      auto given = known_devices(list->at(stage), groups[stage].size());
+      auto given = find_devices(list->at(stage), groups[stage].size());
       std::sort(given.begin(), given.end());
       std::sort(groups[stage].begin(), groups[stage].end());
       std::vector<int> missing;
@@ -205,7 +205,7 @@ class PlanReader {
     const auto check = [&](const char* key, const std::vector<int>& expected) {
       const auto list = ranks->optional(key);
       if (!list) return;
-      const auto given = known_devices(*list, expected.size());
+      const auto given = find_devices(*list, expected.size());
       for (std::size_t rank = 0; rank < given.size(); ++rank)
         if (given[rank] != expected[rank])
           list->at(rank).fail(
@@ -219,7 +219,7 @@ class PlanReader {
     const auto list = file.optional("unused");
     const std::size_t count = list ? list->array_size("devices") : 0;
     for (std::size_t i = 0; i < count; ++i)
-      if (const auto used = first_use_.find(known_device(list->at(i))); used != first_use_.end())
+      if (const auto used = first_use_.find(find_device(list->at(i))); used != first_use_.end())
         list->at(i).fail(fmt::format("device {} is used at {}", id(used->first), used->second));
   }
 
@@ -271,11 +271,11 @@ void check_all_used(const Placement& placement, const Topology& topology, const 
 }
 
 /// `parallelism` repeats what the job in the same file says.
-void check_agrees(const JsonCursor& parallelism, const char* key, const std::string& of_job) {
+void check_agrees(const JsonCursor& parallelism, const char* key, const std::string& job_value) {
   const auto value = parallelism.optional(key);
-  if (value && value->as_string() != of_job)
-    value->fail(fmt::format("{}, but /job/parallelism/{} is {}", in_quotes(value->as_string()), key,
-                            in_quotes(of_job)));
+  if (value && value->as_string() != job_value)
+    value->fail(fmt::format("{}, but /job/parallelism/{} is {}", quote(value->as_string()), key,
+                            quote(job_value)));
 }
 
 /// As many devices as the plan names, which have nothing but their names.
@@ -302,8 +302,8 @@ class DeviceNames {
     for (std::size_t i = 0; i < list.array_size("devices"); ++i) {
       const std::string& id = list.at(i).as_string();
       if (!known_.insert(id).second) continue;  // whether it may be there twice is for others to say
-      if (topology_.size() == most_devices)
-        list.fail(fmt::format("more than {} devices in all", most_devices));
+      if (topology_.size() == max_devices)
+        list.fail(fmt::format("more than {} devices in all", max_devices));
       topology_.devices.emplace_back().id = id;
     }
   }
@@ -314,11 +314,11 @@ class DeviceNames {
 
 }  // namespace
 
-NamedPlan parse_named_plan(std::string_view text, const std::string& file, const Job& job) {
+StandalonePlan parse_standalone_plan(std::string_view text, const std::string& file, const Job& job) {
   const nlohmann::json json = parse_json(text, file);
   const JsonCursor cursor(json, file);
   const DeviceNames names(cursor);
-  return {PlanReader(names.topology(), job).plan_of_any_topology(cursor), names.ids()};
+  return {PlanReader(names.topology(), job).read_plan_for_any_topology(cursor), names.ids()};
 }
 
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job) {
@@ -327,29 +327,29 @@ Plan parse_plan(std::string_view text, const std::string& file, const Topology& 
 }
 
 std::vector<EstimatedMemory> parse_plan_memory(std::string_view text, const std::string& file) {
-  constexpr double most_bytes = 1e30;
+  constexpr double max_bytes = 1e30;
   const nlohmann::json json = parse_json(text, file);
   const auto estimate = JsonCursor(json, file).optional("estimate");
   const auto list = estimate ? estimate->optional("memory") : std::nullopt;
   std::vector<EstimatedMemory> memory;
   for (std::size_t i = 0; list && i < list->array_size("devices"); ++i) {
     const JsonCursor row = list->at(i);
-    const auto bytes = [&](const char* key) { return Bytes(row.required(key).as_number(0, most_bytes)); };
+    const auto bytes = [&](const char* key) { return Bytes(row.required(key).as_number(0, max_bytes)); };
     memory.push_back({row.required("device").as_string(), bytes("needed_bytes"), bytes("capacity_bytes")});
   }
   return memory;
 }
 
 std::string read_plan_text(const std::filesystem::path& file) {
-  return checked_text(read_file(file, plan_size_limit), file.string());
+  return validate_text(read_file(file, plan_size_limit), file.string());
 }
 
 std::optional<Job> parse_plan_job(std::string text, const std::string& file) {
-  text = checked_text(std::move(text), file);
+  text = validate_text(std::move(text), file);
   const nlohmann::json json = parse_json(text, file);
   const JsonCursor plan(json, file);
   if (!plan.optional("job")) return std::nullopt;
-  Job job = parse_job(only_value(text, "job").value(), file);
+  Job job = parse_job(isolate_value(text, "job").value(), file);
   if (const auto parallelism = plan.optional("parallelism")) {
     check_agrees(*parallelism, "schedule", job.parallelism.schedule);
     check_agrees(*parallelism, "gradient_sync", job.parallelism.gradient_sync);

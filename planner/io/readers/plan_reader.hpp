@@ -25,14 +25,14 @@ std::string read_plan_text(const std::filesystem::path& file);
 Plan parse_plan(std::string_view text, const std::string& file, const Topology& topology, const Job& job);
 
 /// A plan by itself, whatever topology it was made for.
-struct NamedPlan {
+struct StandalonePlan {
   Plan plan;                     // devices are indices into `ids`
   std::vector<std::string> ids;  // of devices in use, then of those that the file says are not
 };
 
 /// The same for a plan whose topology is not there, or is another one now: devices are what the plan calls
 /// so, as many at most as a topology may have, and the fingerprint is not looked at.
-NamedPlan parse_named_plan(std::string_view text, const std::string& file, const Job& job);
+StandalonePlan parse_standalone_plan(std::string_view text, const std::string& file, const Job& job);
 
 /// The job that a plan file says it is for (`job`); nothing where it does not. Throws Error at
 /// file:line:column, and where `parallelism` has another schedule or gradient sync than the job.

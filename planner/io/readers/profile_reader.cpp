@@ -18,16 +18,16 @@ namespace {
 using namespace std::string_view_literals;
 using nlohmann::ordered_json;
 
-constexpr double most_seconds = 1e6, most_bytes = 1e18;
-constexpr int most_tensor = 1'000'000, most_micro_batch = 1'000'000'000;
-constexpr std::size_t longest_text = 4096;
+constexpr double max_seconds = 1e6, max_bytes = 1e18;
+constexpr int max_tensor = 1'000'000, max_micro_batch = 1'000'000'000;
+constexpr std::size_t max_text_length = 4096;
 
 /// Nothing where there is no median.
 std::optional<Timing> optional_timing(const YamlMap& row, const std::string& what) {
   const auto median = row.optional(what + "_s");
   const auto spread = row.optional(what + "_spread_s");
-  const double spread_s = spread ? spread->number(0, most_seconds) : 0;
-  return median ? std::optional(Timing{median->number(0, most_seconds), spread_s}) : std::nullopt;
+  const double spread_s = spread ? spread->number(0, max_seconds) : 0;
+  return median ? std::optional(Timing{median->number(0, max_seconds), spread_s}) : std::nullopt;
 }
 
 Timing timing(const YamlMap& row, const std::string& what) {
@@ -37,7 +37,7 @@ Timing timing(const YamlMap& row, const std::string& what) {
 
 std::optional<double> optional_bytes(const YamlMap& row, std::string_view key) {
   const auto value = row.optional(key);
-  return value ? std::optional(value->number(0, most_bytes)) : std::nullopt;
+  return value ? std::optional(value->number(0, max_bytes)) : std::nullopt;
 }
 
 ProfileRow read_row(const YamlValue& value) {
@@ -46,9 +46,9 @@ ProfileRow read_row(const YamlValue& value) {
                  "backward_spread_s", "update_s", "update_spread_s", "activation_bytes", "peak_bytes"});
   ProfileRow result;
   result.kind = row.required("kind").text();
-  result.micro_batch = static_cast<int>(row.required("micro_batch").integer(1, most_micro_batch));
+  result.micro_batch = static_cast<int>(row.required("micro_batch").integer(1, max_micro_batch));
   if (const auto tensor = row.optional("tensor"))
-    result.tensor = static_cast<int>(tensor->integer(1, most_tensor));
+    result.tensor = static_cast<int>(tensor->integer(1, max_tensor));
   result.forward = timing(row, "forward");
   result.backward = timing(row, "backward");
   result.update = optional_timing(row, "update");
@@ -66,12 +66,12 @@ std::vector<ProfileRow> read_rows(const YamlValue& list) {
     ProfileRow row = read_row(item);
     const int kind = kinds.emplace(row.kind, static_cast<int>(kinds.size())).first->second;
     const Key key{kind, row.tensor, row.micro_batch};
-    const auto [place, is_new] = rows.emplace(key, std::pair{std::move(row), item.where()});
+    const auto [seen, is_new] = rows.emplace(key, std::pair{std::move(row), item.where()});
     if (!is_new)
       throw item.error(
           fmt::format("layer `{}` at micro-batch {} and tensor degree {} is given twice, first at {}",
-                      place->second.first.kind, place->second.first.micro_batch, place->second.first.tensor,
-                      place->second.second));
+                      seen->second.first.kind, seen->second.first.micro_batch, seen->second.first.tensor,
+                      seen->second.second));
   }
   if (rows.empty()) throw list.value_error("must not be empty");
   std::vector<ProfileRow> result;
@@ -101,19 +101,19 @@ LayerProfile read_profile(const YamlValue& value) {
       {"schema", "gpu", "source", "derivation", "precision", "model", "shape", "software", "layers"});
   const YamlValue schema = map.required("schema");
   if (!schema.is_word("dtfm-profile/1"))
-    throw schema.value_error("expected `dtfm-profile/1`; found " + in_quotes(schema.text()));
+    throw schema.value_error("expected `dtfm-profile/1`; found " + quote(schema.text()));
   LayerProfile profile;
   profile.gpu = map.required("gpu").text();
   profile.source =
       static_cast<LayerProfile::Source>(map.required("source").choice({"measured", "imported", "estimated"}));
-  if (const auto derivation = map.optional("derivation")) profile.derivation = derivation->text(longest_text);
+  if (const auto derivation = map.optional("derivation")) profile.derivation = derivation->text(max_text_length);
   const auto precisions = {"fp16"sv, "bf16"sv, "tf32"sv, "fp32"sv};
   profile.precision = precisions.begin()[map.required("precision").choice(precisions)];
   profile.model = map.required("model").text();
   if (const auto shape = map.optional("shape")) profile.shape = read_shape(*shape);
   if (const auto software = map.optional("software"))
     for (const auto& [what, version] : software->entries())
-      profile.software.emplace_back(what.text(), version.text(longest_text));
+      profile.software.emplace_back(what.text(), version.text(max_text_length));
   profile.rows = read_rows(map.required("layers"));
   return profile;
 }

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/io/readers/device_places.hpp"
-#include "planner/io/text/faults.hpp"
+#include "planner/io/readers/device_resolver.hpp"
+#include "planner/io/text/input_errors.hpp"
 
 namespace dtfm::io {
 
@@ -22,6 +22,6 @@ namespace dtfm::io {
 /// Adds to `faults`, at file:line:column: a device or host that is unknown or used more often than it is
 /// there, a rank that is there twice or missing, a line of neither form.
 std::vector<std::optional<int>> read_ranks(std::string_view text, const std::string& file,
-                                           DevicePlaces& places, Faults& faults);
+                                           DeviceResolver& resolver, InputErrors& errors);
 
 }  // namespace dtfm::io

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/io/text/csv_matrix.hpp"
-#include "planner/io/readers/fleet_reader.hpp"
+#include "planner/io/readers/device_inventory.hpp"
 #include "planner/io/readers/link_entry.hpp"
 #include "planner/io/readers/link_rules.hpp"
 #include "planner/io/text/named_file.hpp"
@@ -14,33 +14,33 @@ namespace {
 
 /// The matrix of {file, unit}.
 Eigen::MatrixXd read_matrix(const YamlValue& value, const std::filesystem::path& folder, MatrixFormat format,
-                            Unit (*find)(std::string_view)) {
+                            Unit (*parse_unit)(std::string_view)) {
   const YamlMap map = value.map({"file", "unit"});
   const YamlValue file = map.required("file");
-  format.unit = unit_of(map.required("unit"), find);
+  format.unit = read_unit(map.required("unit"), parse_unit);
   NamedFile named = read_named_file(file, folder, csv_size_limit);
   return parse_csv_matrix(std::move(named.text), named.path, format);
 }
 
-MeasuredLinks read_measured(const YamlValue& value, const Fleet& fleet, const std::filesystem::path& folder) {
+MeasuredLinks read_measured_links(const YamlValue& value, const DeviceInventory& inventory, const std::filesystem::path& folder) {
   const YamlMap map = value.map({"latency", "rtt", "bandwidth"});
-  const auto [latency, ways] = latency_or_rtt(map);
+  const auto [latency, one_way_count] = read_latency(map);
   std::vector<std::string> ids;
-  for (const Device& device : fleet.devices) ids.push_back(device.id);
+  for (const Device& device : inventory.devices) ids.push_back(device.id);
   const Unit unit{"", 0};
   MeasuredLinks links;
-  links.latency = read_matrix(latency, folder, {ids, unit, true}, time_unit) / ways;
+  links.latency = read_matrix(latency, folder, {ids, unit, true}, time_unit) / one_way_count;
   links.bandwidth = read_matrix(map.required("bandwidth"), folder, {ids, unit, false}, rate_unit);
   return links;
 }
 
-std::variant<RuleLinks, MeasuredLinks> read_links(const YamlMap& topology, const Fleet& fleet,
+std::variant<RuleLinks, MeasuredLinks> read_links(const YamlMap& topology, const DeviceInventory& inventory,
                                                   const std::filesystem::path& folder) {
   const auto links = topology.optional("links"), measured = topology.optional("measured");
   if (links && measured) throw measured->error("give `links` or `measured`, not both");
-  if (measured) return read_measured(*measured, fleet, folder);
-  if (links) return read_link_rules(*links, fleet);
-  if (fleet.devices.size() > 1) throw topology.error("missing key `links` or `measured`");
+  if (measured) return read_measured_links(*measured, inventory, folder);
+  if (links) return read_link_rules(*links, inventory);
+  if (inventory.devices.size() > 1) throw topology.error("missing key `links` or `measured`");
   return RuleLinks{{}, {0}, Eigen::MatrixXi::Constant(1, 1, -1), Eigen::MatrixXi::Constant(1, 1, -1)};
 }
 
@@ -60,11 +60,11 @@ Topology parse_topology(std::string text, const std::string& file, const std::fi
   topology.name = name ? name->text() : std::filesystem::path(file).stem().string();
   if (const auto fairness = map.optional("fairness"))
     topology.fairness = fairness->choice({"equal", "rtt"}) == 0 ? Fairness::equal : Fairness::rtt;
-  Fleet fleet = read_fleet(map);
-  topology.links = read_links(map, fleet, folder);
-  topology.gpus = std::move(fleet.gpus);
-  topology.sites = std::move(fleet.sites);
-  topology.devices = std::move(fleet.devices);
+  DeviceInventory inventory = read_device_inventory(map);
+  topology.links = read_links(map, inventory, folder);
+  topology.gpus = std::move(inventory.gpus);
+  topology.sites = std::move(inventory.sites);
+  topology.devices = std::move(inventory.devices);
   return topology;
 }
 

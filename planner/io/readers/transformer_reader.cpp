@@ -11,19 +11,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int most_layers = 100'000, most_width = 10'000'000, most_count = 1'000'000'000;
+constexpr int max_layers = 100'000, max_width = 10'000'000, max_count = 1'000'000'000;
 
 constexpr std::string_view shape_keys[] = {"hidden",       "heads",     "sequence", "vocabulary", "kv_heads",
                                            "feed_forward", "gated",     "biases",   "tied",       "encoder",
                                            "norm",         "attention", "positions"};
 
-void read_number(const YamlMap& map, std::string_view key, int most, int& number) {
-  if (const auto value = map.optional(key)) number = static_cast<int>(value->integer(1, most));
+void read_number(const YamlMap& map, std::string_view key, int max_value, int& number) {
+  if (const auto value = map.optional(key)) number = static_cast<int>(value->integer(1, max_value));
 }
 
-void require_number(const YamlMap& map, std::string_view key, int most, int& number) {
+void require_number(const YamlMap& map, std::string_view key, int max_value, int& number) {
   if (number == 0) map.required(key);
-  read_number(map, key, most, number);
+  read_number(map, key, max_value, number);
 }
 
 void read_flag(const YamlMap& map, std::string_view key, bool& flag) {
@@ -31,38 +31,38 @@ void read_flag(const YamlMap& map, std::string_view key, bool& flag) {
 }
 
 /// To be thrown: at the one of two keys that the file has, where they contradict each other.
-Error contradiction(const YamlMap& map, std::string_view key, std::string_view other,
+Error contradiction_error(const YamlMap& map, std::string_view key, std::string_view other,
                     const std::string& message) {
   if (const auto value = map.optional(key)) return value->value_error(message);
   if (const auto value = map.optional(other)) return value->value_error(message);
   return map.error(message);
 }
 
-void check_divides(const YamlMap& map, std::string_view key, int part, std::string_view of, int whole) {
+void check_divides(const YamlMap& map, std::string_view key, int part, std::string_view other_key, int whole) {
   if (whole % part != 0)
-    throw contradiction(map, key, of, fmt::format("{} {} do not divide {} {}", part, key, of, whole));
+    throw contradiction_error(map, key, other_key, fmt::format("{} {} do not divide {} {}", part, key, other_key, whole));
 }
 
 void read_positions(const YamlMap& map, Transformer& model) {
   if (const auto positions = map.optional("positions")) {
     model.learned_positions = !positions->is_word("rotary");
-    model.positions = model.learned_positions ? static_cast<int>(positions->integer(1, most_count)) : 0;
+    model.positions = model.learned_positions ? static_cast<int>(positions->integer(1, max_count)) : 0;
   }
   if (model.positions > 0 && model.positions < model.sequence)
-    throw contradiction(
+    throw contradiction_error(
         map, "positions", "sequence",
         fmt::format("{} positions are too few for a sequence of {}", model.positions, model.sequence));
 }
 
 void read_sizes(const YamlMap& map, Transformer& model) {
-  require_number(map, "hidden", most_width, model.hidden);
-  require_number(map, "heads", most_width, model.heads);
-  require_number(map, "sequence", most_count, model.sequence);
-  require_number(map, "vocabulary", most_count, model.vocabulary);
+  require_number(map, "hidden", max_width, model.hidden);
+  require_number(map, "heads", max_width, model.heads);
+  require_number(map, "sequence", max_count, model.sequence);
+  require_number(map, "vocabulary", max_count, model.vocabulary);
   check_divides(map, "heads", model.heads, "hidden", model.hidden);
-  read_number(map, "kv_heads", most_width, model.kv_heads);
+  read_number(map, "kv_heads", max_width, model.kv_heads);
   if (model.kv_heads > 0) check_divides(map, "kv_heads", model.kv_heads, "heads", model.heads);
-  read_number(map, "feed_forward", most_width, model.feed_forward);
+  read_number(map, "feed_forward", max_width, model.feed_forward);
   read_flag(map, "gated", model.gated);
   read_flag(map, "biases", model.biases);
   read_flag(map, "tied", model.tied);
@@ -83,7 +83,7 @@ std::vector<std::string_view> transformer_keys(std::initializer_list<std::string
 }
 
 Transformer read_transformer(const YamlMap& map, Transformer model) {
-  require_number(map, "layers", most_layers, model.layers);
+  require_number(map, "layers", max_layers, model.layers);
   read_sizes(map, model);
   return model;
 }
@@ -99,13 +99,13 @@ ordered_json shape_json(const Transformer& model) {
                        {"heads", model.heads},
                        {"sequence", model.sequence},
                        {"vocabulary", model.vocabulary}};
-  const Transformer usual;
+  const Transformer defaults;
   if (model.kv_heads > 0) json["kv_heads"] = model.kv_heads;
   if (model.feed_forward > 0) json["feed_forward"] = model.feed_forward;
-  if (model.gated != usual.gated) json["gated"] = model.gated;
-  if (model.biases != usual.biases) json["biases"] = model.biases;
-  if (model.tied != usual.tied) json["tied"] = model.tied;
-  if (model.encoder != usual.encoder) json["encoder"] = model.encoder;
+  if (model.gated != defaults.gated) json["gated"] = model.gated;
+  if (model.biases != defaults.biases) json["biases"] = model.biases;
+  if (model.tied != defaults.tied) json["tied"] = model.tied;
+  if (model.encoder != defaults.encoder) json["encoder"] = model.encoder;
   if (model.rms_norm) json["norm"] = "rms";
   if (model.flash_attention) json["attention"] = "flash";
   if (!model.learned_positions)

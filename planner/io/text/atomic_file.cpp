@@ -30,18 +30,18 @@ constexpr std::size_t buffer_size = std::size_t{1} << 16;
 }
 
 /// The file behind symbolic links: renaming over a link would replace the link.
-fs::path followed(const fs::path& path) {
+fs::path resolve_symlinks(const fs::path& path) {
   std::error_code error;
   fs::path target = path;
-  for (int links = 0; fs::is_symlink(target, error); ++links) {
-    if (links == 40) fail(path, "too many levels of symbolic links");
+  for (int followed_links = 0; fs::is_symlink(target, error); ++followed_links) {
+    if (followed_links == 40) fail(path, "too many levels of symbolic links");
     target = target.parent_path() / fs::read_symlink(target, error);
   }
   return target;
 }
 
 /// What is at `path`, behind links; nothing when there is nothing.
-std::optional<struct stat> status_of(const fs::path& path) {
+std::optional<struct stat> stat_path(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) return status;
   if (errno != ENOENT) fail_with_errno(path);
@@ -49,10 +49,10 @@ std::optional<struct stat> status_of(const fs::path& path) {
 }
 
 /// A terminal or /dev/null may be anything else besides.
-bool is_file_of_stdout(const struct stat& status) {
-  struct stat own {};
-  return !S_ISCHR(status.st_mode) && ::fstat(STDOUT_FILENO, &own) == 0 && own.st_dev == status.st_dev &&
-         own.st_ino == status.st_ino;
+bool is_stdout_file(const struct stat& status) {
+  struct stat stdout_status {};
+  return !S_ISCHR(status.st_mode) && ::fstat(STDOUT_FILENO, &stdout_status) == 0 && stdout_status.st_dev == status.st_dev &&
+         stdout_status.st_ino == status.st_ino;
 }
 
 void check_kind(const fs::path& path, const struct stat& status) {
@@ -96,16 +96,16 @@ class OutputFile {
 namespace {
 
 /// A new file in the folder of the target; removed again unless renamed.
-class FileBeside : public OutputFile {
+class TemporaryFile : public OutputFile {
  public:
-  FileBeside(const fs::path& path, const fs::path& target) : path_(path), target_(target) {
+  TemporaryFile(const fs::path& path, const fs::path& target) : path_(path), target_(target) {
     for (int attempt = 0; file_ < 0; ++attempt) {
       name_ = folder_of(target_) / fmt::format(".dtfm-{}-{}.tmp", ::getpid(), attempt);
       file_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       if (file_ < 0 && (errno != EEXIST || attempt == 100)) fail_with_errno(path_);
     }
   }
-  ~FileBeside() override {
+  ~TemporaryFile() override {
     if (file_ >= 0) ::close(file_);
     if (!renamed_) ::unlink(name_.c_str());
   }
@@ -132,15 +132,15 @@ class FileBeside : public OutputFile {
 };
 
 /// What is there stays there and is written to.
-class FileInPlace : public OutputFile {
+class InPlaceFile : public OutputFile {
  public:
-  FileInPlace(const fs::path& path, bool is_stdout)
+  InPlaceFile(const fs::path& path, bool is_stdout)
       : path_(is_stdout ? "stdout" : path),
         file_(is_stdout ? ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
                         : ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC)) {
     if (file_ < 0) fail_with_errno(path_);
   }
-  ~FileInPlace() override {
+  ~InPlaceFile() override {
     if (file_ >= 0) ::close(file_);
   }
 
@@ -154,15 +154,15 @@ class FileInPlace : public OutputFile {
   int file_;
 };
 
-std::unique_ptr<OutputFile> output_file(const fs::path& path) {
+std::unique_ptr<OutputFile> open_output(const fs::path& path) {
   if (path.empty()) throw Error("", "the name of the output file is empty");
-  if (is_stdout(path)) return std::make_unique<FileInPlace>(path, true);
+  if (is_stdout(path)) return std::make_unique<InPlaceFile>(path, true);
   if (!path.has_filename()) fail(path, "it is a folder");
-  const fs::path target = followed(path);
-  const auto status = status_of(path);
+  const fs::path target = resolve_symlinks(path);
+  const auto status = stat_path(path);
   if (status) check_kind(path, *status);
-  if (status && !S_ISREG(status->st_mode)) return std::make_unique<FileInPlace>(path, false);
-  auto file = std::make_unique<FileBeside>(path, target);
+  if (status && !S_ISREG(status->st_mode)) return std::make_unique<InPlaceFile>(path, false);
+  auto file = std::make_unique<TemporaryFile>(path, target);
   if (status) file->set_mode(status->st_mode & 07777);
   return file;
 }
@@ -172,38 +172,38 @@ std::unique_ptr<OutputFile> output_file(const fs::path& path) {
 bool is_stdout(const fs::path& path) {
   struct stat status {};
   return path == "-" || path == "/dev/stdout" ||
-         (::stat(path.c_str(), &status) == 0 && is_file_of_stdout(status));
+         (::stat(path.c_str(), &status) == 0 && is_stdout_file(status));
 }
 
-WholeFile::WholeFile(const fs::path& path) : file_(output_file(path)) {}
-WholeFile::WholeFile(WholeFile&&) noexcept = default;
-WholeFile::~WholeFile() = default;
+AtomicFile::AtomicFile(const fs::path& path) : file_(open_output(path)) {}
+AtomicFile::AtomicFile(AtomicFile&&) noexcept = default;
+AtomicFile::~AtomicFile() = default;
 
-void WholeFile::write(std::string_view part) {
+void AtomicFile::write(std::string_view part) {
   buffer_ += part;
   if (buffer_.size() < buffer_size) return;
   file_->write(buffer_);
   buffer_.clear();
 }
 
-void WholeFile::commit() {
+void AtomicFile::commit() {
   file_->write(std::exchange(buffer_, {}));
   file_->commit();
 }
 
-void write_whole_file(const fs::path& path, std::string_view content) {
-  WholeFile file(path);
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  AtomicFile file(path);
   file.write(content);
   file.commit();
 }
 
-void check_can_write(const fs::path& path) {
+void check_writable(const fs::path& path) {
   struct stat status {};
   // To open a pipe would wait for its reader.
   if (!is_stdout(path) && ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode)) {
     if (::access(path.c_str(), W_OK) != 0) fail_with_errno(path);
   } else {
-    output_file(path);
+    open_output(path);
   }
 }
 

@@ -13,15 +13,15 @@ namespace dtfm::io {
 /// refused. What cannot be replaced is written to as it is: a pipe, a terminal, /dev/null, and the file that
 /// is stdout;
 /// `-` is stdout.
-void write_whole_file(const std::filesystem::path& path, std::string_view content);
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 /// The same, part by part: what was written before `commit` is at `path` after it; without it, nothing is.
-class WholeFile {
+class AtomicFile {
  public:
-  explicit WholeFile(const std::filesystem::path& path);
-  WholeFile(WholeFile&&) noexcept;
-  WholeFile& operator=(WholeFile&&) = delete;
-  ~WholeFile();
+  explicit AtomicFile(const std::filesystem::path& path);
+  AtomicFile(AtomicFile&&) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
 
   void write(std::string_view part);
   /// The last call.
@@ -35,8 +35,8 @@ class WholeFile {
 /// Whether an output of that name is stdout.
 bool is_stdout(const std::filesystem::path& path);
 
-/// Throws the Error that write_whole_file would throw, as far as this can be known before there is any
+/// Throws the Error that write_file_atomically would throw, as far as this can be known before there is any
 /// content.
-void check_can_write(const std::filesystem::path& path);
+void check_writable(const std::filesystem::path& path);
 
 }  // namespace dtfm::io

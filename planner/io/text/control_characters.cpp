@@ -10,7 +10,7 @@ unsigned byte_at(std::string_view text, std::size_t at) {
 }
 
 /// The code of the control character of `length` bytes that `text` begins with.
-unsigned code_of(std::string_view text, std::size_t length) {
+unsigned code_point(std::string_view text, std::size_t length) {
   if (length == 1) return byte_at(text, 0);
   if (length == 2) return (byte_at(text, 0) & 0x1F) << 6 | (byte_at(text, 1) & 0x3F);
   return (byte_at(text, 0) & 0x0F) << 12 | (byte_at(text, 1) & 0x3F) << 6 | (byte_at(text, 2) & 0x3F);
@@ -18,7 +18,7 @@ unsigned code_of(std::string_view text, std::size_t length) {
 
 }  // namespace
 
-std::size_t control_length(std::string_view text) {
+std::size_t control_character_length(std::string_view text) {
   const unsigned first = byte_at(text, 0), second = byte_at(text, 1), third = byte_at(text, 2);
   if (first < 0x20 || first == 0x7F) return 1;
   if (first == 0xC2 && second >= 0x80 && second <= 0x9F) return 2;
@@ -29,17 +29,17 @@ std::size_t control_length(std::string_view text) {
 
 bool has_control_character(std::string_view text) {
   for (; !text.empty(); text.remove_prefix(1))
-    if (control_length(text) > 0) return true;
+    if (control_character_length(text) > 0) return true;
   return false;
 }
 
-std::string visible(std::string_view text, std::string_view kept) {
+std::string escape_control_characters(std::string_view text, std::string_view allowed) {
   std::string result;
   while (!text.empty()) {
-    const std::size_t length = control_length(text);
-    if (length == 0 || kept.find(text.front()) != std::string_view::npos)
+    const std::size_t length = control_character_length(text);
+    if (length == 0 || allowed.find(text.front()) != std::string_view::npos)
       result += text.front();
-    else if (const unsigned code = code_of(text, length); code < 0x20)
+    else if (const unsigned code = code_point(text, length); code < 0x20)
       result += fmt::format("\\x{:02x}", code);
     else
       result += fmt::format("\\u{:04x}", code);  // as in JSON, where these may stand as they are

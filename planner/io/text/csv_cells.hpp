@@ -37,7 +37,7 @@ void for_each_cell(std::string_view line, const Visit& visit) {
 }
 
 /// Of a number that was not measured.
-inline bool is_unmeasured(std::string_view text) {
+inline bool is_missing_value(std::string_view text) {
   return text.empty() || text == "-" || text == "nan" || text == "NaN" || text == "NAN" || text == "NA";
 }
 

@@ -14,7 +14,7 @@ namespace dtfm::io {
 namespace {
 
 /// The lines without the blank ones at the end.
-std::vector<std::string_view> lines_of(std::string_view text) {
+std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -26,9 +26,9 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-bool is_number_or_unmeasured(std::string_view text) {
+bool is_number_or_missing(std::string_view text) {
   try {
-    if (!is_unmeasured(text)) parse_decimal(text);
+    if (!is_missing_value(text)) parse_decimal(text);
   } catch (const Error&) {
     return false;
   }
@@ -38,7 +38,7 @@ bool is_number_or_unmeasured(std::string_view text) {
 class MatrixReader {
  public:
   MatrixReader(std::string_view text, const std::string& file, const MatrixFormat& format)
-      : file_(file), format_(format), lines_(lines_of(text)), size_(format.ids.size()) {}
+      : file_(file), format_(format), lines_(split_lines(text)), size_(format.ids.size()) {}
 
   Eigen::MatrixXd read() {
     read_header();
@@ -60,13 +60,13 @@ class MatrixReader {
     if (lines_.empty()) return;
     const std::size_t cells = count_cells(0);
     const std::size_t corner = cells == size_ + 1 ? 1 : 0;
-    bool are_words = true, are_ids = true;
+    bool are_labels = true, are_ids = true;
     for_each_cell(lines_[0], [&](std::size_t index, const Cell& cell) {
       if (index < corner || index > size_) return;
-      are_words = are_words && !is_number_or_unmeasured(cell.text);
+      are_labels = are_labels && !is_number_or_missing(cell.text);
       are_ids = are_ids && index - corner < size_ && cell.text == format_.ids[index - corner];
     });
-    if (!are_ids && !are_words) return;
+    if (!are_ids && !are_labels) return;
     header_lines_ = 1;
     id_cells_ = corner;
     check_cell_count(0);
@@ -79,7 +79,7 @@ class MatrixReader {
     if (cell.text != format_.ids[device])
       throw error(line, cell.column,
                   fmt::format("expected {}, the id of device {} of the topology; found {}",
-                              in_quotes(format_.ids[device]), device + 1, in_quotes(cell.text)));
+                              quote(format_.ids[device]), device + 1, quote(cell.text)));
   }
 
   void check_row_count() const {
@@ -116,18 +116,18 @@ class MatrixReader {
   }
 
   double value(std::size_t line, const Cell& cell, std::size_t row, std::size_t column) const {
-    if (is_unmeasured(cell.text))
+    if (is_missing_value(cell.text))
       throw error(line, cell.column,
                   fmt::format("{} → {} is not measured", format_.ids[row], format_.ids[column]));
     double value = 0;
     try {
       value = parse_in_unit(cell.text, format_.unit);
-    } catch (const Error& complaint) {
-      throw error(line, cell.column, complaint.what());
+    } catch (const Error& cause) {
+      throw error(line, cell.column, cause.what());
     }
-    if (value < 0) throw error(line, cell.column, "must not be negative; found " + in_quotes(cell.text));
+    if (value < 0) throw error(line, cell.column, "must not be negative; found " + quote(cell.text));
     if (value == 0 && !format_.zero_allowed)
-      throw error(line, cell.column, "must be above zero; found " + in_quotes(cell.text));
+      throw error(line, cell.column, "must be above zero; found " + quote(cell.text));
     return value;
   }
 
@@ -141,7 +141,7 @@ class MatrixReader {
 }  // namespace
 
 Eigen::MatrixXd parse_csv_matrix(std::string text, const std::string& file, const MatrixFormat& format) {
-  const std::string checked = checked_text(std::move(text), file);
+  const std::string checked = validate_text(std::move(text), file);
   return MatrixReader(checked, file, format).read();
 }
 

@@ -10,12 +10,12 @@
 namespace dtfm::io {
 namespace {
 
-bool says_nothing(std::string_view line) {
+bool is_blank_or_comment(std::string_view line) {
   const auto first = std::find_if_not(line.begin(), line.end(), is_csv_blank);
   return first == line.end() || *first == '#';
 }
 
-bool begins_like_a_number(std::string_view text) {
+bool starts_like_number(std::string_view text) {
   return !text.empty() && (std::string_view("+-.").find(text[0]) != std::string_view::npos ||
                            (text[0] >= '0' && text[0] <= '9'));
 }
@@ -29,14 +29,14 @@ void CsvTable::next() {
     const std::string_view line = text_.substr(begin_, end - begin_);
     begin_ = end + 1;
     ++line_;
-    if (!says_nothing(line))
+    if (!is_blank_or_comment(line))
       for_each_cell(line, [&](std::size_t, const Cell& cell) { cells_.push_back(cell); });
   }
 }
 
 std::vector<std::string> CsvTable::take_header() {
   std::vector<std::string> names;
-  if (!has_row() || is_unmeasured(cells_[0].text) || begins_like_a_number(cells_[0].text)) return names;
+  if (!has_row() || is_missing_value(cells_[0].text) || starts_like_number(cells_[0].text)) return names;
   for (const Cell& cell : cells_) names.emplace_back(cell.text);
   next();
   return names;
@@ -49,14 +49,14 @@ void CsvTable::expect_cells(std::size_t count) const {
 
 double CsvTable::number(std::size_t cell, const Unit& unit, std::string_view what) const {
   const std::string_view text = cells_[cell].text;
-  if (is_unmeasured(text)) throw error(cell, fmt::format("{} is missing", what));
+  if (is_missing_value(text)) throw error(cell, fmt::format("{} is missing", what));
   double value = 0;
   try {
     value = parse_in_unit(text, unit);
-  } catch (const Error& complaint) {
-    throw error(cell, fmt::format("{}: {}", what, complaint.what()));
+  } catch (const Error& cause) {
+    throw error(cell, fmt::format("{}: {}", what, cause.what()));
   }
-  if (value < 0) throw error(cell, fmt::format("{} must not be negative; found {}", what, in_quotes(text)));
+  if (value < 0) throw error(cell, fmt::format("{} must not be negative; found {}", what, quote(text)));
   return value;
 }
 

@@ -16,11 +16,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int most_levels = 64;
-constexpr long long most_values = 20'000'000;
+constexpr int max_depth = 64;
+constexpr long long max_values = 20'000'000;
 
 /// "file:line:column" of the byte at `offset`.
-std::string place(const std::string& file, std::string_view text, std::size_t offset) {
+std::string position_of(const std::string& file, std::string_view text, std::size_t offset) {
   const std::string_view before = text.substr(0, std::min(offset, text.size()));
   const auto line_ends = std::count(before.begin(), before.end(), '\n');
   const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
@@ -28,7 +28,7 @@ std::string place(const std::string& file, std::string_view text, std::size_t of
 }
 
 /// nlohmann's words without its own "[json.exception…] parse error at line 1, column 2: ".
-std::string reason_of(const json::exception& error) {
+std::string parser_message(const json::exception& error) {
   const std::string what = error.what();
   const std::size_t column = what.find("column ");
   const std::size_t colon = what.find(": ", column == std::string::npos ? 0 : column);
@@ -48,12 +48,12 @@ struct CountingIterator {
   using reference = const char&;
 
   const char* at;
-  std::size_t* passed;
+  std::size_t* consumed;
 
   reference operator*() const { return *at; }
   CountingIterator& operator++() {
     ++at;
-    ++*passed;
+    ++*consumed;
     return *this;
   }
   friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at == b.at; }
@@ -61,42 +61,42 @@ struct CountingIterator {
 
 /// Refuses what the parser lets through: too deep, too many values, and repeated keys unless they are
 /// allowed.
-class Guard {
+class LimitChecker {
  public:
-  Guard(const std::string& file, std::string_view text, const std::size_t& passed, RepeatedKeys repeated)
-      : file_(file), text_(text), passed_(passed), repeated_(repeated) {}
+  LimitChecker(const std::string& file, std::string_view text, const std::size_t& consumed, DuplicateKeys duplicates)
+      : file_(file), text_(text), consumed_(consumed), duplicates_(duplicates) {}
 
-  void see(json::parse_event_t event, const json& parsed) {
+  void visit(json::parse_event_t event, const json& parsed) {
     using Event = json::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) enter();
+    if (event == Event::object_start || event == Event::array_start) enter_container();
     if (event == Event::object_end || event == Event::array_end) keys_.pop_back();
-    if (event == Event::key && repeated_ == RepeatedKeys::refused)
-      see_key(parsed.get_ref<const std::string&>());
-    if (event == Event::value && ++values_ > most_values)
-      fail(passed_, fmt::format("more than {} values", most_values));
+    if (event == Event::key && duplicates_ == DuplicateKeys::rejected)
+      check_key(parsed.get_ref<const std::string&>());
+    if (event == Event::value && ++values_ > max_values)
+      fail(consumed_, fmt::format("more than {} values", max_values));
   }
 
   /// Those so far take no memory any more.
-  void forget_values() { values_ = 0; }
+  void reset_value_count() { values_ = 0; }
 
  private:
   [[noreturn]] void fail(std::size_t offset, const std::string& what) const {
-    throw Error(place(file_, text_, offset), what);
+    throw Error(position_of(file_, text_, offset), what);
   }
 
-  void enter() {
-    if (keys_.size() == most_levels) fail(passed_ - 1, fmt::format("more than {} levels deep", most_levels));
+  void enter_container() {
+    if (keys_.size() == max_depth) fail(consumed_ - 1, fmt::format("more than {} levels deep", max_depth));
     keys_.emplace_back();
   }
 
-  void see_key(const std::string& key) {
+  void check_key(const std::string& key) {
     if (!keys_.back().insert(key).second)
-      fail(begin_of_key(), fmt::format("key {} a second time", in_quotes(key)));
+      fail(key_begin(), fmt::format("key {} a second time", quote(key)));
   }
 
   /// The opening quote of the string that has just been read.
-  std::size_t begin_of_key() const {
-    std::size_t at = passed_ - 1;  // the closing quote
+  std::size_t key_begin() const {
+    std::size_t at = consumed_ - 1;  // the closing quote
     bool escaped = true;
     while (escaped) {
       at = text_.rfind('"', at - 1);
@@ -108,13 +108,13 @@ class Guard {
 
   const std::string& file_;
   std::string_view text_;
-  const std::size_t& passed_;
-  RepeatedKeys repeated_;
+  const std::size_t& consumed_;
+  DuplicateKeys duplicates_;
   std::vector<std::set<std::string>> keys_;  // of each open object
   long long values_ = 0;                     // in memory
 };
 
-std::string type_in_words(const json& value) {
+std::string format_type(const json& value) {
   switch (value.type()) {
     case json::value_t::null:
       return "null";
@@ -123,7 +123,7 @@ std::string type_in_words(const json& value) {
     case json::value_t::array:
       return "an array";
     case json::value_t::string:
-      return "the text " + in_quotes(value.get_ref<const std::string&>());
+      return "the text " + quote(value.get_ref<const std::string&>());
     case json::value_t::boolean:
       return "true or false";
     default:
@@ -133,31 +133,31 @@ std::string type_in_words(const json& value) {
 
 /// `keep(depth, event, value)`: whether a value stays in the result.
 template <class Keep>
-json parse_guarded(std::string_view text, const std::string& file, RepeatedKeys repeated, const Keep& keep) {
-  std::size_t passed = 0;
-  Guard guard(file, text, passed, repeated);
+json parse_with_limits(std::string_view text, const std::string& file, DuplicateKeys duplicates, const Keep& keep) {
+  std::size_t consumed = 0;
+  LimitChecker checker(file, text, consumed, duplicates);
   try {
-    return json::parse(CountingIterator{text.data(), &passed},
-                       CountingIterator{text.data() + text.size(), &passed},
+    return json::parse(CountingIterator{text.data(), &consumed},
+                       CountingIterator{text.data() + text.size(), &consumed},
                        [&](int depth, json::parse_event_t event, json& parsed) {
-                         guard.see(event, parsed);
+                         checker.visit(event, parsed);
                          const bool is_kept = keep(depth, event, parsed);
-                         if (!is_kept) guard.forget_values();
+                         if (!is_kept) checker.reset_value_count();
                          return is_kept;
                        });
   } catch (const json::exception& error) {
-    throw Error(place(file, text, passed == 0 ? 0 : passed - 1), reason_of(error));
+    throw Error(position_of(file, text, consumed == 0 ? 0 : consumed - 1), parser_message(error));
   }
 }
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& file, RepeatedKeys repeated) {
-  return parse_guarded(text, file, repeated, [](int, json::parse_event_t, const json&) { return true; });
+json parse_json(std::string_view text, const std::string& file, DuplicateKeys duplicates) {
+  return parse_with_limits(text, file, duplicates, [](int, json::parse_event_t, const json&) { return true; });
 }
 
 void read_json_items(std::string_view text, const std::string& file, const char* key,
-                     const std::function<void(const JsonCursor&)>& see) {
+                     const std::function<void(const JsonCursor&)>& visit) {
   using Event = json::parse_event_t;
   const json nothing;
   const JsonCursor root(nothing, file), list(nothing, root, key);
@@ -167,32 +167,32 @@ void read_json_items(std::string_view text, const std::string& file, const char*
     if (depth == 1 && event == Event::key) is_inside = parsed == key;
     const bool is_end = event == Event::value || event == Event::object_end || event == Event::array_end;
     if (depth != 2 || !is_end) return true;
-    if (is_inside) see(JsonCursor(parsed, list, std::to_string(index++)));
+    if (is_inside) visit(JsonCursor(parsed, list, std::to_string(index++)));
     return false;
   };
-  const json rest = parse_guarded(text, file, RepeatedKeys::refused, keep);
+  const json rest = parse_with_limits(text, file, DuplicateKeys::rejected, keep);
   JsonCursor(rest, file).required(key).array_size("events");
 }
 
-std::optional<std::string> only_value(std::string_view text, const char* key) {
+std::optional<std::string> isolate_value(std::string_view text, const char* key) {
   using Event = json::parse_event_t;
-  std::size_t passed = 0, begin = 0, end = 0;
+  std::size_t consumed = 0, begin = 0, end = 0;
   bool is_inside = false;
-  const auto see = [&](int depth, Event event, json& parsed) {
+  const auto visit = [&](int depth, Event event, json& parsed) {
     if (depth != 1) return true;
     const bool is_end = event == Event::value || event == Event::object_end || event == Event::array_end;
     if (is_inside && is_end) {
-      end = passed;
+      end = consumed;
       is_inside = false;
     }
     if (event == Event::key && parsed == key) {
-      begin = text.find(':', passed) + 1;
+      begin = text.find(':', consumed) + 1;
       is_inside = true;
     }
     return true;
   };
-  const CountingIterator first{text.data(), &passed}, last{text.data() + text.size(), &passed};
-  [[maybe_unused]] const json whole = json::parse(first, last, see);
+  const CountingIterator first{text.data(), &consumed}, last{text.data() + text.size(), &consumed};
+  [[maybe_unused]] const json whole = json::parse(first, last, visit);
   if (end == 0) return std::nullopt;
   std::string value(text.substr(0, end));
   std::replace_if(
@@ -211,7 +211,7 @@ void JsonCursor::fail(const std::string& what) const {
 }
 
 void JsonCursor::fail_type(const std::string& expected) const {
-  fail(fmt::format("expected {}; found {}", expected, type_in_words(*value_)));
+  fail(fmt::format("expected {}; found {}", expected, format_type(*value_)));
 }
 
 std::optional<JsonCursor> JsonCursor::optional(const char* key) const {
@@ -223,12 +223,12 @@ std::optional<JsonCursor> JsonCursor::optional(const char* key) const {
 
 JsonCursor JsonCursor::required(const char* key) const {
   const auto value = optional(key);
-  if (!value) fail(fmt::format("missing key {}", in_quotes(key)));
+  if (!value) fail(fmt::format("missing key {}", quote(key)));
   return *value;
 }
 
-std::size_t JsonCursor::array_size(std::string_view of) const {
-  if (!value_->is_array()) fail_type(fmt::format("an array of {}", of));
+std::size_t JsonCursor::array_size(std::string_view elements) const {
+  if (!value_->is_array()) fail_type(fmt::format("an array of {}", elements));
   return value_->size();
 }
 
@@ -236,8 +236,8 @@ JsonCursor JsonCursor::at(std::size_t index) const {
   return {(*value_)[index], *this, std::to_string(index)};
 }
 
-std::vector<std::pair<std::string, JsonCursor>> JsonCursor::members(std::string_view of) const {
-  if (!value_->is_object()) fail_type(fmt::format("an object of {}", of));
+std::vector<std::pair<std::string, JsonCursor>> JsonCursor::members(std::string_view elements) const {
+  if (!value_->is_object()) fail_type(fmt::format("an object of {}", elements));
   std::vector<std::pair<std::string, JsonCursor>> members;
   for (const auto& [key, value] : value_->items()) members.emplace_back(key, JsonCursor(value, *this, key));
   return members;
@@ -261,19 +261,19 @@ bool JsonCursor::as_bool() const {
   return value_->get<bool>();
 }
 
-int JsonCursor::as_int(int least, int most) const {
-  const std::string expected = fmt::format("a whole number from {} to {}", least, most);
+int JsonCursor::as_int(int min_value, int max_value) const {
+  const std::string expected = fmt::format("a whole number from {} to {}", min_value, max_value);
   if (!value_->is_number_integer()) fail_type(expected);
   const bool too_big =
-      value_->is_number_unsigned() && value_->get<std::uint64_t>() > static_cast<std::uint64_t>(most);
+      value_->is_number_unsigned() && value_->get<std::uint64_t>() > static_cast<std::uint64_t>(max_value);
   const auto number = too_big ? 0 : value_->get<std::int64_t>();
-  if (too_big || number < least || number > most) fail_type(expected);
+  if (too_big || number < min_value || number > max_value) fail_type(expected);
   return static_cast<int>(number);
 }
 
-double JsonCursor::as_number(double least, double most) const {
-  const double number = value_->is_number() ? value_->get<double>() : least - 1;
-  if (!(number >= least && number <= most)) fail_type(fmt::format("a number from {} to {}", least, most));
+double JsonCursor::as_number(double min_value, double max_value) const {
+  const double number = value_->is_number() ? value_->get<double>() : min_value - 1;
+  if (!(number >= min_value && number <= max_value)) fail_type(fmt::format("a number from {} to {}", min_value, max_value));
   return number;
 }
 

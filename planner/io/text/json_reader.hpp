@@ -15,15 +15,15 @@
 namespace dtfm::io {
 
 /// Of a key that an object has twice. Some programs write such files.
-enum class RepeatedKeys { refused, last_counts };
+enum class DuplicateKeys { rejected, last_wins };
 
 /// Throws Error at file:line:column (in bytes, from 1) for what is not JSON.
 nlohmann::json parse_json(std::string_view text, const std::string& file,
-                          RepeatedKeys repeated = RepeatedKeys::refused);
+                          DuplicateKeys duplicates = DuplicateKeys::rejected);
 
 /// `text` with blanks for all but the value of `key` in its outermost object, so that the value can be read
 /// by itself and is where it was; nothing when there is no such key. Expects text that parse_json accepts.
-std::optional<std::string> only_value(std::string_view text, const char* key);
+std::optional<std::string> isolate_value(std::string_view text, const char* key);
 
 /// A value and where it is in its file, as a JSON pointer. The value must outlive the cursor.
 class JsonCursor {
@@ -38,17 +38,17 @@ class JsonCursor {
   JsonCursor required(const char* key) const;
   std::optional<JsonCursor> optional(const char* key) const;
   /// Elements of an array; `of` says what they are, in the plural, for the error when it is none.
-  std::size_t array_size(std::string_view of) const;
+  std::size_t array_size(std::string_view elements) const;
   JsonCursor at(std::size_t index) const;
   /// Keys and values of an object; `of` says what they are, for the error when it is none.
-  std::vector<std::pair<std::string, JsonCursor>> members(std::string_view of) const;
+  std::vector<std::pair<std::string, JsonCursor>> members(std::string_view elements) const;
 
   bool is_string() const;
   bool is_array() const;
   const std::string& as_string() const;
   bool as_bool() const;
-  int as_int(int least, int most) const;
-  double as_number(double least, double most) const;
+  int as_int(int min_value, int max_value) const;
+  double as_number(double min_value, double max_value) const;
 
  private:
   friend void read_json_items(std::string_view, const std::string&, const char*,
@@ -64,6 +64,6 @@ class JsonCursor {
 /// keeps none of them nor anything else: for files much larger than what is wanted of them. Throws Error as
 /// parse_json, and where there is no such array.
 void read_json_items(std::string_view text, const std::string& file, const char* key,
-                     const std::function<void(const JsonCursor& item)>& see);
+                     const std::function<void(const JsonCursor& item)>& visit);
 
 }  // namespace dtfm::io

@@ -9,17 +9,17 @@ namespace dtfm::io {
 std::filesystem::path path_below(const std::filesystem::path& folder, const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(name).lexically_normal();
   if (path.is_absolute() || path.empty() || *path.begin() == "..")
-    throw Error("", fmt::format("{} is not below the folder of this file", in_quotes(name)));
+    throw Error("", fmt::format("{} is not below the folder of this file", quote(name)));
   const std::filesystem::path whole = folder / path;
   std::error_code code;
   if (std::filesystem::is_other(whole, code))  // to read a pipe may take for ever
-    throw Error("", fmt::format("{} is not a regular file", in_quotes(whole.string())));
+    throw Error("", fmt::format("{} is not a regular file", quote(whole.string())));
   return whole;
 }
 
 NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit) {
-  constexpr std::size_t longest_path = 1024;
-  const std::string name = value.text(longest_path);
+  constexpr std::size_t max_path_length = 1024;
+  const std::string name = value.text(max_path_length);
   try {
     const std::filesystem::path path = path_below(folder, name);
     return {path.string(), read_file(path, limit, value.where())};
@@ -28,10 +28,10 @@ NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& f
   }
 }
 
-Unit unit_of(const YamlValue& value, Unit (*find)(std::string_view)) {
+Unit read_unit(const YamlValue& value, Unit (*parse_unit)(std::string_view)) {
   const std::string name = value.text();
   try {
-    return find(name);
+    return parse_unit(name);
   } catch (const Error& error) {
     throw value.value_error(error.what());
   }

@@ -28,6 +28,6 @@ std::filesystem::path path_below(const std::filesystem::path& folder, const std:
 NamedFile read_named_file(const YamlValue& value, const std::filesystem::path& folder, std::size_t limit);
 
 /// `find` is one of `time_unit` and `rate_unit`. Throws Error at `value`.
-Unit unit_of(const YamlValue& value, Unit (*find)(std::string_view));
+Unit read_unit(const YamlValue& value, Unit (*parse_unit)(std::string_view));
 
 }  // namespace dtfm::io

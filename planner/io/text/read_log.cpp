@@ -18,12 +18,12 @@ ReadLog::~ReadLog() {
   current = outer_;
 }
 
-void ReadLog::note(std::string_view path, std::string_view named_in) {
+void ReadLog::note(std::string_view path, std::string_view referenced_by) {
   if (current == nullptr) return;
   auto& files = current->files_;
   if (std::none_of(files.begin(), files.end(),
-                   [&](const ReadFile& it) { return it.path == path && it.named_in == named_in; }))
-    files.push_back({std::string(path), std::string(named_in)});
+                   [&](const ReadFile& it) { return it.path == path && it.referenced_by == referenced_by; }))
+    files.push_back({std::string(path), std::string(referenced_by)});
 }
 
 }  // namespace dtfm::io

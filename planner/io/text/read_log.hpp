@@ -9,7 +9,7 @@ namespace dtfm::io {
 
 struct ReadFile {
   std::string path;
-  std::string named_in;  // "job.yaml:5:12", or a file; empty: no file says so
+  std::string referenced_by;  // "job.yaml:5:12", or a file; empty: no file says so
 };
 
 /// What read_file reads in this thread while the log lives; a log inside another takes its place meanwhile.
@@ -24,7 +24,7 @@ class ReadLog {
   const std::vector<ReadFile>& files() const { return files_; }
 
   /// Of read_file: nothing where there is no log.
-  static void note(std::string_view path, std::string_view named_in);
+  static void note(std::string_view path, std::string_view referenced_by);
 
  private:
   std::vector<ReadFile> files_;

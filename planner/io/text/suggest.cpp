@@ -13,7 +13,7 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t longest_compared = 64, longest_quoted = 60, longest_list = 12;
+constexpr std::size_t max_compared_length = 64, max_quoted_length = 60, max_listed = 12;
 
 char lower(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -38,11 +38,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string list_of(const std::vector<std::string_view>& known) {
+std::string format_known(const std::vector<std::string_view>& known) {
   std::string text = "known:";
-  for (std::size_t i = 0; i < std::min(known.size(), longest_list); ++i)
-    text += (i == 0 ? " " : ", ") + in_quotes(known[i]);
-  if (known.size() > longest_list) text += fmt::format(" and {} more", known.size() - longest_list);
+  for (std::size_t i = 0; i < std::min(known.size(), max_listed); ++i)
+    text += (i == 0 ? " " : ", ") + quote(known[i]);
+  if (known.size() > max_listed) text += fmt::format(" and {} more", known.size() - max_listed);
   return known.empty() ? "there is none" : text;
 }
 
@@ -52,9 +52,9 @@ std::string_view nearest_name(std::string_view word, const std::vector<std::stri
   std::string_view nearest;
   std::size_t smallest =
       std::max<std::size_t>(2, word.size() / 3 + 1);  // one above what still counts as near
-  if (word.size() <= longest_compared)
+  if (word.size() <= max_compared_length)
     for (const std::string_view name : known) {
-      if (name.size() > longest_compared) continue;
+      if (name.size() > max_compared_length) continue;
       const std::size_t distance = edit_distance(word, name);
       if (distance >= smallest || distance >= name.size()) continue;
       smallest = distance;
@@ -65,20 +65,20 @@ std::string_view nearest_name(std::string_view word, const std::vector<std::stri
 
 std::string suggestion(std::string_view word, const std::vector<std::string_view>& known) {
   const std::string_view nearest = nearest_name(word, known);
-  return nearest.empty() ? list_of(known) : fmt::format("did you mean {}?", in_quotes(nearest));
+  return nearest.empty() ? format_known(known) : fmt::format("did you mean {}?", quote(nearest));
 }
 
 void fail_unknown(const std::string& where, std::string_view what, std::string_view word,
                   const std::vector<std::string_view>& known) {
-  throw Error(where, fmt::format("{} {}; {}", what, in_quotes(word), suggestion(word, known)));
+  throw Error(where, fmt::format("{} {}; {}", what, quote(word), suggestion(word, known)));
 }
 
-std::string in_quotes(std::string_view text) {
-  std::size_t length = std::min(text.size(), longest_quoted);
+std::string quote(std::string_view text) {
+  std::size_t length = std::min(text.size(), max_quoted_length);
   const bool cut = length < text.size();
   while (cut && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80)
     --length;  // inside a character
-  return fmt::format("`{}{}`", visible(text.substr(0, length)), cut ? "…" : "");
+  return fmt::format("`{}{}`", escape_control_characters(text.substr(0, length)), cut ? "…" : "");
 }
 
 }  // namespace dtfm::io

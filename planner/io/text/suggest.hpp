@@ -21,7 +21,7 @@ std::string suggestion(std::string_view word, const std::vector<std::string_view
 /// The row of a table whose `name` is `name`, which lives as long as the table's rows. Throws Error as
 /// fail_unknown.
 template <class Rows>
-const auto& row_named(const Rows& rows, std::string_view name, const std::string& where,
+const auto& find_row(const Rows& rows, std::string_view name, const std::string& where,
                       std::string_view what) {
   std::vector<std::string_view> known;
   for (const auto& row : rows) {
@@ -32,6 +32,6 @@ const auto& row_named(const Rows& rows, std::string_view name, const std::string
 }
 
 /// `text` in back quotes, cut to a length that fits a line, control characters made visible.
-std::string in_quotes(std::string_view text);
+std::string quote(std::string_view text);
 
 }  // namespace dtfm::io

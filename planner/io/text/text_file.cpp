@@ -43,7 +43,7 @@ bool is_forbidden(Byte byte) {
   return (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F;
 }
 
-Error bad_byte(std::string_view text, std::size_t at, const std::string& file, const char* what) {
+Error bad_byte_error(std::string_view text, std::size_t at, const std::string& file, const char* what) {
   const std::string_view before = text.substr(0, at);
   const auto line = static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')) + 1;
   const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 = 0
@@ -57,7 +57,7 @@ std::string position(const std::string& file, std::size_t line, std::size_t colu
   return fmt::format("{}:{}:{}", file, line, column);
 }
 
-std::string read_file(const std::filesystem::path& path, std::size_t limit, std::string_view named_in) {
+std::string read_file(const std::filesystem::path& path, std::size_t limit, std::string_view referenced_by) {
   std::error_code code;
   if (std::filesystem::is_directory(path, code))
     throw Error(path.string(), "expected a file; found a directory");
@@ -74,17 +74,17 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit, std:
   }
   if (stream.bad()) throw Error(path.string(), "cannot be read");
   if (text.size() > limit) throw Error(path.string(), fmt::format("is larger than {} bytes", limit));
-  ReadLog::note(path.string(), named_in);
+  ReadLog::note(path.string(), referenced_by);
   return text;
 }
 
-std::string checked_text(std::string text, const std::string& file) {
+std::string validate_text(std::string text, const std::string& file) {
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = character_length(text, at);
-    if (length == 0) throw bad_byte(text, at, file, "not UTF-8 text");
+    if (length == 0) throw bad_byte_error(text, at, file, "not UTF-8 text");
     if (is_forbidden(static_cast<Byte>(text[at])))
-      throw bad_byte(text, at, file, "control character in a text file");
+      throw bad_byte_error(text, at, file, "control character in a text file");
     at += length;
   }
   return text;

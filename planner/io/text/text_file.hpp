@@ -8,14 +8,14 @@
 
 namespace dtfm::io {
 
-/// The bytes of a file of at most `limit` bytes. Throws Error that names the file. `named_in`: what a ReadLog
+/// The bytes of a file of at most `limit` bytes. Throws Error that names the file. `referenced_by`: what a ReadLog
 /// says of who names it.
-std::string read_file(const std::filesystem::path& path, std::size_t limit, std::string_view named_in = {});
+std::string read_file(const std::filesystem::path& path, std::size_t limit, std::string_view referenced_by = {});
 
 /// `text` as UTF-8 without a byte-order mark. Throws Error with the position (line and column from 1, in
 /// bytes) of the first byte that is not UTF-8 or is a control character other than tab, line feed and
 /// carriage return.
-std::string checked_text(std::string text, const std::string& file);
+std::string validate_text(std::string text, const std::string& file);
 
 /// "file:line:column"
 std::string position(const std::string& file, std::size_t line, std::size_t column);

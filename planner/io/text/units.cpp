@@ -20,7 +20,7 @@ struct Dimension {
   std::string_view what, example;
   std::span<const Unit> units;
   std::size_t shown;
-  double least, most;     // of what a file may say besides zero, in the base unit
+  double min_value, max_value;     // of what a file may say besides zero, in the base unit
   std::string_view base;  // unit
 };
 
@@ -80,7 +80,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-std::size_t digits_from(std::string_view text, std::size_t begin) {
+std::size_t count_digits(std::string_view text, std::size_t begin) {
   std::size_t end = begin;
   while (end < text.size() && is_digit(text[end])) ++end;
   return end - begin;
@@ -93,13 +93,13 @@ struct Decimal {
   std::size_t length = 0;  // 0: there is none
 };
 
-Decimal leading_decimal(std::string_view text) {
+Decimal parse_leading_decimal(std::string_view text) {
   const std::size_t begin = text.starts_with('-') ? 1 : 0;
-  const std::size_t whole = digits_from(text, begin);
+  const std::size_t whole = count_digits(text, begin);
   if (whole == 0 || (whole > 1 && text[begin] == '0')) return {};
   std::size_t end = begin + whole;
   if (end < text.size() && text[end] == '.') {
-    const std::size_t fraction = digits_from(text, end + 1);
+    const std::size_t fraction = count_digits(text, end + 1);
     if (fraction == 0) return {};
     end += 1 + fraction;
   }
@@ -107,18 +107,18 @@ Decimal leading_decimal(std::string_view text) {
   if (end == text.size() || (text[end] != 'e' && text[end] != 'E')) return result;
   const bool negative = text.substr(end + 1).starts_with('-');
   const std::size_t digits = end + 1 + (negative || text.substr(end + 1).starts_with('+') ? 1 : 0);
-  const std::size_t count = digits_from(text, digits);
+  const std::size_t count = count_digits(text, digits);
   if (count == 0) return result;  // not an exponent but a unit that begins with e
-  constexpr long huge =
+  constexpr long max_exponent =
       100'000;  // beyond any double; kept small so that adding a unit's exponent cannot overflow
   long exponent = 0;
   for (const char digit : text.substr(digits, count))
-    exponent = std::min(huge, exponent * 10 + (digit - '0'));
+    exponent = std::min(max_exponent, exponent * 10 + (digit - '0'));
   return {result.mantissa, negative ? -exponent : exponent, digits + count};
 }
 
 /// mantissa · 10^exponent, rounded once. `text` is for the message.
-double value_of(const Decimal& decimal, int shift, std::string_view text) {
+double to_double(const Decimal& decimal, int shift, std::string_view text) {
   constexpr std::size_t buffer_size = 128, exponent_size = 16;
   std::array<char, buffer_size> buffer;
   std::string long_text;
@@ -134,11 +134,11 @@ double value_of(const Decimal& decimal, int shift, std::string_view text) {
   double value = 0;
   const auto [read, status] = std::from_chars(begin, end, value);
   if (status != std::errc() || read != end || !std::isfinite(value))
-    throw Error("", fmt::format("{} is out of the range of a number", in_quotes(text)));
+    throw Error("", fmt::format("{} is out of the range of a number", quote(text)));
   return value;
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view trim(std::string_view text) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
@@ -151,13 +151,13 @@ std::vector<std::string_view> names_of(const Dimension& dimension) {
   return names;
 }
 
-Error no_quantity(const Dimension& dimension, std::string_view text, bool has_number) {
+Error quantity_error(const Dimension& dimension, std::string_view text, bool has_number) {
   std::string names;
   for (const std::string_view name : names_of(dimension))
     names += (names.empty() ? "" : ", ") + std::string(name);
   return Error("", fmt::format("expected {}{} with its unit ({}) such as `{}`; found {}", dimension.what,
                                has_number ? "" : ", a finite decimal number", names, dimension.example,
-                               text.empty() ? "nothing" : in_quotes(text)));
+                               text.empty() ? "nothing" : quote(text)));
 }
 
 const Unit* find_unit(const Dimension& dimension, std::string_view name) {
@@ -166,33 +166,33 @@ const Unit* find_unit(const Dimension& dimension, std::string_view name) {
   return unit == dimension.units.end() ? nullptr : &*unit;
 }
 
-Unit unit_of(const Dimension& dimension, std::string_view name) {
+Unit find_unit_or_throw(const Dimension& dimension, std::string_view name) {
   const Unit* unit = find_unit(dimension, name);
   if (unit == nullptr)
-    throw Error("", fmt::format("{} is no unit of {}; {}", in_quotes(name), dimension.what.substr(2),
+    throw Error("", fmt::format("{} is no unit of {}; {}", quote(name), dimension.what.substr(2),
                                 suggestion(name, names_of(dimension))));
   Unit result = *unit;
-  result.limits = {dimension.least, dimension.most, dimension.what, dimension.base};
+  result.limits = {dimension.min_value, dimension.max_value, dimension.what, dimension.base};
   return result;
 }
 
-double value_in(const Unit& unit, const Decimal& decimal, std::string_view text) {
-  const double value = value_of(decimal, unit.exponent, text) * unit.factor;
+double to_base_unit(const Unit& unit, const Decimal& decimal, std::string_view text) {
+  const double value = to_double(decimal, unit.exponent, text) * unit.factor;
   if (!std::isfinite(value))
-    throw Error("", fmt::format("{} is out of the range of a number", in_quotes(text)));
+    throw Error("", fmt::format("{} is out of the range of a number", quote(text)));
   const Limits& limits = unit.limits;
-  if (value != 0 && (std::abs(value) < limits.least || std::abs(value) > limits.most))
-    throw Error("", fmt::format("{} is out of range: {} is from {:g} to {:g} {}", in_quotes(text),
-                                limits.what, limits.least, limits.most, limits.base));
+  if (value != 0 && (std::abs(value) < limits.min_value || std::abs(value) > limits.max_value))
+    throw Error("", fmt::format("{} is out of range: {} is from {:g} to {:g} {}", quote(text),
+                                limits.what, limits.min_value, limits.max_value, limits.base));
   return value;
 }
 
 double parse_quantity(const Dimension& dimension, std::string_view untrimmed) {
-  const std::string_view text = trimmed(untrimmed);
-  const Decimal decimal = leading_decimal(text);
-  const std::string_view name = trimmed(text.substr(decimal.length));
-  if (decimal.length == 0 || name.empty()) throw no_quantity(dimension, text, decimal.length > 0);
-  return value_in(unit_of(dimension, name), decimal, text);
+  const std::string_view text = trim(untrimmed);
+  const Decimal decimal = parse_leading_decimal(text);
+  const std::string_view name = trim(text.substr(decimal.length));
+  if (decimal.length == 0 || name.empty()) throw quantity_error(dimension, text, decimal.length > 0);
+  return to_base_unit(find_unit_or_throw(dimension, name), decimal, text);
 }
 
 /// In the largest of the shown decimal units that leaves a number of at least one.
@@ -214,24 +214,24 @@ double parse_decimal(std::string_view text) {
 }
 
 double parse_in_unit(std::string_view text, const Unit& unit) {
-  const Decimal decimal = leading_decimal(text);
+  const Decimal decimal = parse_leading_decimal(text);
   if (decimal.length == 0 || decimal.length != text.size())
     throw Error(
-        "", fmt::format("expected a decimal number; found {}", text.empty() ? "nothing" : in_quotes(text)));
-  return value_in(unit, decimal, text);
+        "", fmt::format("expected a decimal number; found {}", text.empty() ? "nothing" : quote(text)));
+  return to_base_unit(unit, decimal, text);
 }
 
 Unit time_unit(std::string_view name) {
-  return unit_of(time_dimension, name);
+  return find_unit_or_throw(time_dimension, name);
 }
 Unit rate_unit(std::string_view name) {
-  return unit_of(rate_dimension, name);
+  return find_unit_or_throw(rate_dimension, name);
 }
 Unit size_unit(std::string_view name) {
-  return unit_of(size_dimension, name);
+  return find_unit_or_throw(size_dimension, name);
 }
 Unit flop_unit(std::string_view name) {
-  return unit_of(flop_dimension, name);
+  return find_unit_or_throw(flop_dimension, name);
 }
 
 Seconds parse_seconds(std::string_view text) {

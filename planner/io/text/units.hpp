@@ -28,7 +28,7 @@ DollarsPerByte parse_data_price(std::string_view text);  // USD/GB, USD/TB, USD/
 /// What the numbers of a file may be besides zero: far beyond any machine, network and model, and so far from
 /// where doubles end that products and quotients of several are finite.
 struct Limits {
-  double least = 0, most = std::numeric_limits<double>::max();  // in base units
+  double min_value = 0, max_value = std::numeric_limits<double>::max();  // in base units
   std::string_view what = "a number", base = "";
 };
 

@@ -15,13 +15,13 @@
 namespace dtfm::io {
 namespace {
 
-std::string number_text(double value) {
+std::string format_number(double value) {
   return fmt::format("{}", value);
 }
 
 /// What `parse` makes of `text`; its complaint gets the position and the key of `value`.
 template <class Parse>
-auto parsed(const YamlValue& value, std::string_view text, const Parse& parse) {
+auto parse_at(const YamlValue& value, std::string_view text, const Parse& parse) {
   try {
     return parse(text);
   } catch (const Error& error) {
@@ -30,16 +30,16 @@ auto parsed(const YamlValue& value, std::string_view text, const Parse& parse) {
 }
 
 template <class Quantity>
-Quantity not_negative(const YamlValue& value, std::string_view text, Quantity quantity) {
+Quantity require_not_negative(const YamlValue& value, std::string_view text, Quantity quantity) {
   if (quantity.value() < 0)
-    throw value.value_error(fmt::format("must not be negative; found {}", in_quotes(text)));
+    throw value.value_error(fmt::format("must not be negative; found {}", quote(text)));
   return quantity;
 }
 
 template <class Quantity>
-Quantity positive(const YamlValue& value, std::string_view text, Quantity quantity) {
+Quantity require_positive(const YamlValue& value, std::string_view text, Quantity quantity) {
   if (quantity.value() <= 0)
-    throw value.value_error(fmt::format("must be above zero; found {}", in_quotes(text)));
+    throw value.value_error(fmt::format("must be above zero; found {}", quote(text)));
   return quantity;
 }
 
@@ -55,7 +55,7 @@ std::string YamlValue::where() const {
 }
 
 Error YamlValue::value_error(const std::string& message) const {
-  return error(key_.empty() ? message : in_quotes(key_) + ": " + message);
+  return error(key_.empty() ? message : quote(key_) + ": " + message);
 }
 
 bool YamlValue::is_map() const {
@@ -71,7 +71,7 @@ bool YamlValue::is_word(std::string_view word) const {
   return is_scalar() && node().text == word;
 }
 
-std::string YamlValue::found() const {
+std::string YamlValue::describe() const {
   switch (node().kind) {
     case YamlDocument::Kind::nothing:
       return "nothing";
@@ -82,33 +82,33 @@ std::string YamlValue::found() const {
     case YamlDocument::Kind::scalar:
       break;
   }
-  return node().text.empty() ? "an empty text" : (node().plain ? "" : "the text ") + in_quotes(node().text);
+  return node().text.empty() ? "an empty text" : (node().plain ? "" : "the text ") + quote(node().text);
 }
 
 const std::string& YamlValue::scalar(const std::string& expected) const {
-  if (!is_scalar()) throw value_error(fmt::format("expected {}; found {}", expected, found()));
+  if (!is_scalar()) throw value_error(fmt::format("expected {}; found {}", expected, describe()));
   return node().text;
 }
 
-std::string YamlValue::text(std::size_t longest) const {
+std::string YamlValue::text(std::size_t max_length) const {
   const std::string& text = scalar("a text");
   if (text.empty()) throw value_error("must not be empty");
-  if (text.size() > longest)
-    throw value_error(fmt::format("{} is longer than {} bytes", in_quotes(text), longest));
+  if (text.size() > max_length)
+    throw value_error(fmt::format("{} is longer than {} bytes", quote(text), max_length));
   if (has_control_character(text))
-    throw value_error(fmt::format("{} has a control character", in_quotes(text)));
+    throw value_error(fmt::format("{} has a control character", quote(text)));
   return text;
 }
 
 bool YamlValue::boolean() const {
   const std::string& text = scalar("true or false");
   if (!node().plain || (text != "true" && text != "false"))
-    throw value_error(fmt::format("expected true or false; found {}", found()));
+    throw value_error(fmt::format("expected true or false; found {}", describe()));
   return text == "true";
 }
 
-std::int64_t YamlValue::integer(std::int64_t least, std::int64_t most) const {
-  const std::string expected = fmt::format("a whole number from {} to {}", least, most);
+std::int64_t YamlValue::integer(std::int64_t min_value, std::int64_t max_value) const {
+  const std::string expected = fmt::format("a whole number from {} to {}", min_value, max_value);
   const std::string& text = scalar(expected);
   std::int64_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -116,73 +116,73 @@ std::int64_t YamlValue::integer(std::int64_t least, std::int64_t most) const {
   const bool leading_zero = text.size() > sign + 1 && text[sign] == '0';
   const bool whole =
       status == std::errc() && end == text.data() + text.size() && node().plain && !leading_zero;
-  if (!whole || value < least || value > most)
-    throw value_error(fmt::format("expected {}; found {}", expected, found()));
+  if (!whole || value < min_value || value > max_value)
+    throw value_error(fmt::format("expected {}; found {}", expected, describe()));
   return value;
 }
 
-double YamlValue::number(double least, double most) const {
+double YamlValue::number(double min_value, double max_value) const {
   const std::string& text = scalar("a number");
-  if (!node().plain) throw value_error(fmt::format("expected a number; found {}", found()));
-  const double value = parsed(*this, text, parse_decimal);
-  if (value < least || value > most)
-    throw value_error(fmt::format("expected a number from {} to {}; found {}", number_text(least),
-                                  number_text(most), in_quotes(text)));
+  if (!node().plain) throw value_error(fmt::format("expected a number; found {}", describe()));
+  const double value = parse_at(*this, text, parse_decimal);
+  if (value < min_value || value > max_value)
+    throw value_error(fmt::format("expected a number from {} to {}; found {}", format_number(min_value),
+                                  format_number(max_value), quote(text)));
   return value;
 }
 
 double YamlValue::ratio() const {
-  constexpr double least = 1e-6, most = 1e6;
+  constexpr double min_value = 1e-6, max_value = 1e6;
   const double value = number(std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max());
-  if (value <= 0) throw value_error(fmt::format("must be above zero; found {}", found()));
-  return number(least, most);
+  if (value <= 0) throw value_error(fmt::format("must be above zero; found {}", describe()));
+  return number(min_value, max_value);
 }
 
 Seconds YamlValue::seconds() const {
   const std::string& text = scalar("a time");
-  return not_negative(*this, text, parsed(*this, text, parse_seconds));
+  return require_not_negative(*this, text, parse_at(*this, text, parse_seconds));
 }
 
 BitsPerSecond YamlValue::rate() const {
   const std::string& text = scalar("a data rate");
-  return positive(*this, text, parsed(*this, text, parse_rate));
+  return require_positive(*this, text, parse_at(*this, text, parse_rate));
 }
 
 Bytes YamlValue::bytes() const {
   const std::string& text = scalar("a size");
-  return not_negative(*this, text, parsed(*this, text, parse_bytes));
+  return require_not_negative(*this, text, parse_at(*this, text, parse_bytes));
 }
 
 Flops YamlValue::flops() const {
   const std::string& text = scalar("a number of operations");
-  return not_negative(*this, text, parsed(*this, text, parse_flops));
+  return require_not_negative(*this, text, parse_at(*this, text, parse_flops));
 }
 
 FlopsPerSecond YamlValue::flop_rate() const {
   const std::string& text = scalar("a computing speed");
-  return positive(*this, text, parsed(*this, text, parse_flop_rate));
+  return require_positive(*this, text, parse_at(*this, text, parse_flop_rate));
 }
 
 DollarsPerHour YamlValue::price() const {
   const std::string& text = scalar("a price");
-  return not_negative(*this, text, parsed(*this, text, parse_price));
+  return require_not_negative(*this, text, parse_at(*this, text, parse_price));
 }
 
 DollarsPerByte YamlValue::data_price() const {
   const std::string& text = scalar("a price of data");
-  return not_negative(*this, text, parsed(*this, text, parse_data_price));
+  return require_not_negative(*this, text, parse_at(*this, text, parse_data_price));
 }
 
 std::size_t YamlValue::choice(std::initializer_list<std::string_view> words) const {
   const std::string& text = scalar("a word");
   const auto word = std::find(words.begin(), words.end(), text);
   if (word == words.end())
-    throw value_error(fmt::format("unknown {}; {}", in_quotes(text), suggestion(text, std::vector(words))));
+    throw value_error(fmt::format("unknown {}; {}", quote(text), suggestion(text, std::vector(words))));
   return static_cast<std::size_t>(word - words.begin());
 }
 
 std::vector<YamlValue> YamlValue::list() const {
-  if (!is_list()) throw value_error(fmt::format("expected a list; found {}", found()));
+  if (!is_list()) throw value_error(fmt::format("expected a list; found {}", describe()));
   std::vector<YamlValue> items;
   items.reserve(node().children.size());
   for (const std::uint32_t child : node().children) items.push_back(YamlValue(*document_, child, ""));
@@ -190,7 +190,7 @@ std::vector<YamlValue> YamlValue::list() const {
 }
 
 std::vector<std::pair<YamlValue, YamlValue>> YamlValue::entries() const {
-  if (!is_map()) throw value_error(fmt::format("expected a map; found {}", found()));
+  if (!is_map()) throw value_error(fmt::format("expected a map; found {}", describe()));
   std::vector<std::pair<YamlValue, YamlValue>> entries;
   const auto& children = node().children;
   for (std::size_t i = 0; i < children.size(); i += 2)
@@ -204,12 +204,12 @@ YamlMap YamlValue::map(std::initializer_list<std::string_view> keys) const {
 }
 
 YamlMap YamlValue::map(const std::vector<std::string_view>& keys) const {
-  if (!is_map()) throw value_error(fmt::format("expected a map; found {}", found()));
+  if (!is_map()) throw value_error(fmt::format("expected a map; found {}", describe()));
   for (std::size_t i = 0; i < node().children.size(); i += 2) {
     const YamlValue key(*document_, node().children[i], "");
     const std::string& name = key.node().text;
     if (std::find(keys.begin(), keys.end(), name) == keys.end())
-      throw key.error(fmt::format("unknown key {}; {}", in_quotes(name), suggestion(name, keys)));
+      throw key.error(fmt::format("unknown key {}; {}", quote(name), suggestion(name, keys)));
   }
   return YamlMap(*this);
 }
@@ -225,7 +225,7 @@ std::optional<YamlValue> YamlMap::optional(std::string_view key) const {
 
 YamlValue YamlMap::required(std::string_view key) const {
   const auto value = optional(key);
-  if (!value) throw error(fmt::format("missing key {}", in_quotes(key)));
+  if (!value) throw error(fmt::format("missing key {}", quote(key)));
   return *value;
 }
 

@@ -74,11 +74,11 @@ class YamlValue {
   bool is_word(std::string_view word) const;
 
   /// A scalar of 1 … `longest` bytes without control characters.
-  std::string text(std::size_t longest = 128) const;
+  std::string text(std::size_t max_length = 128) const;
   bool boolean() const;  // true or false
-  std::int64_t integer(std::int64_t least, std::int64_t most) const;
+  std::int64_t integer(std::int64_t min_value, std::int64_t max_value) const;
   /// A finite number without a unit, in [least, most].
-  double number(double least, double most) const;
+  double number(double min_value, double max_value) const;
   /// A factor or a share: a number from 1e-6 to 1e6.
   double ratio() const;
   // Within the limits of units.hpp:
@@ -105,7 +105,7 @@ class YamlValue {
   YamlValue(const YamlDocument& document, std::uint32_t node, std::string key)
       : document_(&document), node_(node), key_(std::move(key)) {}
   const YamlDocument::Node& node() const { return document_->nodes_[node_]; }
-  std::string found() const;
+  std::string describe() const;
   const std::string& scalar(const std::string& expected) const;
 
   const YamlDocument* document_;

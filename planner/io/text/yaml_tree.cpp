@@ -16,14 +16,14 @@
 namespace dtfm::io {
 namespace {
 
-constexpr std::size_t deepest_nesting = 32, most_values = 1'000'000;
+constexpr std::size_t max_nesting = 32, max_values = 1'000'000;
 
-std::string place(const std::string& file, int line, int column) {
+std::string position_of(const std::string& file, int line, int column) {
   return position(file, static_cast<std::size_t>(line), static_cast<std::size_t>(column));
 }
 
 Error error_at(const std::string& file, const YAML::Mark& mark, const std::string& message) {
-  return Error(mark.is_null() ? file : place(file, mark.line + 1, mark.column + 1), message);
+  return Error(mark.is_null() ? file : position_of(file, mark.line + 1, mark.column + 1), message);
 }
 
 /// yaml-cpp keeps all tokens from a bracket to its end before it gives the first event, some 200 bytes for
@@ -32,8 +32,8 @@ void check_marks(std::string_view text, const std::string& file) {
   const auto is_mark = [](char c) {
     return std::string_view("[]{},:?&*!\"'").find(c) != std::string_view::npos;
   };
-  if (std::count_if(text.begin(), text.end(), is_mark) > std::ptrdiff_t{2 * most_values})
-    throw Error(file, fmt::format("has more than {} punctuation marks of YAML", 2 * most_values));
+  if (std::count_if(text.begin(), text.end(), is_mark) > std::ptrdiff_t{2 * max_values})
+    throw Error(file, fmt::format("has more than {} punctuation marks of YAML", 2 * max_values));
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ class YamlTreeBuilder : public YAML::EventHandler {
       message += "; a star is written in quotes: \"*\"";
     if (exception.mark.pos > 0 || open_.empty()) return error(exception.mark, message);
     const Node& unfinished = document_.nodes_[open_.back()];
-    return Error(place(document_.file_, unfinished.line, unfinished.column), message);
+    return Error(position_of(document_.file_, unfinished.line, unfinished.column), message);
   }
 
  private:
@@ -85,10 +85,10 @@ class YamlTreeBuilder : public YAML::EventHandler {
                     YAML::anchor_t anchor, const std::string& text) {
     if (anchor != 0) throw error(mark, "anchors (`&name`) are not supported");
     if (!tag.empty() && tag != "?" && tag != "!") throw error(mark, "tags (`!name`) are not supported");
-    if (open_.size() >= deepest_nesting)
-      throw error(mark, fmt::format("nested more than {} levels deep", deepest_nesting));
-    if (document_.nodes_.size() >= most_values)
-      throw error(mark, fmt::format("more than {} values", most_values));
+    if (open_.size() >= max_nesting)
+      throw error(mark, fmt::format("nested more than {} levels deep", max_nesting));
+    if (document_.nodes_.size() >= max_values)
+      throw error(mark, fmt::format("more than {} values", max_values));
     const auto index = static_cast<std::uint32_t>(document_.nodes_.size());
     if (!open_.empty()) {
       Node& parent = document_.nodes_[open_.back()];
@@ -109,11 +109,11 @@ class YamlTreeBuilder : public YAML::EventHandler {
       return nodes[a].text != nodes[b].text ? nodes[a].text < nodes[b].text : a < b;
     });
     const auto same_text = [&](auto a, auto b) { return nodes[a].text == nodes[b].text; };
-    const auto twice = std::adjacent_find(keys.begin(), keys.end(), same_text);
-    if (twice == keys.end()) return;
-    const Node &first = nodes[*twice], &second = nodes[*(twice + 1)];
-    throw Error(place(document_.file_, second.line, second.column),
-                fmt::format("key {} is given twice, first on line {}", in_quotes(second.text), first.line));
+    const auto duplicate = std::adjacent_find(keys.begin(), keys.end(), same_text);
+    if (duplicate == keys.end()) return;
+    const Node &first = nodes[*duplicate], &second = nodes[*(duplicate + 1)];
+    throw Error(position_of(document_.file_, second.line, second.column),
+                fmt::format("key {} is given twice, first on line {}", quote(second.text), first.line));
   }
 
   Error error(const YAML::Mark& mark, const std::string& message) const {
@@ -127,7 +127,7 @@ class YamlTreeBuilder : public YAML::EventHandler {
 YamlDocument::YamlDocument(std::string text, std::string file) : file_(std::move(file)) {
   if (text.size() > yaml_size_limit)
     throw Error(file_, fmt::format("is larger than {} bytes", yaml_size_limit));
-  text = checked_text(std::move(text), file_);
+  text = validate_text(std::move(text), file_);
   check_marks(text, file_);
   std::istringstream stream(text);
   YamlTreeBuilder builder(*this);
@@ -136,7 +136,7 @@ YamlDocument::YamlDocument(std::string text, std::string file) : file_(std::move
     if (!parser.HandleNextDocument(builder)) nodes_.push_back({Kind::nothing, true, 1, 1, "", {}});
     const std::size_t first_document = nodes_.size();
     if (parser.HandleNextDocument(builder))
-      throw Error(place(file_, nodes_.at(first_document).line, nodes_.at(first_document).column),
+      throw Error(position_of(file_, nodes_.at(first_document).line, nodes_.at(first_document).column),
                   "expected one document; found a second one");
   } catch (const YAML::Exception& exception) {
     throw builder.error(exception);

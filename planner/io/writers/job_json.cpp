@@ -17,7 +17,7 @@ ordered_json number_or_auto(const std::optional<int>& number) {
   return number ? ordered_json(*number) : ordered_json("auto");
 }
 
-std::string size_text(Bytes size) {
+std::string format_size(Bytes size) {
   return fmt::format("{} B", size.value());
 }
 
@@ -48,7 +48,7 @@ ordered_json parallelism_json(const Parallelism& parallelism, const Automatic& a
   if (parallelism.flush) json["flush"] = *parallelism.flush;
   json["gradient_sync"] = unless_auto(automatic.gradient_sync, parallelism.gradient_sync);
   if (parallelism.overlap) json["overlap"] = true;
-  if (parallelism.alike) json["alike"] = true;
+  if (parallelism.uniform_pipelines) json["alike"] = true;
   return json;
 }
 
@@ -75,12 +75,12 @@ ordered_json job_json(const Job& job) {
       {"gradients", ratio_json(job.automatic.gradients, compression.gradients, compression.gradient_preset)}};
   if (compression.throughput)
     json["compression"]["throughput"] = fmt::format("{} bps", compression.throughput->value());
-  if (compression.slower_than)
-    json["compression"]["adaptive"] = fmt::format("{} bps", compression.slower_than->value());
+  if (compression.bandwidth_threshold)
+    json["compression"]["adaptive"] = fmt::format("{} bps", compression.bandwidth_threshold->value());
   if (!job.profiles.empty() || job.efficiency) json["profile"] = profiles_json(job);
   if (job.comm_cost)
-    json["comm_cost"] = {{"gradient", size_text(job.comm_cost->gradient)},
-                         {"activation", size_text(job.comm_cost->activation)}};
+    json["comm_cost"] = {{"gradient", format_size(job.comm_cost->gradient)},
+                         {"activation", format_size(job.comm_cost->activation)}};
   if (job.comm_cost && job.comm_cost_stages) json["comm_cost"]["stages"] = *job.comm_cost_stages;
   return json;
 }

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -45,10 +45,10 @@ std::string pareto_json(const Topology& topology, const ParetoRecord& record) {
                     {"stopped", record.search.stopped}};
   if (!record.warnings.empty()) json["warnings"] = record.warnings;
   json["version"] = record.version;
-  return json_text(json);
+  return format_json(json);
 }
 
-bool begins_as_pareto(const std::string& text) {
+bool is_pareto_prefix(const std::string& text) {
   constexpr std::size_t head = 100;  // the schema is the first key
   return text.substr(0, head).find("\"dtfm-pareto/") != std::string::npos;
 }

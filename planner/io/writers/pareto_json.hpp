@@ -44,6 +44,6 @@ struct ParetoRecord {
 std::string pareto_json(const Topology& topology, const ParetoRecord& record);
 
 /// Does a file that begins so look as if it were one?
-bool begins_as_pareto(const std::string& text);
+bool is_pareto_prefix(const std::string& text);
 
 }  // namespace dtfm::io

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/core/index.hpp"
-#include "planner/io/text/json_text.hpp"
+#include "planner/io/text/json_format.hpp"
 
 namespace dtfm::io {
 namespace {
@@ -102,7 +102,7 @@ ordered_json finalist_json(const PlanRecord::Finalist& finalist) {
                        {"tensor", finalist.tensor},
                        {"devices", finalist.devices},
                        {"iteration_time_s", finalist.iteration_time_s}};
-  if (finalist.moving_s) json["moving_s"] = *finalist.moving_s;
+  if (finalist.migration_s) json["moving_s"] = *finalist.migration_s;
   json["simulated"] = std::move(simulated);
   if (!finalist.decisions.empty()) json["decisions"] = decisions_json(finalist.decisions);
   return json;
@@ -148,18 +148,18 @@ ordered_json search_json(const PlanRecord::Search& search) {
           {"convergence", std::move(convergence)}};
 }
 
-ordered_json pace_json(const PlanRecord::Explanation::Pace& pace) {
-  return {{"iteration_time_s", finite_or_null(pace.iteration_time_s)},
-          {"tokens_per_s", pace.tokens_per_s},
-          {"model_flops_per_s", pace.model_flops_per_s},
-          {"compute_s", pace.compute_s},
-          {"sending_s", pace.sending_s},
-          {"exchange_s", pace.exchange_s},
-          {"fits", pace.fits}};
+ordered_json performance_json(const PlanRecord::Explanation::Performance& performance) {
+  return {{"iteration_time_s", finite_or_null(performance.iteration_time_s)},
+          {"tokens_per_s", performance.tokens_per_s},
+          {"model_flops_per_s", performance.model_flops_per_s},
+          {"compute_s", performance.compute_s},
+          {"sending_s", performance.sending_s},
+          {"exchange_s", performance.sync_s},
+          {"fits", performance.fits}};
 }
 
 ordered_json change_json(const PlanRecord::Explanation::Change& change) {
-  ordered_json json = {{"change", change.change}, {"words", change.words}};
+  ordered_json json = {{"change", change.change}, {"words", change.text}};
   if (!change.impossible.empty()) {
     json["impossible"] = change.impossible;
     return json;
@@ -170,23 +170,23 @@ ordered_json change_json(const PlanRecord::Explanation::Change& change) {
   return json;
 }
 
-ordered_json station_json(const PlanRecord::Explanation::Station& station) {
-  return {{"kind", station.is_hop ? "hop" : "stage"},
-          {"pipeline", station.pipeline},
-          {"stage", station.stage},
-          {"seconds", station.seconds},
-          {"latency_s", station.latency_s}};
+ordered_json resource_json(const PlanRecord::Explanation::PipelineResource& resource) {
+  return {{"kind", resource.is_hop ? "hop" : "stage"},
+          {"pipeline", resource.pipeline},
+          {"stage", resource.stage},
+          {"seconds", resource.seconds},
+          {"latency_s", resource.latency_s}};
 }
 
 ordered_json explanation_json(const PlanRecord::Explanation& explanation, const Topology& topology) {
   ordered_json json = {
-      {"what_binds", explanation.what_binds},
+      {"what_binds", explanation.bottleneck_summary},
       {"binds",
-       {{"kind", explanation.binds}, {"seconds", explanation.seconds}, {"share", explanation.share}}},
-      {"station", station_json(explanation.station)},
+       {{"kind", explanation.dominant}, {"seconds", explanation.seconds}, {"share", explanation.share}}},
+      {"station", resource_json(explanation.resource)},
       {"parts", ordered_json::object()}};
   for (const auto& [name, seconds] : explanation.parts_s) json["parts"][name] = seconds;
-  if (const auto& it = explanation.fullest)
+  if (const auto& it = explanation.peak_memory)
     json["fullest_device"] = {{"device", topology.devices[at(it->device)].id},
                               {"needed_bytes", std::ceil(it->needed_bytes)},
                               {"capacity_bytes", it->capacity_bytes},
@@ -194,34 +194,34 @@ ordered_json explanation_json(const PlanRecord::Explanation& explanation, const 
   json["changes"] = ordered_json::array();
   for (const auto& change : explanation.changes) json["changes"].push_back(change_json(change));
   json["scaling"] = explanation.scaling;
-  json["now"] = pace_json(explanation.now);
-  if (explanation.twice_as_wide) json["twice_as_wide"] = pace_json(*explanation.twice_as_wide);
+  json["now"] = performance_json(explanation.now);
+  if (explanation.double_width) json["twice_as_wide"] = performance_json(*explanation.double_width);
   json["compute_bound"] = {{"compression", number_or_null(explanation.compute_bound_compression)},
                            {"width", number_or_null(explanation.compute_bound_width)}};
   return json;
 }
 
 ordered_json warm_start_json(const PlanRecord::WarmStart& warm) {
-  ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"stays", warm.stays}};
-  if (!warm.cannot_stay.empty()) json["cannot_stay"] = warm.cannot_stay;
+  ordered_json json = {{"plan", warm.plan}, {"horizon_s", warm.horizon_s}, {"stays", warm.keeps_plan}};
+  if (!warm.cannot_keep_reason.empty()) json["cannot_stay"] = warm.cannot_keep_reason;
   json["unchanged_iteration_time_s"] = number_or_null(warm.unchanged_iteration_time_s);
   json["gain"] = nullptr;
   if (const auto& gain = warm.gain)
     json["gain"] = {{"value", gain->value}, {"unchanged", gain->unchanged}, {"unit", gain->unit}};
-  json["paid_after_iterations"] = number_or_null(warm.paid_after);
-  json["moving"] = moving_json(warm.moving);
+  json["paid_after_iterations"] = number_or_null(warm.break_even_iterations);
+  json["moving"] = migration_json(warm.migration);
   return json;
 }
 
 }  // namespace
 
-ordered_json moving_json(const PlanRecord::Moving& moving) {
-  ordered_json json = {{"bytes", std::ceil(moving.bytes)},
-                       {"checkpoint_bytes", std::ceil(moving.checkpoint_bytes)}};
-  if (moving.seconds) json["seconds"] = *moving.seconds;
-  if (moving.usd > 0) json["egress_usd"] = moving.usd;
+ordered_json migration_json(const PlanRecord::Migration& migration) {
+  ordered_json json = {{"bytes", std::ceil(migration.bytes)},
+                       {"checkpoint_bytes", std::ceil(migration.checkpoint_bytes)}};
+  if (migration.seconds) json["seconds"] = *migration.seconds;
+  if (migration.usd > 0) json["egress_usd"] = migration.usd;
   json["devices"] = ordered_json::array();
-  for (const auto& it : moving.devices) {
+  for (const auto& it : migration.devices) {
     ordered_json layers = ordered_json::array();
     for (const auto& [first, last] : it.layers) layers.push_back({first, last});
     json["devices"].push_back({{"device", it.id},
@@ -241,7 +241,7 @@ ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions) 
 }
 
 std::string plan_json(const Topology& topology, const Job& job, const Plan& plan, const PlanRecord& record) {
-  return json_text(plan_document(topology, job, plan, record));
+  return format_json(plan_document(topology, job, plan, record));
 }
 
 ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,

@@ -50,7 +50,7 @@ struct PlanRecord {
     };
     std::vector<Simulated> simulated;  // an iteration under each scenario; infinite where none was completed
     std::vector<Decision> decisions = {};  // in which finalists differ
-    std::optional<double> moving_s = {};   // before the first one; nothing: it goes on from no other plan
+    std::optional<double> migration_s = {};   // before the first one; nothing: it goes on from no other plan
   };
   struct Bound {
     double value = 0;  // in the unit of the objective
@@ -68,35 +68,35 @@ struct PlanRecord {
 
   /// Of a plan by iteration time: what its time hangs on, and what would change it.
   struct Explanation {
-    std::string binds;              // stages, hops, exchange, update, overhead
+    std::string dominant;              // stages, hops, exchange, update, overhead
     double seconds = 0, share = 0;  // of the iteration, that hang on it
-    struct Station {                // of the slowest pipeline, on which most hangs
+    struct PipelineResource {                // of the slowest pipeline, on which most hangs
       bool is_hop = false;
       int pipeline = 0, stage = 0;
       double seconds = 0, latency_s = 0;
     };
-    Station station;
+    PipelineResource resource;
     std::vector<std::pair<std::string, double>> parts_s;  // of the iteration, names and seconds
-    struct Fullest {
+    struct PeakMemory {
       int device = 0;
       double needed_bytes = 0, capacity_bytes = 0, state_bytes = 0;
     };
-    std::optional<Fullest> fullest;       // nothing: no memory is known
-    std::vector<std::string> what_binds;  // in words
+    std::optional<PeakMemory> peak_memory;       // nothing: no memory is known
+    std::vector<std::string> bottleneck_summary;  // in words
     struct Change {
-      std::string change, words;
+      std::string change, text;
       double iteration_time_s = 0, gain = 0;
       bool fits = true;
       std::string impossible;  // why; empty: there are numbers
     };
     std::vector<Change> changes;
-    struct Pace {
+    struct Performance {
       double iteration_time_s = 0, tokens_per_s = 0, model_flops_per_s = 0, compute_s = 0, sending_s = 0,
-             exchange_s = 0;
+             sync_s = 0;
       bool fits = true;
     };
-    Pace now;
-    std::optional<Pace> twice_as_wide;
+    Performance now;
+    std::optional<Performance> double_width;
     std::optional<double> compute_bound_compression, compute_bound_width;
     std::vector<std::string> scaling;  // from where on computing binds, in words
   };
@@ -110,7 +110,7 @@ struct PlanRecord {
     std::optional<double> gain;
   };
   /// What devices fetch before they can go on from another plan. Ids, for a device may be of either topology.
-  struct Moving {
+  struct Migration {
     struct Device {
       std::string id;
       std::vector<std::pair<int, int>> layers;  // of which it lacks something
@@ -126,22 +126,22 @@ struct PlanRecord {
   struct WarmStart {
     std::string plan;  // the file
     double horizon_s = 0;
-    bool stays = false;
-    std::string cannot_stay;            // why; empty: the old plan could go on
+    bool keeps_plan = false;
+    std::string cannot_keep_reason;            // why; empty: the old plan could go on
     struct Gain {                       // an iteration
       double value = 0, unchanged = 0;  // of what is minimised: what the old plan would take more, and in all
       std::string unit;
     };
     std::optional<double> unchanged_iteration_time_s;
     std::optional<Gain> gain;
-    std::optional<double> paid_after;  // iterations; nothing: the plan gains nothing by the objective
-    Moving moving;
+    std::optional<double> break_even_iterations;  // iterations; nothing: the plan gains nothing by the objective
+    Migration migration;
   };
 
   std::string objective;
   std::optional<CommCostEstimate> comm_cost;
   std::optional<IterationEstimate> iteration;
-  std::optional<TimeInterval> interval;  // of measured iterations; nothing: not known
+  std::optional<PredictionInterval> interval;  // of measured iterations; nothing: not known
   std::optional<Bound> lower_bound;
   std::optional<Search> search;
   std::optional<Explanation> explanation;
@@ -159,7 +159,7 @@ std::string plan_json(const Topology& topology, const Job& job, const Plan& plan
 nlohmann::ordered_json plan_document(const Topology& topology, const Job& job, const Plan& plan,
                                      const PlanRecord& record);
 nlohmann::ordered_json decisions_json(const std::vector<PlanRecord::Decision>& decisions);
-nlohmann::ordered_json moving_json(const PlanRecord::Moving& moving);
+nlohmann::ordered_json migration_json(const PlanRecord::Migration& migration);
 
 /// The job in the words of a job file: as YAML, which JSON is, it reads back as the same job.
 nlohmann::ordered_json job_json(const Job& job);

@@ -12,13 +12,13 @@ constexpr long long stride = 256;         // moves between two looks at the cloc
 constexpr long long strides_a_tick = 64;  // between two reports of progress
 constexpr double critical_share = 0.3;    // of swaps that begin with a device on which the cost depends
 constexpr int reorderings = 10;           // times that the order of the stages is made anew
-constexpr double share_of_runs = 0.6;     // of moves; from measurements, as evolutionary.cpp says of its own
-constexpr int shortest_run = 2;           // stages: a single one is a swap
+constexpr double segment_swap_share = 0.6;     // of moves; from measurements, as evolutionary.cpp says of its own
+constexpr int min_segment_length = 2;           // stages: a single one is a swap
 constexpr double least_gain = 1e-12;      // relative: less is rounding
 
 class Annealing {
  public:
-  Annealing(const SearchRun& run, const Placement& start, const Cooling& cooling, Rng& rng)
+  Annealing(const SearchRun& run, const Placement& start, const CoolingSchedule& cooling, Rng& rng)
       : run_(run),
         cooling_(cooling),
         rng_(rng),
@@ -26,16 +26,16 @@ class Annealing {
         best_{state_.placement(), state_.cost()},
         begin_(run.time_share()) {}
 
-  Annealed finish() {
+  AnnealedPlacement finish() {
     double progress = 0;
     long long last_order = 0;
     for (int orders = 1; progress < 1 && !run_.must_stop();) {
-      const double temperature = cooling_.hottest * std::pow(cooling_.coldest / cooling_.hottest, progress);
+      const double temperature = cooling_.initial_temperature * std::pow(cooling_.final_temperature / cooling_.initial_temperature, progress);
       const long long moves = cooling_.time_share > 0 ? stride : std::min(stride, cooling_.moves - moves_);
-      for (long long i = 0; i < moves; ++i) move_some(temperature);
+      for (long long i = 0; i < moves; ++i) try_move(temperature);
       moves_ += moves;
       if (moves_ % (stride * strides_a_tick) == 0) run_.tick(stride * strides_a_tick);
-      progress = progressed();
+      progress = progress_fraction();
       if (progress * reorderings < orders || moves_ - last_order < moves_worth_an_order()) continue;
       ++orders;
       last_order = moves_;
@@ -51,12 +51,12 @@ class Annealing {
     return stages * stages * replicas / 8;
   }
 
-  double progressed() const {
+  double progress_fraction() const {
     if (cooling_.time_share > 0) return (run_.time_share() - begin_) / cooling_.time_share;
     return static_cast<double>(moves_) / static_cast<double>(cooling_.moves);
   }
 
-  int some_device() {
+  int pick_device() {
     const auto stages = static_cast<std::uint32_t>(model().stages);
     if (rng_.uniform() >= critical_share)
       return static_cast<int>(rng_.below(static_cast<std::uint32_t>(model().devices())));
@@ -64,14 +64,14 @@ class Annealing {
     return state_.critical_device(which, rng_.below(2) == 1);
   }
 
-  void move_some(double temperature) {
-    const bool whole_run = model().stages >= 2 * shortest_run && rng_.uniform() < share_of_runs;
-    whole_run ? exchange_some_runs(temperature) : swap_some(temperature);
+  void try_move(double temperature) {
+    const bool is_segment_swap = model().stages >= 2 * min_segment_length && rng_.uniform() < segment_swap_share;
+    is_segment_swap ? try_segment_swap(temperature) : try_swap(temperature);
   }
 
   /// Metropolis: a change to energy e is taken when u < exp(−(e − energy) / T). With u drawn first that is a
   /// limit at which pricing can stop.
-  double drawn_limit(double temperature) {
+  double acceptance_limit(double temperature) {
     return state_.energy() - temperature * std::log(1 - rng_.uniform()) + least_gain * best_.cost;
   }
 
@@ -79,22 +79,22 @@ class Annealing {
 
   /// Devices that belong together move together: one at a time they would have to pass through placements
   /// that cost more than any temperature would let them.
-  void exchange_some_runs(double temperature) {
-    const int length = shortest_run + below(model().stages / 2 - shortest_run + 1);
+  void try_segment_swap(double temperature) {
+    const int length = min_segment_length + below(model().stages / 2 - min_segment_length + 1);
     int first = below(model().stages - 2 * length + 1), second = below(model().stages - 2 * length + 1);
     if (first > second) std::swap(first, second);
-    const cost::StageRun a{first, below(model().replicas)}, b{second + length, below(model().replicas)};
-    const double limit = drawn_limit(temperature);
-    if (state_.price_runs(a, b, length, limit) >= limit) return;
-    state_.exchange_runs(a, b, length);
+    const cost::StageSegment a{first, below(model().replicas)}, b{second + length, below(model().replicas)};
+    const double limit = acceptance_limit(temperature);
+    if (state_.evaluate_segment_swap(a, b, length, limit) >= limit) return;
+    state_.swap_segments(a, b, length);
     keep_if_best();
   }
 
-  void swap_some(double temperature) {
-    const int a = some_device(), b = below(model().devices());
+  void try_swap(double temperature) {
+    const int a = pick_device(), b = below(model().devices());
     if (state_.group_of(a) == state_.group_of(b)) return;
-    const double limit = drawn_limit(temperature);
-    const cost::PricedSwap swap = state_.price(a, b, limit);
+    const double limit = acceptance_limit(temperature);
+    const cost::EvaluatedSwap swap = state_.evaluate_swap(a, b, limit);
     if (swap.energy >= limit) return;
     state_.apply(swap);
     keep_if_best();
@@ -107,7 +107,7 @@ class Annealing {
 
   void reorder() {
     const Placement anew =
-        cost::improved_deployment(model(), state_.placement(), [this] { return run_.must_stop(); });
+        cost::improve_deployment(model(), state_.placement(), [this] { return run_.must_stop(); });
     if (cost::comm_cost(model(), anew).total() < state_.cost() * (1 - least_gain))
       state_ = cost::CommCostState(model(), anew, cooling_.guidance);
     keep_if_best();
@@ -116,20 +116,20 @@ class Annealing {
   const cost::CommCostModel& model() const { return run_.model(); }
 
   const SearchRun& run_;
-  const Cooling& cooling_;
+  const CoolingSchedule& cooling_;
   Rng& rng_;
   cost::CommCostState state_;
-  Deployed best_;
+  DeployedPlacement best_;
   double begin_;
   long long moves_ = 0;
 };
 
 }  // namespace
 
-Annealed annealed(const SearchRun& run, const Placement& start, const Cooling& cooling, Rng& rng) {
-  Annealed result = Annealing(run, start, cooling, rng).finish();
+AnnealedPlacement anneal_placement(const SearchRun& run, const Placement& start, const CoolingSchedule& cooling, Rng& rng) {
+  AnnealedPlacement result = Annealing(run, start, cooling, rng).finish();
   result.best.cost = cost::comm_cost(run.model(), result.best.placement).total();  // without the rounding of swaps
-  const Deployed best = deployed(run.model(), result.best.placement, [&run] { return run.must_stop(); });
+  const DeployedPlacement best = deploy(run.model(), result.best.placement, [&run] { return run.must_stop(); });
   if (best.cost <= result.best.cost) result.best = best;
   return result;
 }

@@ -7,19 +7,19 @@
 
 namespace dtfm::search {
 
-struct Cooling {
+struct CoolingSchedule {
   long long moves = 0;              // to try
-  double hottest = 0, coldest = 0;  // temperatures in s, geometric in between
+  double initial_temperature = 0, final_temperature = 0;  // temperatures in s, geometric in between
   double guidance = 0;              // of CommCostState
   double time_share = 0;  // > 0: of the run's time limit, which then ends the cooling instead of `moves`
 };
 
-struct Annealed {
-  Deployed best;
+struct AnnealedPlacement {
+  DeployedPlacement best;
   long long moves = 0;  // tried
 };
 
 /// Stops early when `run` must.
-Annealed annealed(const SearchRun& run, const Placement& start, const Cooling& cooling, Rng& rng);
+AnnealedPlacement anneal_placement(const SearchRun& run, const Placement& start, const CoolingSchedule& cooling, Rng& rng);
 
 }  // namespace dtfm::search

@@ -9,7 +9,7 @@
 
 #include "planner/core/error.hpp"
 #include "planner/core/index.hpp"
-#include "planner/search/comm_cost/class_network.hpp"
+#include "planner/search/comm_cost/device_class_network.hpp"
 #include "planner/search/comm_cost/hop_levels.hpp"
 
 namespace dtfm::search {
@@ -84,7 +84,7 @@ class CompositionSearch {
   bool expand(const State& state);
   void push(State state);
   State take_first();
-  double least_hop(const Counts& from, const Counts& to);
+  double min_hop(const Counts& from, const Counts& to);
   double least_total(const State& state);
   double entries(const State& state);
   bool crossing_needed(const State& state) const;
@@ -95,7 +95,7 @@ class CompositionSearch {
   int stages_, replicas_;
   const std::function<bool()>& stop_;
   bool stopped_ = false;
-  ClassNetwork network_;
+  DeviceClassNetwork network_;
   std::size_t counts_bytes_;  // that one Counts has on the heap
   double upper_bound_;
   long long max_effort_;
@@ -133,7 +133,7 @@ bool CompositionSearch::enumerate(Counts& counts, int c, int left) {
   if (c == network_.classes()) {
     if (left > 0) return true;
     if (must_stop()) return false;
-    Composition composition = network_.measured(counts);
+    Composition composition = network_.measure(counts);
     if (composition.sync + (stages_ - 1) * network_.fastest_hop() < upper_bound_)
       compositions_.push_back(std::move(composition));
     return true;
@@ -150,7 +150,7 @@ bool CompositionSearch::enumerate(Counts& counts, int c, int left) {
 int CompositionSearch::longest_run(const Level& level, const Counts& counts) {
   share_.assign(at(level.components()), 0);
   for (int c = 0; c < network_.classes(); ++c) {
-    if (counts[at(c)] > 0 && network_.least_hop(c) > level.cost)
+    if (counts[at(c)] > 0 && network_.min_hop(c) > level.cost)
       return 1;  // no hop within the level touches it
     share_[at(level.component[at(c)])] += counts[at(c)];
   }
@@ -237,7 +237,7 @@ int CompositionSearch::most_alike(const Level& level, const State& state) const 
   for (std::size_t k = 0; k < rest_.size(); ++k)
     if (now_[k] > 0) most = std::min(most, rest_[k] / now_[k]);
   for (int c = 0; c < network_.classes(); ++c)
-    if (state.last[at(c)] > 0 && network_.least_hop(c) > level.cost) most = 0;
+    if (state.last[at(c)] > 0 && network_.min_hop(c) > level.cost) most = 0;
   return most;
 }
 
@@ -258,7 +258,7 @@ double CompositionSearch::least_runs(const RunShares& shares, int alike, const S
 double CompositionSearch::entries(const State& state) {
   entry_.clear();
   for (int c = 0; c < network_.classes(); ++c)
-    entry_.insert(entry_.end(), static_cast<std::size_t>(state.remaining[at(c)]), network_.least_hop(c));
+    entry_.insert(entry_.end(), static_cast<std::size_t>(state.remaining[at(c)]), network_.min_hop(c));
   std::sort(entry_.begin(), entry_.end(), std::greater<>());
   double sum = 0;
   for (int k = 0; k < state.left; ++k) sum += entry_[at(k * replicas_)];
@@ -357,11 +357,11 @@ bool CompositionSearch::start() {
 bool CompositionSearch::expand(const State& state) {
   double least_last = 0;
   for (int c = 0; c < network_.classes(); ++c)
-    if (state.last[at(c)] > 0) least_last = std::max(least_last, network_.least_hop(c));
+    if (state.last[at(c)] > 0) least_last = std::max(least_last, network_.min_hop(c));
   const double after = state.path + (state.left - 1) * network_.fastest_hop();
   for (const Composition& next : compositions_) {
     const double sync = std::max(state.sync, next.sync);
-    if (sync + after + std::max(least_last, next.least_hop) >= upper_bound_ * (1 - rounding)) {
+    if (sync + after + std::max(least_last, next.min_hop) >= upper_bound_ * (1 - rounding)) {
       if (next.sync + after + least_last >= upper_bound_ * (1 - rounding))
         break;  // the rest exchanges slower still
       continue;
@@ -369,7 +369,7 @@ bool CompositionSearch::expand(const State& state) {
     const bool available = std::equal(next.counts.begin(), next.counts.end(), state.remaining.begin(),
                                       [](auto needed, auto left) { return needed <= left; });
     if (!available) continue;
-    State child{state.bound,     sync,       state.path + least_hop(state.last, next.counts), state.left - 1,
+    State child{state.bound,     sync,       state.path + min_hop(state.last, next.counts), state.left - 1,
                 state.remaining, next.counts};
     for (std::size_t c = 0; c < child.remaining.size(); ++c)
       child.remaining[c] = static_cast<std::int16_t>(child.remaining[c] - next.counts[c]);
@@ -384,7 +384,7 @@ bool CompositionSearch::expand(const State& state) {
 }
 
 /// A hop within a level joins groups that hold equally many devices of each component.
-double CompositionSearch::least_hop(const Counts& from, const Counts& to) {
+double CompositionSearch::min_hop(const Counts& from, const Counts& to) {
   double least = network_.fastest_hop();
   for (const Level& level : levels_) {
     rest_.assign(at(level.components()), 0);

@@ -9,7 +9,7 @@
 
 namespace dtfm::search {
 
-inline constexpr std::size_t most_search_bytes = 2'000'000'000;
+inline constexpr std::size_t max_search_bytes = 2'000'000'000;
 
 struct CompositionBound {
   double value = 0;       // s: no placement costs less
@@ -26,7 +26,7 @@ struct CompositionBound {
 CompositionBound composition_bound(const cost::CommCostModel& model, const DeviceClasses& classes,
                                    double upper_bound, long long max_effort,
                                    const std::function<bool()>& stop,
-                                   std::size_t max_bytes = most_search_bytes);
+                                   std::size_t max_bytes = max_search_bytes);
 
 /// Compositions of groups of `replicas` devices of `classes` classes: C(replicas + classes − 1, replicas), or
 /// a number above `limit`.

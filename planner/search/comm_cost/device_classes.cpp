@@ -42,7 +42,7 @@ DeviceClasses numbered(const std::vector<int>& label) {
   for (const int value : label) {
     const auto [entry, is_new] = number.emplace(value, classes.count);
     if (is_new) ++classes.count;
-    classes.of.push_back(entry->second);
+    classes.class_of.push_back(entry->second);
   }
   return classes;
 }
@@ -51,8 +51,8 @@ DeviceClasses numbered(const std::vector<int>& label) {
 
 std::vector<std::vector<int>> DeviceClasses::members() const {
   std::vector<std::vector<int>> result(at(count));
-  for (std::size_t device = 0; device < of.size(); ++device)
-    result[at(of[device])].push_back(static_cast<int>(device));
+  for (std::size_t device = 0; device < class_of.size(); ++device)
+    result[at(class_of[device])].push_back(static_cast<int>(device));
   return result;
 }
 

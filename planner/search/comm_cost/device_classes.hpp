@@ -11,7 +11,7 @@ namespace dtfm::search {
 /// A partition of the devices: `of[d]` is the class of device d, numbered from 0 in the order of first
 /// members.
 struct DeviceClasses {
-  std::vector<int> of;
+  std::vector<int> class_of;
   int count = 0;
 
   std::vector<std::vector<int>> members() const;

@@ -12,7 +12,7 @@
 #include "planner/search/comm_cost/device_classes.hpp"
 #include "planner/search/comm_cost/lower_bound.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
-#include "planner/search/comm_cost/structured_starts.hpp"
+#include "planner/search/comm_cost/structured_initial_placements.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -24,8 +24,8 @@ namespace {
 constexpr int islands = 4;
 // Temperatures to begin with, as shares of the best cost. The first islands get structured starts, which more
 // heat would melt; the others begin at random.
-constexpr std::array hottest_structured{0.003, 0.01};
-constexpr double hottest_random = 0.05, hottest_later = 0.03, coldest = 0.0002;
+constexpr std::array structured_initial_temperature{0.003, 0.01};
+constexpr double random_initial_temperature = 0.05, later_initial_temperature = 0.03, final_temperature = 0.0002;
 constexpr int generations = 4;           // that a budget is cut into
 constexpr int first_shares = 12;         // the first has to find structure: it gets so many times the moves
 constexpr int patience = 2;              // generations without gain after which islands that agree are done
@@ -100,25 +100,25 @@ class Evolution {
  private:
   /// A placement for every island.
   void settle() {
-    const auto starts =
-        structured_starts(run_.model(), run_.options().threads, [this] { return run_.must_stop(); });
+    const auto initial_solutions =
+        structured_initial_placements(run_.model(), run_.options().threads, [this] { return run_.must_stop(); });
     for (int i = 0; i < islands; ++i) {
       if (i > 0 && run_.must_stop()) return;
       Rng rng = Rng::for_task(run_.options().seed, static_cast<std::uint64_t>(i));
-      const bool structured = at(i) < std::min(hottest_structured.size(), starts.size());
-      hottest_first_.push_back(structured ? hottest_structured[at(i)] : hottest_random);
-      population_.push_back(structured ? starts[at(i)]
-                                       : deployed(run_.model(), random_placement(run_.model(), rng),
+      const bool structured = at(i) < std::min(structured_initial_temperature.size(), initial_solutions.size());
+      first_initial_temperature_.push_back(structured ? structured_initial_temperature[at(i)] : random_initial_temperature);
+      population_.push_back(structured ? initial_solutions[at(i)]
+                                       : deploy(run_.model(), random_placement(run_.model(), rng),
                                                   [this] { return run_.must_stop(); }));
       run_.offer(population_.back().placement, population_.back().cost, 1);
     }
   }
 
-  Cooling cooling(int generation, int island) const {
+  CoolingSchedule cooling(int generation, int island) const {
     const bool first = generation == 0;
     const double share = (first ? first_shares : 1.0) / (generations + first_shares - 1);
     const double cost = run_.best_cost();
-    Cooling cooling{0, (first ? hottest_first_[at(island)] : hottest_later) * cost, coldest * cost, 0, 0};
+    CoolingSchedule cooling{0, (first ? first_initial_temperature_[at(island)] : later_initial_temperature) * cost, final_temperature * cost, 0, 0};
     cooling.guidance = island % 2 == 0 ? guidance : 0;
     const long long left = (budget_ - run_.evaluations() + islands - 1) / islands;
     if (run_.options().evaluations || !run_.options().time_limit)
@@ -133,12 +133,12 @@ class Evolution {
     const auto children = parallel_map(islands, run_.options().threads, [&](int i) {
       Rng rng =
           Rng::for_task(run_.options().seed, static_cast<std::uint64_t>((generation + 1) * islands + i));
-      return annealed(run_, generation == 0 ? population_[at(i)].placement : child(i, rng),
+      return anneal_placement(run_, generation == 0 ? population_[at(i)].placement : child(i, rng),
                       cooling(generation, i), rng);
     });
     const double before = run_.best_cost();
     for (int i = 0; i < islands; ++i) {
-      const Annealed& child = children[at(i)];
+      const AnnealedPlacement& child = children[at(i)];
       run_.offer(child.best.placement, child.best.cost, child.moves);
       if (child.best.cost <= population_[at(i)].cost) population_[at(i)] = child.best;
     }
@@ -155,7 +155,7 @@ class Evolution {
   /// search is over.
   bool have_converged(int generation) const {
     if (2 * classes_ > run_.model().devices() || generation < last_gain_ + 1 + patience) return false;
-    const auto agree = std::count_if(population_.begin(), population_.end(), [this](const Deployed& one) {
+    const auto agree = std::count_if(population_.begin(), population_.end(), [this](const DeployedPlacement& one) {
       return one.cost <= run_.best_cost() * (1 + 1e-9);
     });
     return agree >= islands / 2;
@@ -164,8 +164,8 @@ class Evolution {
   SearchRun& run_;
   int classes_;  // of interchangeable devices
   long long budget_;
-  std::vector<Deployed> population_;
-  std::vector<double> hottest_first_;  // of each island
+  std::vector<DeployedPlacement> population_;
+  std::vector<double> first_initial_temperature_;  // of each island
   int last_gain_ = -1;
 };
 

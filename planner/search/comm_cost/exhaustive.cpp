@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "planner/core/error.hpp"
-#include "planner/cost/comm_cost/open_path.hpp"
+#include "planner/cost/comm_cost/shortest_path.hpp"
 #include "planner/search/comm_cost/random_placement.hpp"
 #include "planner/search/comm_cost/search_run.hpp"
 
@@ -31,7 +31,7 @@ class Enumeration {
   bool extend(int smallest) {
     const int n = run_.model().devices();
     const auto filled = static_cast<int>(order_.size());
-    if (filled == n) return price();
+    if (filled == n) return evaluate();
     if (filled % run_.model().replicas == 0) {
       int first = 0;
       while (used_[static_cast<std::size_t>(first)]) ++first;
@@ -53,9 +53,9 @@ class Enumeration {
   }
 
   /// Asks whether to stop before it prices, so that a budget that is just enough completes the enumeration.
-  bool price() {
+  bool evaluate() {
     if (run_.has_best() && (run_.must_stop() || run_.evaluations() >= budget_)) return false;
-    const Deployed candidate = deployed(run_.model(), placement_of(run_.model(), order_));
+    const DeployedPlacement candidate = deploy(run_.model(), placement_of(run_.model(), order_));
     run_.offer(candidate.placement, candidate.cost, 1);
     if (run_.evaluations() % 1024 == 0) run_.report_progress();
     return true;

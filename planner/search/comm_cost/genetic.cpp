@@ -22,7 +22,7 @@ using Labels = std::vector<int>;  // the group of each device
 
 struct Individual {
   Labels labels;
-  Deployed deployment;
+  DeployedPlacement deployment;
 };
 
 Placement placement_of(const cost::CommCostModel& model, const Labels& labels) {
@@ -74,10 +74,10 @@ class CyclicSearch {
       : model_(model), gain_(gain), labels_(labels), locked_(labels.size()) {}
 
   void run(Rng& rng) {
-    std::vector<int> starts(at(model_.stages));
-    for (int group = 0; group < model_.stages; ++group) starts[at(group)] = group;
-    rng.shuffle(std::span<int>(starts));
-    for (const int start : starts) improve_from(start);
+    std::vector<int> initial_solutions(at(model_.stages));
+    for (int group = 0; group < model_.stages; ++group) initial_solutions[at(group)] = group;
+    rng.shuffle(std::span<int>(initial_solutions));
+    for (const int start : initial_solutions) improve_from(start);
   }
 
  private:
@@ -171,7 +171,7 @@ Labels random_labels(const cost::CommCostModel& model, Rng& rng) {
 }
 
 Individual individual(const cost::CommCostModel& model, Labels labels) {
-  Deployed deployment = deployed(model, placement_of(model, labels));
+  DeployedPlacement deployment = deploy(model, placement_of(model, labels));
   return {std::move(labels), std::move(deployment)};
 }
 

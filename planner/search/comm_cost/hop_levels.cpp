@@ -10,7 +10,7 @@
 namespace dtfm::search {
 namespace {
 
-HopLevel level_of(const ClassNetwork& network, double cost, double beyond) {
+HopLevel level_of(const DeviceClassNetwork& network, double cost, double beyond) {
   const int n = network.classes();
   HopLevel level{cost, beyond, std::vector<int>(at(n)), {}};
   std::iota(level.component.begin(), level.component.end(), 0);
@@ -33,15 +33,15 @@ HopLevel level_of(const ClassNetwork& network, double cost, double beyond) {
 }
 
 /// The same components, of which the same classes can be left within the level.
-bool is_like(const ClassNetwork& network, const HopLevel& a, const HopLevel& b) {
+bool is_like(const DeviceClassNetwork& network, const HopLevel& a, const HopLevel& b) {
   for (int c = 0; c < network.classes(); ++c)
-    if ((network.least_hop(c) > a.cost) != (network.least_hop(c) > b.cost)) return false;
+    if ((network.min_hop(c) > a.cost) != (network.min_hop(c) > b.cost)) return false;
   return a.component == b.component;
 }
 
 }  // namespace
 
-std::vector<HopLevel> hop_levels(const ClassNetwork& network) {
+std::vector<HopLevel> hop_levels(const DeviceClassNetwork& network) {
   std::set<double> costs;
   for (int a = 0; a < network.classes(); ++a)
     for (int b = 0; b <= a; ++b)

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planner/search/comm_cost/class_network.hpp"
+#include "planner/search/comm_cost/device_class_network.hpp"
 
 namespace dtfm::search {
 
@@ -20,6 +20,6 @@ struct HopLevel {
 
 /// One level for each cost at which the components change, the least first. That is at most twice as many as
 /// classes; the costs between need no levels of their own, for the runs at all of them are the same.
-std::vector<HopLevel> hop_levels(const ClassNetwork& network);
+std::vector<HopLevel> hop_levels(const DeviceClassNetwork& network);
 
 }  // namespace dtfm::search

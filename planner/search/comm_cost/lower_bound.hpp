@@ -15,7 +15,7 @@ LowerBound quick_lower_bound(const cost::CommCostModel& model, double upper_boun
                              const std::function<bool()>& stop);
 
 /// Works, with finer and finer classes of devices, until the bound meets `upper_bound`, the search would hold
-/// more than `most_search_bytes` or `stop` says so; calls `found` with every better bound.
+/// more than `max_search_bytes` or `stop` says so; calls `found` with every better bound.
 void prove_lower_bound(const cost::CommCostModel& model, double upper_bound, const std::function<bool()>& stop,
                        const std::function<void(LowerBound)>& found);
 

@@ -14,9 +14,9 @@ Stopped run_random(SearchRun& run) {
     const int count = static_cast<int>(std::min<long long>(batch, budget - begin));
     const auto found = parallel_map(count, run.options().threads, [&](int i) {
       Rng rng = Rng::for_task(run.options().seed, static_cast<std::uint64_t>(begin + i));
-      return deployed(run.model(), random_placement(run.model(), rng));
+      return deploy(run.model(), random_placement(run.model(), rng));
     });
-    for (const Deployed& candidate : found) run.offer(candidate.placement, candidate.cost, 1);
+    for (const DeployedPlacement& candidate : found) run.offer(candidate.placement, candidate.cost, 1);
     run.report_progress();
     if (run.must_stop()) return run.reason_to_stop();
   }

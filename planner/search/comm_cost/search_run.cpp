@@ -75,8 +75,8 @@ SearchResult SearchRun::result(Stopped stopped) const {
   return result;
 }
 
-Deployed deployed(const cost::CommCostModel& model, const Placement& placement, const std::function<bool()>& stop) {
-  Deployed result{cost::best_deployment(model, placement, stop), 0};
+DeployedPlacement deploy(const cost::CommCostModel& model, const Placement& placement, const std::function<bool()>& stop) {
+  DeployedPlacement result{cost::best_deployment(model, placement, stop), 0};
   result.cost = cost::comm_cost(model, result.placement).total();
   return result;
 }

@@ -21,10 +21,10 @@ class SearchRun {
   /// Which of the two; only after `must_stop`.
   Stopped reason_to_stop() const;
   /// Share of the time limit that is over; 0 without one. It is the strategy's own limit: of a search that is
-  /// to be proven, half of what was asked for, until `grant_all_time`.
+  /// to be proven, half of what was asked for, until `use_full_time_limit`.
   double time_share() const;
   /// The strategy is done.
-  void grant_all_time() { time_limit_ = options_.time_limit; }
+  void use_full_time_limit() { time_limit_ = options_.time_limit; }
   /// Evaluations that are asked for: the option, or `fallback`; without end under a time limit alone.
   /// Progress is told against it.
   long long budget(long long fallback);
@@ -66,12 +66,12 @@ class SearchRun {
 };
 
 /// Order of the groups and matchings that make `placement`'s groups cheapest, and what that costs.
-struct Deployed {
+struct DeployedPlacement {
   Placement placement;
   double cost = 0;  // s
 };
 /// When `stop` says so half-way, the order is the one found by then.
-Deployed deployed(const cost::CommCostModel& model, const Placement& placement,
+DeployedPlacement deploy(const cost::CommCostModel& model, const Placement& placement,
                   const std::function<bool()>& stop = {});
 
 // One function for each row of the table of strategies.

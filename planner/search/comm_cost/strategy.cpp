@@ -62,7 +62,7 @@ SearchResult search_comm_cost(const cost::CommCostModel& model, std::string_view
   Stopped stopped = strategy_named(strategy).run(run);
   const bool is_own_end = stopped == Stopped::evaluations && !options.evaluations;
   if (is_own_end) stopped = Stopped::converged;  // a strategy's own number of evaluations is up
-  run.grant_all_time();
+  run.use_full_time_limit();
   const auto stop = [&] { return run.must_stop(); };
   if (run.lower_bound().method.empty()) run.set_lower_bound(quick_lower_bound(model, run.best_cost(), stop));
   if (options.prove && !run.is_optimal() && !run.must_stop()) {

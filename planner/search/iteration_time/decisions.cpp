@@ -64,14 +64,14 @@ std::string decisions_key(const Job& job) {
                      job.parallelism.gradient_sync, job.compression.activations, job.compression.gradients);
 }
 
-Decisions::Decisions(const Problem& problem, std::vector<int> left_out)
+Decisions::Decisions(const Problem& problem, std::vector<int> excluded)
     : problem_(problem),
-      left_out_(std::move(left_out)),
+      excluded_(std::move(excluded)),
       network_(std::make_shared<const cost::NetworkCost>(problem.topology, problem.constants)) {}
 
-void Decisions::leave_out(const std::vector<int>& devices) {
-  left_out_.insert(left_out_.end(), devices.begin(), devices.end());
-  std::sort(left_out_.begin(), left_out_.end());
+void Decisions::exclude(const std::vector<int>& devices) {
+  excluded_.insert(excluded_.end(), devices.begin(), devices.end());
+  std::sort(excluded_.begin(), excluded_.end());
   known_.clear();
   unusable_.clear();
 }
@@ -92,8 +92,8 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
   if (static_cast<int>(unusable_.size()) == problem_.topology.size())
     throw Error("", unusable_.front().second);
   order_ = nearness_order(problem_.topology, *network_, costs.boundary_bytes(costs.layers() / 2));
-  auto result = decided(std::move(job));
-  if (!result && !left_out_.empty())
+  auto result = decide_job(std::move(job));
+  if (!result && !excluded_.empty())
     throw Error("",
                 fmt::format("no host has the {} of a stage among the devices whose price and times are known",
                             problem_.job.parallelism.tensor));
@@ -104,57 +104,57 @@ std::shared_ptr<const DecidedJob> Decisions::first() {
 
 /// With stages of these degrees, the smallest of which are made of what the larger ones leave of a host;
 /// nothing where no host has enough devices for a stage, or a time is not known.
-std::shared_ptr<DecidedJob> Decisions::made(const Job& job, const std::vector<int>& tensors) const {
+std::shared_ptr<DecidedJob> Decisions::make_job(const Job& job, const std::vector<int>& tensors) const {
   auto result = std::make_shared<DecidedJob>(problem_, job, tensors, network_);
   std::vector<int> usable;
   for (const int device : order_)
     if (result->model.unknown(device).empty() &&
-        !std::binary_search(left_out_.begin(), left_out_.end(), device))
+        !std::binary_search(excluded_.begin(), excluded_.end(), device))
       usable.push_back(device);
-  result->units = tensors.size() > 1 ? stage_units(problem_.topology, usable, tensors)
-                                     : stage_units(problem_.topology, usable, tensors.front());
-  return result->units.empty() ? nullptr : result;
+  result->tensor_groups = tensors.size() > 1 ? stage_tensor_groups(problem_.topology, usable, tensors)
+                                     : stage_tensor_groups(problem_.topology, usable, tensors.front());
+  return result->tensor_groups.empty() ? nullptr : result;
 }
 
 /// Nothing where no host has enough devices for a stage, or a time is not known; of unlike degrees, where all
 /// stages would be of one.
-std::shared_ptr<const DecidedJob> Decisions::decided(Job job, bool has_unlike_degrees) {
+std::shared_ptr<const DecidedJob> Decisions::decide_job(Job job, bool has_mixed_degrees) {
   const auto [place, is_new] =
-      known_.emplace(decisions_key(job) + (has_unlike_degrees ? " and less" : ""), nullptr);
+      known_.emplace(decisions_key(job) + (has_mixed_degrees ? " and less" : ""), nullptr);
   if (!is_new) return place->second;
   std::vector<int> tensors = {job.parallelism.tensor};
-  if (has_unlike_degrees)
+  if (has_mixed_degrees)
     tensors = chain_of(tensor_degrees(problem_.topology, job.model), job.parallelism.tensor);
-  auto result = made(job, tensors);
+  auto result = make_job(job, tensors);
   if (!result) return nullptr;
-  const auto has_most = [&](const std::vector<int>& unit) {
-    return static_cast<int>(unit.size()) == job.parallelism.tensor;
+  const auto has_most = [&](const std::vector<int>& tensor_group) {
+    return static_cast<int>(tensor_group.size()) == job.parallelism.tensor;
   };
-  const auto largest = std::count_if(result->units.begin(), result->units.end(), has_most);
-  const bool are_unlike = largest > 0 && largest < std::ssize(result->units);
-  if (!has_unlike_degrees || are_unlike) place->second = std::move(result);
+  const auto largest = std::count_if(result->tensor_groups.begin(), result->tensor_groups.end(), has_most);
+  const bool is_mixed = largest > 0 && largest < std::ssize(result->tensor_groups);
+  if (!has_mixed_degrees || is_mixed) place->second = std::move(result);
   return place->second;
 }
 
-std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Job& other, const Plan& plan) {
-  Job job = of.problem.job;
-  const Automatic& open = problem_.job.automatic;
-  if (open.micro_batch) {
+std::shared_ptr<const DecidedJob> Decisions::decide_like(const DecidedJob& base, const Job& other, const Plan& plan) {
+  Job job = base.problem.job;
+  const Automatic& undecided = problem_.job.automatic;
+  if (undecided.micro_batch) {
     const std::vector<int> sizes = micro_batches(job);
     if (std::find(sizes.begin(), sizes.end(), other.training.micro_batch) != sizes.end())
       job.training.micro_batch = other.training.micro_batch;
   }
-  if (open.recompute) job.training.recompute = other.training.recompute;
-  if (open.schedule) {
+  if (undecided.recompute) job.training.recompute = other.training.recompute;
+  if (undecided.schedule) {
     job.parallelism.schedule = other.parallelism.schedule;
     job.parallelism.chunks = other.parallelism.chunks;
   }
-  if (open.gradient_sync) job.parallelism.gradient_sync = other.parallelism.gradient_sync;
-  if (open.activations) {
+  if (undecided.gradient_sync) job.parallelism.gradient_sync = other.parallelism.gradient_sync;
+  if (undecided.activations) {
     job.compression.activations = other.compression.activations;
     job.compression.activation_preset = other.compression.activation_preset;
   }
-  if (open.gradients) {
+  if (undecided.gradients) {
     job.compression.gradients = other.compression.gradients;
     job.compression.gradient_preset = other.compression.gradient_preset;
   }
@@ -162,26 +162,26 @@ std::shared_ptr<const DecidedJob> Decisions::like(const DecidedJob& of, const Jo
   const bool are_possible = std::all_of(degrees.begin(), degrees.end(), [&](int it) {
     return divides(job.model, it) && degrees.back() % it == 0;
   });
-  if (!open.tensor || !are_possible) return decided(std::move(job));
+  if (!undecided.tensor || !are_possible) return decide_job(std::move(job));
   job.parallelism.tensor = degrees.back();
-  if (auto it = decided(job, degrees.size() > 1); it && has_all(*it, degrees)) return it;
-  return made(job, degrees);
+  if (auto it = decide_job(job, degrees.size() > 1); it && has_all(*it, degrees)) return it;
+  return make_job(job, degrees);
 }
 
-std::vector<std::shared_ptr<const DecidedJob>> Decisions::unlike_degrees(const DecidedJob& of) {
+std::vector<std::shared_ptr<const DecidedJob>> Decisions::mixed_degrees(const DecidedJob& base) {
   std::vector<std::shared_ptr<const DecidedJob>> result;
-  if (!problem_.job.automatic.tensor || problem_.job.parallelism.alike) return result;
-  for (const int tensor : tensor_degrees(problem_.topology, of.problem.job.model)) {
-    Job job = of.problem.job;
+  if (!problem_.job.automatic.tensor || problem_.job.parallelism.uniform_pipelines) return result;
+  for (const int tensor : tensor_degrees(problem_.topology, base.problem.job.model)) {
+    Job job = base.problem.job;
     job.parallelism.tensor = tensor;
-    if (auto it = decided(std::move(job), true)) result.push_back(std::move(it));
+    if (auto it = decide_job(std::move(job), true)) result.push_back(std::move(it));
   }
   return result;
 }
 
-std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const DecidedJob& of) {
-  const Job& job = of.problem.job;
-  const Automatic& open = problem_.job.automatic;
+std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const DecidedJob& base) {
+  const Job& job = base.problem.job;
+  const Automatic& undecided = problem_.job.automatic;
   std::vector<Job> jobs;
   const auto add = [&](const auto& change) {
     Job other = job;
@@ -190,12 +190,12 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
   };
   // What memory holds depends on these three together.
   const std::vector<int> sizes =
-      open.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
-  const std::vector<std::string> recomputes = open.recompute
+      undecided.micro_batch ? micro_batches(job) : std::vector{job.training.micro_batch};
+  const std::vector<std::string> recomputes = undecided.recompute
                                                   ? std::vector<std::string>{"none", "selective", "full"}
                                                   : std::vector{job.training.recompute};
   const std::vector<int> tensors =
-      open.tensor ? tensor_degrees(problem_.topology, job.model) : std::vector{job.parallelism.tensor};
+      undecided.tensor ? tensor_degrees(problem_.topology, job.model) : std::vector{job.parallelism.tensor};
   for (const int tensor : tensors)
     for (const int size : sizes)
       for (const std::string& recompute : recomputes)
@@ -204,7 +204,7 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
           it.training.micro_batch = size;
           it.training.recompute = recompute;
         });
-  if (open.schedule) {
+  if (undecided.schedule) {
     for (const char* schedule : {"gpipe", "1f1b"})
       add([&](Job& it) {
         it.parallelism.schedule = schedule;
@@ -216,18 +216,18 @@ std::vector<std::shared_ptr<const DecidedJob>> Decisions::alternatives(const Dec
         it.parallelism.chunks = chunks;
       });
   }
-  if (open.gradient_sync)
+  if (undecided.gradient_sync)
     for (const char* sync : {"sharded-ps", "ring", "tree", "hierarchical"})
       add([&](Job& it) { it.parallelism.gradient_sync = sync; });
   for (const double ratio : compressions) {
     if (!job.compression.throughput) break;  // see first()
-    if (open.activations) add([&](Job& it) { it.compression.activations = ratio; });
-    if (open.gradients) add([&](Job& it) { it.compression.gradients = ratio; });
+    if (undecided.activations) add([&](Job& it) { it.compression.activations = ratio; });
+    if (undecided.gradients) add([&](Job& it) { it.compression.gradients = ratio; });
   }
   std::vector<std::shared_ptr<const DecidedJob>> result;
   for (Job& other : jobs)
     if (decisions_key(other) != decisions_key(job))
-      if (auto it = decided(std::move(other), of.has_unlike_degrees())) result.push_back(std::move(it));
+      if (auto it = decide_job(std::move(other), base.has_mixed_degrees())) result.push_back(std::move(it));
   return result;
 }
 

@@ -44,14 +44,14 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
   std::vector<Edge> tree = spanning_tree(devices, network, bytes);
   std::stable_sort(tree.begin(), tree.end(),
                    [](const Edge& a, const Edge& b) { return a.length < b.length; });
-  std::vector<std::vector<int>> stretch(at(devices));
+  std::vector<std::vector<int>> segment(at(devices));
   std::vector<int> owner(at(devices));  // the stretch that a device is in
   std::iota(owner.begin(), owner.end(), 0);
-  for (int device = 0; device < devices; ++device) stretch[at(device)] = {device};
+  for (int device = 0; device < devices; ++device) segment[at(device)] = {device};
   for (const Edge& edge : tree) {
     int into = owner[at(edge.a)], from = owner[at(edge.b)];
-    if (stretch[at(from)].size() > stretch[at(into)].size()) std::swap(into, from);
-    std::vector<int>&target = stretch[at(into)], &source = stretch[at(from)];
+    if (segment[at(from)].size() > segment[at(into)].size()) std::swap(into, from);
+    std::vector<int>&target = segment[at(into)], &source = segment[at(from)];
     for (const int device : source) owner[at(device)] = into;
     // The one that begins with the earlier device stays in front.
     if (source.front() < target.front())
@@ -60,51 +60,51 @@ std::vector<int> nearness_order(const Topology& topology, const cost::NetworkCos
       target.insert(target.end(), source.begin(), source.end());
     source.clear();
   }
-  return devices == 0 ? std::vector<int>{} : stretch[at(owner[0])];
+  return devices == 0 ? std::vector<int>{} : segment[at(owner[0])];
 }
 
-std::vector<std::vector<int>> stage_units(const Topology& topology, const std::vector<int>& order,
+std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
                                           int tensor) {
-  std::vector<std::vector<int>> units;
+  std::vector<std::vector<int>> tensor_groups;
   std::map<int, std::vector<int>> waiting;  // by host: devices of a unit that is not full
   std::map<int, std::size_t> place;         // of it
   for (const int device : order) {
     const int host = topology.devices[at(device)].host;
-    std::vector<int>& unit = waiting[host];
-    if (unit.empty()) {
-      place[host] = units.size();
-      units.emplace_back();
+    std::vector<int>& tensor_group = waiting[host];
+    if (tensor_group.empty()) {
+      place[host] = tensor_groups.size();
+      tensor_groups.emplace_back();
     }
-    unit.push_back(device);
-    if (static_cast<int>(unit.size()) < tensor) continue;
-    std::sort(unit.begin(), unit.end());
-    units[place[host]] = std::move(unit);
-    unit.clear();
+    tensor_group.push_back(device);
+    if (static_cast<int>(tensor_group.size()) < tensor) continue;
+    std::sort(tensor_group.begin(), tensor_group.end());
+    tensor_groups[place[host]] = std::move(tensor_group);
+    tensor_group.clear();
   }
-  std::erase_if(units, [](const std::vector<int>& unit) { return unit.empty(); });
-  return units;
+  std::erase_if(tensor_groups, [](const std::vector<int>& tensor_group) { return tensor_group.empty(); });
+  return tensor_groups;
 }
 
-std::vector<std::vector<int>> stage_units(const Topology& topology, const std::vector<int>& order,
+std::vector<std::vector<int>> stage_tensor_groups(const Topology& topology, const std::vector<int>& order,
                                           const std::vector<int>& tensors) {
-  std::vector<std::vector<int>> units;
+  std::vector<std::vector<int>> tensor_groups;
   std::vector<int> rest = order;
   std::map<int, std::size_t> place;  // of every device in the order
   for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
-    for (std::vector<int>& unit : stage_units(topology, rest, *tensor)) {
+    for (std::vector<int>& tensor_group : stage_tensor_groups(topology, rest, *tensor)) {
       std::erase_if(rest,
-                    [&](int device) { return std::find(unit.begin(), unit.end(), device) != unit.end(); });
-      units.push_back(std::move(unit));
+                    [&](int device) { return std::find(tensor_group.begin(), tensor_group.end(), device) != tensor_group.end(); });
+      tensor_groups.push_back(std::move(tensor_group));
     }
   }
-  const auto first = [&](const std::vector<int>& unit) {
+  const auto first = [&](const std::vector<int>& tensor_group) {
     std::size_t least = order.size();
-    for (const int device : unit) least = std::min(least, place[device]);
+    for (const int device : tensor_group) least = std::min(least, place[device]);
     return least;
   };
-  std::sort(units.begin(), units.end(), [&](const auto& a, const auto& b) { return first(a) < first(b); });
-  return units;
+  std::sort(tensor_groups.begin(), tensor_groups.end(), [&](const auto& a, const auto& b) { return first(a) < first(b); });
+  return tensor_groups;
 }
 
 }  // namespace dtfm::search

@@ -19,7 +19,7 @@ std::optional<Shape> fitting_shape(const Problem& problem, IterationSearchOption
   options.finalists = 1;
   try {
     const IterationSearchResult result = search_iteration(problem, options);
-    if (result.finalists.front().lacking > 0) return std::nullopt;
+    if (result.finalists.front().deficit_bytes > 0) return std::nullopt;
     return result.finalists.front().shape();
   } catch (const NoSuchShape&) {
     return std::nullopt;

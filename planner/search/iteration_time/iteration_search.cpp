@@ -16,8 +16,8 @@
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
 #include "planner/search/iteration_time/plan_pool.hpp"
-#include "planner/search/iteration_time/priced_work.hpp"
-#include "planner/search/iteration_time/too_slow.hpp"
+#include "planner/search/iteration_time/evaluated_work.hpp"
+#include "planner/search/iteration_time/too_slow_devices.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -27,18 +27,18 @@ using Clock = std::chrono::steady_clock;
 
 // Set by hand and not tuned.
 constexpr double coarse_ratio = 1.25, fine_ratio = 1.04;  // of neighbouring numbers of replicas
-constexpr std::size_t few_shapes = 64;                    // are all looked at from the start
-constexpr std::size_t screened = 10;                      // shapes whose neighbourhood is looked at
-constexpr std::size_t kept = 96;                          // candidates
+constexpr std::size_t max_shapes_to_enumerate = 64;                    // are all looked at from the start
+constexpr std::size_t screened_shapes = 10;                      // shapes whose neighbourhood is looked at
+constexpr std::size_t max_kept = 96;                          // candidates
 constexpr std::size_t deciders = 4;                       // of them, on which alternatives are tried
 constexpr int decision_rounds = 6;
-constexpr std::size_t first_islands = 16, islands_of_few = 8;  // the latter times more_moves
-constexpr std::size_t islands = 8, least_islands = 4, later_islands = 3;
+constexpr std::size_t first_islands = 16, islands_of_few = 8;  // the latter times move_multiplier
+constexpr std::size_t islands = 8, min_islands = 4, later_islands = 3;
 constexpr double first_share = 0.5;      // of a round's moves, for the first annealing of all islands
 constexpr int default_rounds = 4;        // of annealing
-constexpr int most_doublings = 40;       // of their moves: more than anybody waits for
-constexpr double settling_share = 0.05;  // of a time limit, where there is a plan to go on from
-constexpr double hottest = 0.02, hottest_later = 0.005, coldest = 0.0002;
+constexpr int max_doublings = 40;       // of their moves: more than anybody waits for
+constexpr double migration_time_share = 0.05;  // of a time limit, where there is a plan to go on from
+constexpr double initial_temperature = 0.02, later_initial_temperature = 0.005, final_temperature = 0.0002;
 
 class IterationSearch {
  public:
@@ -48,18 +48,18 @@ class IterationSearch {
         score_(score_of(problem)),
         begin_(options.common.begin.value_or(Clock::now())),
         budget_(options.common.evaluations),
-        most_kept_(std::max(kept, at(options.finalists))),
-        pool_(most_kept_) {}
+        max_kept_(std::max(max_kept, at(options.finalists))),
+        pool_(max_kept_) {}
 
   IterationSearchResult run() {
     const DecidedJobPtr first = decisions_.first();
     result_.unusable = decisions_.unusable();
     result_.unpriced = score_.unpriced();
-    if (options_.warm) offer_warm(*options_.warm, *first);
-    screen(first);
-    if (pool_.empty()) throw NoSuchShape(what_there_is(*first));
-    leave_out_slow(*first);
-    if (decisions_.any_open()) decide();
+    if (options_.warm) offer_warm_start(*options_.warm, *first);
+    screen_shapes(first);
+    if (pool_.empty()) throw NoSuchShape(describe_available(*first));
+    exclude_slow_devices(*first);
+    if (decisions_.has_undecided()) decide();
     anneal();
     finish();
     return std::move(result_);
@@ -70,36 +70,36 @@ class IterationSearch {
     if (!options_.warm) return {options_.objective, problem.topology};
     const auto& [plan, job, horizon_s] = *options_.warm;
     return {options_.objective, problem.topology,
-            std::make_shared<const cost::MovingCost>(problem, decisions_.network(), plan, stage_chunks(job)),
+            std::make_shared<const cost::MigrationCost>(problem, decisions_.network(), plan, stage_chunks(job)),
             horizon_s};
   }
 
   /// The first of all candidates, so that others have to be better.
-  void offer_warm(const WarmStart& warm, const DecidedJob& first) {
-    const DecidedJobPtr job = decisions_.like(first, warm.job, warm.plan);
+  void offer_warm_start(const WarmStart& warm, const DecidedJob& first) {
+    const DecidedJobPtr job = decisions_.decide_like(first, warm.job, warm.plan);
     if (!job) return;
     const int flush = job->model.flush > 0 ? 0 : warm.job.parallelism.flush.value_or(0);
     const PlanScore score = score_.with_own_count();
     result_.unchanged = unchanged_plan(warm.plan, flush, job, options_.limits, score);
-    if (result_.unchanged && stands_on_units(warm.plan, *job)) keep(*result_.unchanged);
-    const auto stop = [&] { return must_stop() || score.priced() >= budget_.left(); };
+    if (result_.unchanged && uses_tensor_groups(warm.plan, *job)) keep(*result_.unchanged);
+    const auto stop = [&] { return must_stop() || score.evaluated() >= budget_.left(); };
     std::vector<PlanCandidate> repaired = repaired_plans(warm.plan, job, options_.limits, score, stop);
-    budget_.count(score.priced());
+    budget_.count(score.evaluated());
     for (PlanCandidate& candidate : repaired) keep(std::move(candidate));
-    note();
+    record_convergence();
   }
 
   /// Begins again as if devices that no better plan can use were not there, so that they make none worse.
   /// Only where time is what counts: they may be cheap, and a plan that runs may need them.
-  void leave_out_slow(const DecidedJob& job) {
+  void exclude_slow_devices(const DecidedJob& job) {
     const bool is_time = options_.objective == Objective::iteration_time;
-    if (!is_time || options_.keeps_front || options_.warm || is_over() || !pool_.has_fitting()) return;
-    const auto slow = too_slow_devices(job, decisions_.open_job(), pool_.best().iteration_s);
+    if (!is_time || options_.keeps_pareto_front || options_.warm || is_over() || !pool_.has_fitting()) return;
+    const auto slow = too_slow_devices(job, decisions_.undecided_job(), pool_.best().iteration_s);
     if (slow.empty()) return;
-    with_all_ = pool_.best();
-    pool_ = PlanPool(most_kept_);
-    decisions_.leave_out(slow);
-    screen(decisions_.first());
+    best_before_exclusion_ = pool_.best();
+    pool_ = PlanPool(max_kept_);
+    decisions_.exclude(slow);
+    screen_shapes(decisions_.first());
   }
 
   bool is_interrupted() const { return options_.common.interrupted && *options_.common.interrupted; }
@@ -107,28 +107,28 @@ class IterationSearch {
     const auto limit = options_.common.time_limit;
     return limit && elapsed_s() >= share * *limit;
   }
-  bool must_stop() const { return is_interrupted() || is_late(options_.warm ? 1 - settling_share : 1); }
+  bool must_stop() const { return is_interrupted() || is_late(options_.warm ? 1 - migration_time_share : 1); }
   bool is_over() const { return must_stop() || budget_.is_spent(); }
 
-  static std::string what_there_is(const DecidedJob& job) {
+  static std::string describe_available(const DecidedJob& job) {
     return fmt::format("there are {} devices, {} layers and {} micro-batches{}{}",
-                       job.units.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
+                       job.tensor_groups.size() * at(job.model.stages.tensor()), job.model.stages.layers(),
                        micro_batch_count(job.problem.job.training),
-                       are_pipelines_alike(job) ? ", of which alike pipelines have equally many" : "",
+                       requires_uniform_pipelines(job) ? ", of which alike pipelines have equally many" : "",
                        job.model.chunks > 1 ? "; interleaved: multiples of the stages, a layer a chunk" : "");
   }
 
   void keep(PlanCandidate candidate) {
-    if (options_.keeps_front) front_.offer(candidate);
+    if (options_.keeps_pareto_front) pareto_front_.offer(candidate);
     pool_.keep(std::move(candidate));
   }
 
-  void note() {
+  void record_convergence() {
     if (!pool_.has_fitting()) return;
     auto& points = result_.convergence;
     const double best = pool_.best().score;
-    if (points.empty() || best < points.back().cost) points.push_back({budget_.priced(), best});
-    tell(budget_.priced());
+    if (points.empty() || best < points.back().cost) points.push_back({budget_.evaluated(), best});
+    report_evaluations(budget_.evaluated());
   }
 
   /// The plans that work(0, score), …, work(count − 1, score) find, as far as the budget allows.
@@ -137,52 +137,52 @@ class IterationSearch {
   template <class Work>
   void offer(int count, const Work& work, bool until_one_fits = false) {
     if (budget_.is_spent()) return;
-    const auto is_left_out = [&](int i) {
+    const auto is_skipped = [&](int i) {
       if (is_interrupted() || !until_one_fits) return must_stop() && (i > 0 || !pool_.empty());
       return must_stop() && pool_.has_fitting();
     };
     const auto piece = [&](int i) {
-      if (is_left_out(i)) return PricedPlans();
-      return priced_plans(score_, [&](const PlanScore& score) { return work(i, score); });
+      if (is_skipped(i)) return EvaluatedPlans();
+      return evaluate_and_count(score_, [&](const PlanScore& score) { return work(i, score); });
     };
     const bool is_limited = budget_.is_limited() || options_.common.time_limit;
-    take_in_order(count, options_.common.threads, is_limited, piece, [&](const PricedPlans& found) {
+    take_in_order(count, options_.common.threads, is_limited, piece, [&](const EvaluatedPlans& found) {
       if (!pool_.has_fitting())
-        budget_.count(found.prices);
-      else if (!budget_.take(found.prices))
+        budget_.count(found.evaluations);
+      else if (!budget_.take(found.evaluations))
         return false;
       for (const PlanCandidate& candidate : found.plans) keep(candidate);
       return true;
     });
   }
 
-  void offer_starts(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
+  void offer_initial_plans(const DecidedJobPtr& job, const std::vector<Shape>& shapes, bool thorough) {
     constexpr std::size_t most = 3;
-    const auto starts = [&](int i, const PlanScore& score) {
-      return plan_starts(job, shapes[at(i)], score, thorough, most);
+    const auto initial_plans_found = [&](int i, const PlanScore& score) {
+      return initial_plans(job, shapes[at(i)], score, thorough, most);
     };
-    offer(static_cast<int>(shapes.size()), starts, !thorough);
-    note();
+    offer(static_cast<int>(shapes.size()), initial_plans_found, !thorough);
+    record_convergence();
   }
 
   /// A copy of the pointer: what the pool holds moves while it is filled.
-  void screen(const DecidedJobPtr job) {
-    offer_coarse_starts(job);
+  void screen_shapes(const DecidedJobPtr job) {
+    screen_coarse_grid(job);
     screen_near_best(job);
   }
 
   /// Those of most devices first: of few evaluations they promise most.
-  void offer_coarse_starts(const DecidedJobPtr& job) {
+  void screen_coarse_grid(const DecidedJobPtr& job) {
     std::vector<Shape> shapes = possible_shapes(*job, options_.limits, fine_ratio);
-    if (shapes.size() > few_shapes) shapes = possible_shapes(*job, options_.limits, coarse_ratio);
+    if (shapes.size() > max_shapes_to_enumerate) shapes = possible_shapes(*job, options_.limits, coarse_ratio);
     std::stable_sort(shapes.begin(), shapes.end(), [](const Shape& a, const Shape& b) {
       return a.stages * a.replicas > b.stages * b.replicas;
     });
-    offer_starts(job, shapes, false);
+    offer_initial_plans(job, shapes, false);
   }
 
   void screen_near_best(const DecidedJobPtr& job) {
-    const std::vector<Shape> centres = pool_.best_shapes(*job, screened);
+    const std::vector<Shape> centres = pool_.best_shapes(*job, screened_shapes);
     std::vector<Shape> nearby;
     for (const Shape& shape : possible_shapes(*job, options_.limits, fine_ratio))
       if (std::any_of(centres.begin(), centres.end(), [&](const Shape& centre) {
@@ -191,23 +191,23 @@ class IterationSearch {
                    centre.replicas <= coarse_ratio * shape.replicas;
           }))
         nearby.push_back(shape);
-    offer_starts(job, nearby, true);
+    offer_initial_plans(job, nearby, true);
   }
 
   /// Of the best plans, with one decision taken otherwise. Is one better than all?
   bool try_alternatives() {
     const PlanCandidate before = pool_.best();
     std::vector<std::pair<PlanCandidate, DecidedJobPtr>> tries;
-    for (const PlanCandidate& from : pool_.best_of_shapes(deciders))
+    for (const PlanCandidate& from : pool_.best_per_shape(deciders))
       for (const DecidedJobPtr& job : decisions_.alternatives(*from.job)) tries.emplace_back(from, job);
     offer(static_cast<int>(tries.size()), [&](int i, const PlanScore& score) {
       std::vector<PlanCandidate> candidates;
       const auto& [from, job] = tries[at(i)];
-      if (auto same = transplanted_plan(job, from, options_.limits, score))
+      if (auto same = transfer_plan(job, from, options_.limits, score))
         candidates.push_back(std::move(*same));
       const Shape shape = limited(from.shape(), *job);
       if (!is_possible(*job, shape, options_.limits)) return candidates;
-      for (PlanCandidate& start : plan_starts(job, shape, score, false, 1))
+      for (PlanCandidate& start : initial_plans(job, shape, score, false, 1))
         candidates.push_back(std::move(start));
       return candidates;
     });
@@ -216,9 +216,9 @@ class IterationSearch {
 
   /// A shape of as many devices, as far as there are units.
   static Shape limited(Shape shape, const DecidedJob& job) {
-    const int units = static_cast<int>(job.units.size());
-    shape.stages = std::max(1, std::min({shape.stages, units, job.model.stages.layers() / job.model.chunks}));
-    shape.replicas = std::clamp(shape.replicas, 1, units / shape.stages);
+    const int tensor_groups = static_cast<int>(job.tensor_groups.size());
+    shape.stages = std::max(1, std::min({shape.stages, tensor_groups, job.model.stages.layers() / job.model.chunks}));
+    shape.replicas = std::clamp(shape.replicas, 1, tensor_groups / shape.stages);
     return shape;
   }
 
@@ -227,7 +227,7 @@ class IterationSearch {
   void screen_micro_batches() {
     const DecidedJobPtr best = pool_.best().job;
     const Job& now = best->problem.job;
-    const bool are_few = possible_shapes(*best, options_.limits, fine_ratio).size() <= few_shapes;
+    const bool are_few = possible_shapes(*best, options_.limits, fine_ratio).size() <= max_shapes_to_enumerate;
     if (is_over()) return;
     for (const DecidedJobPtr& job : decisions_.alternatives(*best)) {
       Job alike = job->problem.job;
@@ -237,22 +237,22 @@ class IterationSearch {
         alike.parallelism.tensor = now.parallelism.tensor;
       }
       if (decisions_key(alike) == decisions_key(now))
-        offer_starts(job, sparse_shapes(*job, options_.limits), false);
+        offer_initial_plans(job, sparse_shapes(*job, options_.limits), false);
     }
   }
 
   void decide() {
     std::set<DecidedJobPtr> done = {pool_.best().job};
     screen_micro_batches();
-    if (!is_over() && done.insert(pool_.best().job).second) screen(pool_.best().job);
+    if (!is_over() && done.insert(pool_.best().job).second) screen_shapes(pool_.best().job);
     for (int round = 0; round < decision_rounds && !is_over() && try_alternatives(); ++round) {
       const DecidedJobPtr best = pool_.best().job;
-      if (done.insert(best).second) screen(best);
-      note();
+      if (done.insert(best).second) screen_shapes(best);
+      record_convergence();
     }
-    for (const DecidedJobPtr& job : decisions_.unlike_degrees(*pool_.best().job)) offer_coarse_starts(job);
+    for (const DecidedJobPtr& job : decisions_.mixed_degrees(*pool_.best().job)) screen_coarse_grid(job);
     const DecidedJobPtr best = pool_.best().job;
-    if (best->has_unlike_degrees() && !is_over()) screen_near_best(best);
+    if (best->has_mixed_degrees() && !is_over()) screen_near_best(best);
   }
 
   struct Island {
@@ -265,28 +265,28 @@ class IterationSearch {
   void anneal() {
     if (is_over()) return;
     const bool is_limited = options_.common.evaluations || options_.common.time_limit;
-    const bool goes_on = is_limited && options_.goes_on;
-    const auto of_few = static_cast<std::size_t>(islands_of_few * more_moves(pool_.best().job->units.size()));
-    std::vector<Island> all = islands_from(pool_.best_of_shapes(std::max(first_islands, of_few)));
-    for (int round = 0; round < default_rounds || goes_on; ++round) {
+    const bool uses_full_budget = is_limited && options_.uses_full_budget;
+    const auto of_few = static_cast<std::size_t>(islands_of_few * move_multiplier(pool_.best().job->tensor_groups.size()));
+    std::vector<Island> all = islands_from(pool_.best_per_shape(std::max(first_islands, of_few)));
+    for (int round = 0; round < default_rounds || uses_full_budget; ++round) {
       const double share =
-          std::ldexp(1.0, std::max(0, std::min(round, most_doublings) - default_rounds + 1)) / default_rounds;
+          std::ldexp(1.0, std::max(0, std::min(round, max_doublings) - default_rounds + 1)) / default_rounds;
       const std::uint64_t generation = 2 * static_cast<std::uint64_t>(round);
-      const bool has_moved = anneal(all, first_share * share, hottest, generation + 1);
+      const bool has_moved = anneal(all, first_share * share, initial_temperature, generation + 1);
       if (!has_moved || is_over()) return;
-      std::vector<Island> later = islands_from(pool_.best_unlike(later_islands));
-      anneal(later, (1 - first_share) * share, hottest_later, generation + 2);
+      std::vector<Island> later = islands_from(pool_.best_diverse(later_islands));
+      anneal(later, (1 - first_share) * share, later_initial_temperature, generation + 2);
       if (is_over()) return;
-      keep_best(all, std::max(least_islands, all.size() / 2));
-      if (round + 1 < default_rounds || !decisions_.any_open() || !try_alternatives()) continue;
-      all = islands_from(pool_.best_unlike(islands));
-      note();
+      keep_best(all, std::max(min_islands, all.size() / 2));
+      if (round + 1 < default_rounds || !decisions_.has_undecided() || !try_alternatives()) continue;
+      all = islands_from(pool_.best_diverse(islands));
+      record_convergence();
     }
   }
 
-  static std::vector<Island> islands_from(const std::vector<PlanCandidate>& starts) {
+  static std::vector<Island> islands_from(const std::vector<PlanCandidate>& initial_plans_found) {
     std::vector<Island> result;
-    for (const PlanCandidate& start : starts) result.push_back({start, start});
+    for (const PlanCandidate& start : initial_plans_found) result.push_back({start, start});
     return result;
   }
 
@@ -306,39 +306,39 @@ class IterationSearch {
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
   /// How each of `all` is annealed; with less left of the budget than all of them need, each is cut short.
-  std::vector<PlanCooling> coolings(const std::vector<Island>& all, double share, double from) const {
-    std::vector<PlanCooling> result;
+  std::vector<PlanCoolingSchedule> coolings(const std::vector<Island>& all, double share, double from) const {
+    std::vector<PlanCoolingSchedule> result;
     double needed = 0;
     for (const auto& [start, reached] : all) {
-      PlanCooling cooling{moves_of(start, share, all.size()), from, coldest};
-      cooling.keeps_front = options_.keeps_front;
-      needed += static_cast<double>(cooling.moves + 1 + most_fitting_prices(*start.job));
+      PlanCoolingSchedule cooling{moves_of(start, share, all.size()), from, final_temperature};
+      cooling.keeps_pareto_front = options_.keeps_pareto_front;
+      needed += static_cast<double>(cooling.moves + 1 + max_fitting_evaluations(*start.job));
       result.push_back(cooling);
     }
     const auto left = static_cast<double>(budget_.left());
-    for (PlanCooling& it : result)
+    for (PlanCoolingSchedule& it : result)
       if (needed > left)
-        it.prices = static_cast<long long>(static_cast<double>(it.moves + 1) * left / needed);
+        it.evaluations = static_cast<long long>(static_cast<double>(it.moves + 1) * left / needed);
     return result;
   }
 
   /// With layers and micro-batches fitted to the devices it has come to, where that is better.
-  AnnealedPlan annealed(const PlanCandidate& start, const PlanCooling& cooling, Rng& rng,
+  AnnealedPlan anneal_and_fit(const PlanCandidate& start, const PlanCoolingSchedule& cooling, Rng& rng,
                         const std::function<bool()>& stop) const {
-    if (cooling.prices < 1) return {start, 0, false, {}};
-    AnnealedPlan result = annealed_plan(start, score_, cooling, rng, stop);
-    if (result.prices == 1 || !result.is_complete || cooling.prices <= cooling.moves) return result;
+    if (cooling.evaluations < 1) return {start, 0, false, {}};
+    AnnealedPlan result = anneal_plan(start, score_, cooling, rng, stop);
+    if (result.evaluations == 1 || !result.is_complete || cooling.evaluations <= cooling.moves) return result;
     const PlanScore score = score_.with_own_count();
-    const PlanCandidate fitted = fitted_plan(result.best.job, result.best.plan, score);
-    PlanCandidate recut = recut_plan(is_better(fitted, result.best) ? fitted : result.best, score);
-    result.prices += score.priced();
+    const PlanCandidate fitted = fit_plan(result.best.job, result.best.plan, score);
+    PlanCandidate recut = refine_layer_cuts(is_better(fitted, result.best) ? fitted : result.best, score);
+    result.evaluations += score.evaluated();
     if (is_better(recut, result.best)) result.best = std::move(recut);
     return result;
   }
 
   /// Was a move priced?
   bool anneal(std::vector<Island>& all, double share, double from, std::uint64_t generation) {
-    const std::vector<PlanCooling> cooling = coolings(all, share, from);
+    const std::vector<PlanCoolingSchedule> cooling = coolings(all, share, from);
     std::atomic<long long> asked{0};
     const auto stop = [&] {
       report(asked += 1);
@@ -347,59 +347,59 @@ class IterationSearch {
     const int count = static_cast<int>(all.size());
     const auto found = parallel_map(count, options_.common.threads, [&](int i) {
       Rng rng = Rng::for_task(options_.common.seed, generation * 1000 + static_cast<std::uint64_t>(i));
-      return annealed(all[at(i)].start, cooling[at(i)], rng, stop);
+      return anneal_and_fit(all[at(i)].start, cooling[at(i)], rng, stop);
     });
     bool has_moved = false;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const AnnealedPlan& it = found[i];
       if (is_better(it.best, all[i].reached)) all[i].reached = it.best;
-      has_moved = has_moved || it.prices > 1;
-      budget_.count(it.prices);
+      has_moved = has_moved || it.evaluations > 1;
+      budget_.count(it.evaluations);
       if (!it.is_complete) budget_.end();
       keep(it.best);
-      for (const PlanCandidate& candidate : it.front) front_.offer(candidate);
+      for (const PlanCandidate& candidate : it.front) pareto_front_.offer(candidate);
     }
-    note();
+    record_convergence();
     return has_moved;
   }
 
   /// From any thread of an annealing, of which all have asked so often whether to stop.
   void report(long long asked) {
     const std::unique_lock lock(progress_mutex_, std::try_to_lock);
-    if (lock.owns_lock()) tell(budget_.priced() + asked * moves_between_asking);
+    if (lock.owns_lock()) report_evaluations(budget_.evaluated() + asked * moves_between_stop_checks);
   }
 
   /// Of a search without limits.
   long long own_moves() const {
-    return static_cast<long long>(default_moves * more_moves(pool_.best().job->units.size()));
+    return static_cast<long long>(default_moves * move_multiplier(pool_.best().job->tensor_groups.size()));
   }
 
-  void tell(long long evaluations) const {
+  void report_evaluations(long long evaluations) const {
     if (!options_.common.on_progress) return;
-    const bool is_open_ended = options_.common.time_limit && options_.goes_on && !budget_.is_limited();
+    const bool is_open_ended = options_.common.time_limit && options_.uses_full_budget && !budget_.is_limited();
     const long long most = is_open_ended ? 0 : options_.common.evaluations.value_or(own_moves());
     const long long budget = most > 0 ? std::max(most, evaluations) : 0;
     options_.common.on_progress({evaluations, budget, pool_.best().iteration_s, 0});
   }
 
-  void settle_finalists() {
+  void minimize_finalist_migration() {
     const int count = static_cast<int>(result_.finalists.size());
     const long long most = budget_.left() / count;
-    const auto settled = parallel_map(count, options_.common.threads, [&](int i) {
+    const auto minimized = parallel_map(count, options_.common.threads, [&](int i) {
       const PlanScore score = score_.with_own_count();
-      const auto stop = [&] { return is_interrupted() || is_late(1) || score.priced() >= most; };
-      PlanCandidate plan = settled_plan(result_.finalists[at(i)], score, stop);
-      return PricedPlans{{std::move(plan)}, score.priced()};
+      const auto stop = [&] { return is_interrupted() || is_late(1) || score.evaluated() >= most; };
+      PlanCandidate plan = minimize_migration(result_.finalists[at(i)], score, stop);
+      return EvaluatedPlans{{std::move(plan)}, score.evaluated()};
     });
     result_.finalists.clear();
-    for (const PricedPlans& it : settled) {
+    for (const EvaluatedPlans& it : minimized) {
       result_.finalists.push_back(it.plans.front());
-      result_.evaluations += it.prices;
+      result_.evaluations += it.evaluations;
     }
   }
 
   /// In front, so that of equally good plans it is the first.
-  void put_among_finalists(const PlanCandidate& unchanged) {
+  void insert_finalist(const PlanCandidate& unchanged) {
     auto& finalists = result_.finalists;
     std::erase_if(finalists, [&](const PlanCandidate& it) {
       return it.job == unchanged.job && it.plan == unchanged.plan && it.flush == unchanged.flush;
@@ -409,17 +409,17 @@ class IterationSearch {
   }
 
   void finish() {
-    if (with_all_) pool_.keep(*with_all_);
-    result_.evaluations = budget_.priced();
-    result_.front = front_.plans();
-    result_.finalists = pool_.best_unlike(at(options_.finalists));
-    if (options_.warm) settle_finalists();
-    if (result_.unchanged) put_among_finalists(*result_.unchanged);
+    if (best_before_exclusion_) pool_.keep(*best_before_exclusion_);
+    result_.evaluations = budget_.evaluated();
+    result_.front = pareto_front_.plans();
+    result_.finalists = pool_.best_diverse(at(options_.finalists));
+    if (options_.warm) minimize_finalist_migration();
+    if (result_.unchanged) insert_finalist(*result_.unchanged);
     std::stable_sort(result_.finalists.begin(), result_.finalists.end(), is_better);
-    if (result_.finalists.front().lacking > 0)
+    if (result_.finalists.front().deficit_bytes > 0)
       result_.finalists.resize(1);
     else
-      std::erase_if(result_.finalists, [](const PlanCandidate& it) { return it.lacking > 0; });
+      std::erase_if(result_.finalists, [](const PlanCandidate& it) { return it.deficit_bytes > 0; });
     if (is_interrupted())
       result_.stopped = Stopped::interrupted;
     else if (must_stop())
@@ -432,11 +432,11 @@ class IterationSearch {
   Decisions decisions_;
   PlanScore score_;
   Clock::time_point begin_;
-  PriceBudget budget_;
-  std::size_t most_kept_;
+  EvaluationBudget budget_;
+  std::size_t max_kept_;
   PlanPool pool_;
-  std::optional<PlanCandidate> with_all_;  // the best before devices were left out that are too slow
-  PlanFront front_{most_in_front};
+  std::optional<PlanCandidate> best_before_exclusion_;  // the best before devices were left out that are too slow
+  ParetoFront pareto_front_{max_pareto_front_size};
   std::mutex progress_mutex_;
   IterationSearchResult result_;
 };

@@ -9,7 +9,7 @@
 
 #include "planner/core/error.hpp"
 
-#include "planner/search/iteration_time/plan_starts.hpp"
+#include "planner/search/iteration_time/initial_plans.hpp"
 #include "planner/search/comm_cost/strategy.hpp"
 #include "planner/search/iteration_time/warm_start.hpp"
 
@@ -26,8 +26,8 @@ struct IterationSearchOptions {
   ShapeLimits limits;
   Objective objective = Objective::iteration_time;
   int finalists = 8;
-  bool keeps_front = false;
-  bool goes_on = true;                 // to the end of the evaluations or the time that are given
+  bool keeps_pareto_front = false;
+  bool uses_full_budget = true;                 // to the end of the evaluations or the time that are given
   std::optional<WarmStart> warm = {};  // the plan that runs: what follows has to be moved to
 };
 
@@ -41,7 +41,7 @@ struct IterationSearchResult {
   std::vector<ConvergencePoint> convergence;          // in the unit of the objective's score
   std::vector<std::pair<int, std::string>> unusable;  // devices on which nothing can be put, and why
   std::vector<int> unpriced;         // devices left out because their price is needed and not known
-  std::vector<PlanCandidate> front;  // if asked for, of all plans (PlanFront)
+  std::vector<PlanCandidate> front;  // if asked for, of all plans (ParetoFront)
 };
 
 /// 0. Where a plan runs: it as it is, and repaired (planner/search/iteration_time/warm_start). All scores are of the time

@@ -30,9 +30,9 @@ std::optional<Objective> objective_named(std::string_view name) {
   return std::nullopt;
 }
 
-PlanScore::PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const cost::MovingCost> moving,
+PlanScore::PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const cost::MigrationCost> migration,
                      double horizon_s)
-    : is_money_(objective == Objective::cost_per_token), moving_(std::move(moving)), horizon_s_(horizon_s) {
+    : is_money_(objective == Objective::cost_per_token), migration_(std::move(migration)), horizon_s_(horizon_s) {
   if (objective == Objective::iteration_time) return;
   for (int device = 0; device < topology.size(); ++device) {
     const auto price = price_of(topology, device);
@@ -48,16 +48,16 @@ PlanScore::PlanScore(Objective objective, const Topology& topology, std::shared_
 
 /// Where nearly all of the horizon, or more, is for moving, finite all the same, so that less of it is
 /// better: but longer than any other plan's. A horizon of nothing is one, too.
-double PlanScore::longer_by_moving(double moving_s) const {
+double PlanScore::migration_slowdown(double migration_s) const {
   constexpr double longest = 1e12;
-  if (moving_s <= 0) return 1;
-  const double left_s = horizon_s_ - moving_s;
+  if (migration_s <= 0) return 1;
+  const double left_s = horizon_s_ - migration_s;
   if (!std::isfinite(horizon_s_)) return 1;
-  return left_s > horizon_s_ / longest ? horizon_s_ / left_s : longest * (1 + moving_s);
+  return left_s > horizon_s_ / longest ? horizon_s_ / left_s : longest * (1 + migration_s);
 }
 
-double PlanScore::usd_of_moving(double felt_s, const cost::MovingSpend& moving) const {
-  return moving.usd > 0 ? moving.usd * felt_s / std::max(horizon_s_, moving.seconds) : 0;
+double PlanScore::migration_usd(double effective_s, const cost::MigrationEstimate& migration) const {
+  return migration.usd > 0 ? migration.usd * effective_s / std::max(horizon_s_, migration.seconds) : 0;
 }
 
 std::vector<int> PlanScore::unpriced() const {
@@ -69,7 +69,7 @@ std::vector<int> PlanScore::unpriced() const {
 
 PlanScore PlanScore::with_own_count() const {
   PlanScore result = *this;
-  result.priced_ = std::make_shared<std::atomic<long long>>(0);
+  result.evaluated_ = std::make_shared<std::atomic<long long>>(0);
   return result;
 }
 

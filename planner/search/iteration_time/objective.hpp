@@ -10,7 +10,7 @@
 
 #include "planner/core/plan.hpp"
 #include "planner/core/topology.hpp"
-#include "planner/cost/iteration_time/moving_cost.hpp"
+#include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::search {
 
@@ -30,7 +30,7 @@ class PlanScore {
  public:
   /// Throws Error where prices are needed and no device has one, by itself or by its GPU.
   /// `moving`: what it takes to go on from the plan that runs; nothing where none does.
-  PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const cost::MovingCost> moving = nullptr,
+  PlanScore(Objective objective, const Topology& topology, std::shared_ptr<const cost::MigrationCost> migration = nullptr,
             double horizon_s = std::numeric_limits<double>::infinity());
 
   /// Of a second of one device's work; 0 for `iteration_time`; infinite where a price is needed and not
@@ -39,31 +39,31 @@ class PlanScore {
   double total_weight(const Plan& plan) const { return total_weight(pipeline_major(plan)); }
   double total_weight(const std::vector<int>& devices) const;
   double of(double iteration_s, double total_weight, double egress_usd,
-            const cost::MovingSpend& moving = {}) const {
-    const double felt_s = iteration_s * longer_by_moving(moving.seconds);
-    return (weight_.empty() ? felt_s : felt_s * total_weight) +
-           (is_money_ ? egress_usd + usd_of_moving(felt_s, moving) : 0);
+            const cost::MigrationEstimate& migration = {}) const {
+    const double effective_s = iteration_s * migration_slowdown(migration.seconds);
+    return (weight_.empty() ? effective_s : effective_s * total_weight) +
+           (is_money_ ? egress_usd + migration_usd(effective_s, migration) : 0);
   }
   /// Devices whose price is needed and not known: not to be used.
   std::vector<int> unpriced() const;
-  const cost::MovingCost* moving() const { return moving_.get(); }
+  const cost::MigrationCost* migration() const { return migration_.get(); }
 
   /// The same score, with a count of its own of what is priced by it; else copies count together.
   PlanScore with_own_count() const;
   /// A whole plan, or a move of one, has been priced. From any thread.
-  void count() const { priced_->fetch_add(1, std::memory_order_relaxed); }
-  long long priced() const { return priced_->load(std::memory_order_relaxed); }
+  void count() const { evaluated_->fetch_add(1, std::memory_order_relaxed); }
+  long long evaluated() const { return evaluated_->load(std::memory_order_relaxed); }
 
  private:
-  double longer_by_moving(double moving_s) const;
-  /// The part of an iteration that takes `felt_s` of the horizon.
-  double usd_of_moving(double felt_s, const cost::MovingSpend& moving) const;
+  double migration_slowdown(double migration_s) const;
+  /// The part of an iteration that takes `effective_s` of the horizon.
+  double migration_usd(double effective_s, const cost::MigrationEstimate& migration) const;
 
   bool is_money_;
-  std::shared_ptr<const cost::MovingCost> moving_;
+  std::shared_ptr<const cost::MigrationCost> migration_;
   double horizon_s_;
   std::vector<double> weight_;  // of each device; empty for `iteration_time`
-  std::shared_ptr<std::atomic<long long>> priced_ = std::make_shared<std::atomic<long long>>(0);
+  std::shared_ptr<std::atomic<long long>> evaluated_ = std::make_shared<std::atomic<long long>>(0);
 };
 
 /// USD/h of all devices that a plan uses, if all have a price.

@@ -14,7 +14,7 @@
 #include "planner/core/parallel.hpp"
 #include "planner/search/iteration_time/decisions.hpp"
 #include "planner/search/iteration_time/plan_anneal.hpp"
-#include "planner/search/iteration_time/priced_work.hpp"
+#include "planner/search/iteration_time/evaluated_work.hpp"
 
 namespace dtfm::search {
 namespace {
@@ -23,12 +23,12 @@ using Clock = std::chrono::steady_clock;
 
 // Set by hand and not tuned.
 constexpr double device_ratio = 1.25;  // of largest numbers of devices
-constexpr std::size_t most_jobs = 4;   // decisions of the front under which shapes are tried
-constexpr std::size_t most_annealed = 24;
-constexpr std::size_t most_simulated = 24;  // beside the finalists
+constexpr std::size_t max_jobs = 4;   // decisions of the front under which shapes are tried
+constexpr std::size_t max_annealed = 24;
+constexpr std::size_t max_simulated = 24;  // beside the finalists
 constexpr int rounds = 2;                   // a hot one and a cooler one
-constexpr double hottest[rounds] = {0.02, 0.005}, coldest = 0.0002;
-constexpr int most_doublings = 40;  // of a round's moves: more than anybody waits for
+constexpr double initial_temperature[rounds] = {0.02, 0.005}, final_temperature = 0.0002;
+constexpr int max_doublings = 40;  // of a round's moves: more than anybody waits for
 
 bool is_any_priced(const Topology& topology) {
   for (int device = 0; device < topology.size(); ++device)
@@ -36,8 +36,8 @@ bool is_any_priced(const Topology& topology) {
   return false;
 }
 
-std::vector<PlanCandidate> thinned(const PlanFront& front, std::size_t most) {
-  PlanFront few(most);
+std::vector<PlanCandidate> thinned(const ParetoFront& front, std::size_t most) {
+  ParetoFront few(most);
   for (const PlanCandidate& it : front.plans()) few.offer(it);
   return few.plans();
 }
@@ -61,7 +61,7 @@ class FrontSearch {
 
   ParetoSearch run() {
     for (std::size_t i = 0; i < objectives_.size() && (i == 0 || !must_stop()); ++i) search(i);
-    if (!front_.plans().empty()) {
+    if (!pareto_front_.plans().empty()) {
       sweep();
       for (int round = 0; round < rounds && !must_stop(); ++round) anneal(round);
       add_front();
@@ -92,8 +92,8 @@ class FrontSearch {
   void search(std::size_t number) {
     IterationSearchOptions options = options_;
     options.objective = objectives_[number];
-    options.keeps_front = true;
-    options.goes_on = !ends_by_time();
+    options.keeps_pareto_front = true;
+    options.uses_full_budget = !ends_by_time();
     if (auto& limit = options.common.time_limit)
       *limit *= static_cast<double>(number + 1) / static_cast<double>(objectives_.size() + 1);
     if (number == 0) return take(search_iteration(problem_, options), true);
@@ -109,19 +109,19 @@ class FrontSearch {
     found_.evaluations += result.evaluations;
     if (found_.stopped != Stopped::time_limit && result.stopped != Stopped::converged)
       found_.stopped = result.stopped;  // what hangs on the clock is told first
-    for (const PlanCandidate& it : result.front) front_.offer(it);
+    for (const PlanCandidate& it : result.front) pareto_front_.offer(it);
     if (is_first) {
       found_.candidates = result.finalists;
       found_.result = std::move(result);
     } else {
       for (const PlanCandidate& it : result.finalists)
-        if (it.lacking <= 0) add_candidate(it);
+        if (it.deficit_bytes <= 0) add_candidate(it);
     }
   }
 
   /// What was added before stays, so that no point becomes worse where a crowded front lets it go.
   void add_front() {
-    for (const PlanCandidate& it : thinned(front_, most_simulated)) add_candidate(it);
+    for (const PlanCandidate& it : thinned(pareto_front_, max_simulated)) add_candidate(it);
   }
 
   void add_candidate(const PlanCandidate& candidate) {
@@ -136,10 +136,10 @@ class FrontSearch {
   /// Of different decisions or devices.
   std::vector<std::shared_ptr<const DecidedJob>> jobs_of_front() const {
     std::vector<std::shared_ptr<const DecidedJob>> jobs;
-    for (const PlanCandidate& it : front_.plans())
-      if (jobs.size() < most_jobs && std::none_of(jobs.begin(), jobs.end(), [&](const auto& other) {
+    for (const PlanCandidate& it : pareto_front_.plans())
+      if (jobs.size() < max_jobs && std::none_of(jobs.begin(), jobs.end(), [&](const auto& other) {
             return decisions_key(other->problem.job) == decisions_key(it.job->problem.job) &&
-                   other->units == it.job->units;
+                   other->tensor_groups == it.job->tensor_groups;
           }))
         jobs.push_back(it.job);
     return jobs;
@@ -147,8 +147,8 @@ class FrontSearch {
 
   std::vector<Shape> shapes_of(const DecidedJob& job) const {
     std::set<Shape> shapes;
-    const int units = static_cast<int>(job.units.size());
-    for (int most = 1; most <= units;
+    const int tensor_groups = static_cast<int>(job.tensor_groups.size());
+    for (int most = 1; most <= tensor_groups;
          most = std::max(most + 1, static_cast<int>(static_cast<double>(most) * device_ratio)))
       for (int stages = 1; stages <= std::min(most, job.model.stages.layers()); ++stages)
         if (const Shape shape{stages, most / stages}; is_possible(job, shape, options_.limits))
@@ -161,18 +161,18 @@ class FrontSearch {
     for (const auto& job : jobs_of_front())
       for (const Shape& shape : shapes_of(*job)) tries.emplace_back(job, shape);
     const int count = static_cast<int>(tries.size() * scores_.size());
-    PriceBudget budget(part_of_budget());
+    EvaluationBudget budget(part_of_budget());
     const auto work = [&](int i) {
       const auto& [job, shape] = tries[at(i) / scores_.size()];
-      if (must_stop()) return PricedPlans();
-      return priced_plans(scores_[at(i) % scores_.size()],
+      if (must_stop()) return EvaluatedPlans();
+      return evaluate_and_count(scores_[at(i) % scores_.size()],
                           [&, &job = job, &shape = shape](const PlanScore& score) {
-                            return plan_starts(job, shape, score, false, 1);
+                            return initial_plans(job, shape, score, false, 1);
                           });
     };
-    take_in_order(count, options_.common.threads, budget.is_limited(), work, [&](const PricedPlans& found) {
-      if (!budget.take(found.prices)) return false;
-      offer(found.plans, found.prices);
+    take_in_order(count, options_.common.threads, budget.is_limited(), work, [&](const EvaluatedPlans& found) {
+      if (!budget.take(found.evaluations)) return false;
+      offer(found.plans, found.evaluations);
       return true;
     });
   }
@@ -185,7 +185,7 @@ class FrontSearch {
 
   void offer(const std::vector<PlanCandidate>& plans, long long evaluations) {
     found_.evaluations += evaluations;
-    for (const PlanCandidate& it : plans) front_.offer(it);
+    for (const PlanCandidate& it : plans) pareto_front_.offer(it);
     if (options_.common.on_progress)
       options_.common.on_progress(
           {found_.evaluations, found_.evaluations, found_.result.finalists.front().iteration_s, 0});
@@ -193,43 +193,43 @@ class FrontSearch {
 
   /// Its part of a round's moves: of those that are given, or half of a search's; of later rounds, two and
   /// two have twice as many.
-  PlanCooling cooling_of(const PlanCandidate& start, int round, std::size_t count) const {
+  PlanCoolingSchedule cooling_of(const PlanCandidate& start, int round, std::size_t count) const {
     const auto parts = static_cast<double>(count);
-    PlanCooling cooling{0, hottest[round % rounds], coldest};
-    cooling.keeps_front = true;
+    PlanCoolingSchedule cooling{0, initial_temperature[round % rounds], final_temperature};
+    cooling.keeps_pareto_front = true;
     if (const auto part = part_of_budget()) {
-      cooling.prices = *part / static_cast<long long>(count);
-      cooling.moves = cooling.prices - 1;  // and the start itself
+      cooling.evaluations = *part / static_cast<long long>(count);
+      cooling.moves = cooling.evaluations - 1;  // and the start itself
       return cooling;
     }
     const auto moves = affordable_moves(start, default_moves / (rounds * parts), rounds * parts);
     cooling.moves = static_cast<long long>(
-        std::ldexp(static_cast<double>(moves), std::min(round / rounds, most_doublings)));
+        std::ldexp(static_cast<double>(moves), std::min(round / rounds, max_doublings)));
     return cooling;
   }
 
   /// Was a move priced?
   bool anneal(int round) {
-    const std::vector<PlanCandidate> starts = thinned(front_, most_annealed);
-    const std::size_t count = starts.size() * scores_.size();
+    const std::vector<PlanCandidate> initial_plans_found = thinned(pareto_front_, max_annealed);
+    const std::size_t count = initial_plans_found.size() * scores_.size();
     const auto found = parallel_map(static_cast<int>(count), options_.common.threads, [&](int i) {
-      PlanCandidate start = starts[at(i) / scores_.size()];
+      PlanCandidate start = initial_plans_found[at(i) / scores_.size()];
       const PlanScore& score = scores_[at(i) % scores_.size()];
       start.score = score.of(start.iteration_s, score.total_weight(start.plan), start.egress_usd);
-      const PlanCooling cooling = cooling_of(start, round, count);
+      const PlanCoolingSchedule cooling = cooling_of(start, round, count);
       AnnealedPlan annealed{start, 0, true, {}};
       // A device without a price has no place in a plan by price.
-      if (must_stop() || cooling.prices < 1 || !std::isfinite(start.score)) return annealed;
+      if (must_stop() || cooling.evaluations < 1 || !std::isfinite(start.score)) return annealed;
       constexpr std::uint64_t first_stream = 1'000'000;  // beyond those of search_iteration
       Rng rng = Rng::for_task(options_.common.seed, first_stream * static_cast<std::uint64_t>(round + 1) +
                                                         static_cast<std::uint64_t>(i));
-      return annealed_plan(start, score, cooling, rng, [&] { return must_stop(); });
+      return anneal_plan(start, score, cooling, rng, [&] { return must_stop(); });
     });
     bool has_moved = false;
     for (AnnealedPlan it : found) {
-      has_moved = has_moved || it.prices > 1;
+      has_moved = has_moved || it.evaluations > 1;
       it.front.push_back(std::move(it.best));
-      offer(it.front, it.prices);
+      offer(it.front, it.evaluations);
     }
     return has_moved;
   }
@@ -245,7 +245,7 @@ class FrontSearch {
   IterationSearchOptions options_;
   std::vector<Objective> objectives_;
   std::vector<PlanScore> scores_;  // by which plans are improved for a number of devices
-  PlanFront front_{most_in_front};
+  ParetoFront pareto_front_{max_pareto_front_size};
   ParetoSearch found_;
 };
 

@@ -8,22 +8,22 @@
 #include "planner/core/rng.hpp"
 #include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
-#include "planner/search/iteration_time/plan_front.hpp"
+#include "planner/search/iteration_time/pareto_front.hpp"
 
 namespace dtfm::search {
 
-struct PlanCooling {
+struct PlanCoolingSchedule {
   long long moves = 0;
-  double hottest = 0, coldest = 0;                           // temperatures as shares of the score
-  long long prices = std::numeric_limits<long long>::max();  // after so many it is cut short
-  bool keeps_front = false;
+  double initial_temperature = 0, final_temperature = 0;                           // temperatures as shares of the score
+  long long evaluations = std::numeric_limits<long long>::max();  // after so many it is cut short
+  bool keeps_pareto_front = false;
 };
 
-inline constexpr int moves_between_asking = 256;
+inline constexpr int moves_between_stop_checks = 256;
 
 struct AnnealedPlan {
   PlanCandidate best;
-  long long prices = 0;              // of `start`, and of every move that changed something
+  long long evaluations = 0;              // of `start`, and of every move that changed something
   bool is_complete = true;           // all moves were made
   std::vector<PlanCandidate> front;  // what was best on the way by time or price, if asked for
 };
@@ -32,7 +32,7 @@ struct AnnealedPlan {
 /// times of planner/search/README.md asked for.
 inline constexpr long long default_moves = 240'000;
 /// How many times as many there are among so few units, where a move takes little: 1 to 4.
-double more_moves(std::size_t units);
+double move_multiplier(std::size_t tensor_groups);
 /// `moves`, more of them among few units, or as many as one of so many equal parts of a search's effort
 /// allows.
 long long affordable_moves(const PlanCandidate& start, double moves, double parts);
@@ -42,8 +42,8 @@ long long affordable_moves(const PlanCandidate& start, double moves, double part
 /// all pipelines; move a layer over a boundary of all pipelines or of one; move micro-batches from one
 /// pipeline to another; where degrees are unlike, take half of its devices from a stage, or give it as many
 /// again. Where memory asks for drains and the job does not say how often, they stay as rare as fits. `stop`
-/// is asked every `moves_between_asking` moves.
-AnnealedPlan annealed_plan(const PlanCandidate& start, const PlanScore& score, const PlanCooling& cooling,
+/// is asked every `moves_between_stop_checks` moves.
+AnnealedPlan anneal_plan(const PlanCandidate& start, const PlanScore& score, const PlanCoolingSchedule& cooling,
                            Rng& rng, const std::function<bool()>& stop);
 
 }  // namespace dtfm::search

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner/cost/iteration_time/iteration_time.hpp"
-#include "planner/cost/iteration_time/moving_cost.hpp"
+#include "planner/cost/iteration_time/migration_cost.hpp"
 
 namespace dtfm::search {
 
@@ -19,23 +19,23 @@ struct DecidedJob {
   DecidedJob& operator=(const DecidedJob&) = delete;
 
   /// Then a unit may be cut, and units of one host joined, as the degrees allow.
-  bool has_unlike_degrees() const { return model.by_degree.size() > 1; }
+  bool has_mixed_degrees() const { return model.by_degree.size() > 1; }
 
   Problem problem;
   cost::IterationModel model;
   std::vector<std::vector<int>>
-      units;  // devices of a possible stage, in nearness order; their times are known
+      tensor_groups;  // devices of a possible stage, in nearness order; their times are known
 };
 
 /// Whether the job asks for it; then degrees are alike too.
-inline bool are_pipelines_alike(const DecidedJob& job) {
-  return job.problem.job.parallelism.alike;
+inline bool requires_uniform_pipelines(const DecidedJob& job) {
+  return job.problem.job.parallelism.uniform_pipelines;
 }
 
 /// The most stages that there can be.
-inline int most_units(const DecidedJob& job) {
+inline int max_tensor_groups(const DecidedJob& job) {
   std::size_t devices = 0;
-  for (const auto& unit : job.units) devices += unit.size();
+  for (const auto& tensor_group : job.tensor_groups) devices += tensor_group.size();
   return static_cast<int>(devices) / job.model.by_degree.front().tensor();
 }
 
@@ -52,15 +52,15 @@ struct Shape {
 
 /// With more pipelines, all have the same layers: their exchanges would be cut into too many pieces to be
 /// worth it, and to be estimated fast; unlike pipelines then differ in micro-batches alone.
-inline constexpr std::size_t most_unlike_pipelines = 8;
+inline constexpr std::size_t max_heterogeneous_pipelines = 8;
 
 struct PlanCandidate {
   std::shared_ptr<const DecidedJob> job;
   Plan plan;
   int flush = 0;            // 0: the pipelines drain once an iteration
   double iteration_s = 0;   // estimated
-  double lacking = 0;       // bytes that do not fit
-  cost::MovingSpend moving = {};  // before its first iteration, where there is a plan to go on from
+  double deficit_bytes = 0;       // bytes that do not fit
+  cost::MigrationEstimate migration = {};  // before its first iteration, where there is a plan to go on from
   double egress_usd = 0;    // of an iteration, for what is sent
   double score = 0;         // what is minimised, among those that fit
 
@@ -71,8 +71,8 @@ struct PlanCandidate {
 
 /// Those that fit before those that do not; then less missing memory, or a lower score.
 inline bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
-  if ((a.lacking > 0) != (b.lacking > 0)) return a.lacking <= 0;
-  return a.lacking > 0 ? a.lacking < b.lacking : a.score < b.score;
+  if ((a.deficit_bytes > 0) != (b.deficit_bytes > 0)) return a.deficit_bytes <= 0;
+  return a.deficit_bytes > 0 ? a.deficit_bytes < b.deficit_bytes : a.score < b.score;
 }
 
 }  // namespace dtfm::search

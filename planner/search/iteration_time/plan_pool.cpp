@@ -14,8 +14,8 @@ bool are_of_one_kind(const PlanCandidate& a, const PlanCandidate& b) {
 
 /// The first of those that are `alike` before all others; at most so many.
 template <class Alike>
-std::vector<PlanCandidate> unlike_first(const std::vector<PlanCandidate>& plans, const Alike& alike,
-                                        std::size_t most) {
+std::vector<PlanCandidate> diverse_first(const std::vector<PlanCandidate>& plans, const Alike& alike,
+                                        std::size_t limit) {
   std::vector<PlanCandidate> first, others;
   for (const PlanCandidate& it : plans) {
     const bool seen =
@@ -23,7 +23,7 @@ std::vector<PlanCandidate> unlike_first(const std::vector<PlanCandidate>& plans,
     (seen ? others : first).push_back(it);
   }
   first.insert(first.end(), others.begin(), others.end());
-  if (first.size() > most) first.resize(most);
+  if (first.size() > limit) first.resize(limit);
   return first;
 }
 
@@ -42,25 +42,25 @@ void PlanPool::keep(PlanCandidate candidate) {
   const auto place = std::find_if(plans_.begin(), plans_.end(),
                                   [&](const PlanCandidate& it) { return is_better(candidate, it); });
   plans_.insert(place, std::move(candidate));
-  if (plans_.size() > most_) plans_.pop_back();
+  if (plans_.size() > limit_) plans_.pop_back();
 }
 
-std::vector<Shape> PlanPool::best_shapes(const DecidedJob& job, std::size_t most) const {
+std::vector<Shape> PlanPool::best_shapes(const DecidedJob& job, std::size_t limit) const {
   std::vector<Shape> shapes;
   for (const PlanCandidate& it : plans_)
-    if (it.job.get() == &job && shapes.size() < most &&
+    if (it.job.get() == &job && shapes.size() < limit &&
         std::find(shapes.begin(), shapes.end(), it.shape()) == shapes.end())
       shapes.push_back(it.shape());
   return shapes;
 }
 
-std::vector<PlanCandidate> PlanPool::best_unlike(std::size_t most) const {
-  return unlike_first(plans_, are_of_one_kind, most);
+std::vector<PlanCandidate> PlanPool::best_diverse(std::size_t limit) const {
+  return diverse_first(plans_, are_of_one_kind, limit);
 }
 
-std::vector<PlanCandidate> PlanPool::best_of_shapes(std::size_t most) const {
+std::vector<PlanCandidate> PlanPool::best_per_shape(std::size_t limit) const {
   const auto alike = [](const PlanCandidate& a, const PlanCandidate& b) { return a.shape() == b.shape(); };
-  return unlike_first(best_unlike(plans_.size()), alike, most);
+  return diverse_first(best_diverse(plans_.size()), alike, limit);
 }
 
 }  // namespace dtfm::search

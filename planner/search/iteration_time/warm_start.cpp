@@ -7,14 +7,14 @@
 #include "planner/core/index.hpp"
 #include "planner/core/shards.hpp"
 #include "planner/core/virtual_stages.hpp"
-#include "planner/search/iteration_time/unit_seats.hpp"
+#include "planner/search/iteration_time/tensor_group_slots.hpp"
 
 namespace dtfm::search {
 namespace {
 
 // Set by hand: what is tried is a start for annealing, which tries the rest.
-constexpr std::size_t most_tried = 64;  // unused units for a seat
-constexpr int most_wider = 8;           // numbers of more pipelines
+constexpr std::size_t max_tried_groups = 64;  // unused units for a seat
+constexpr int max_added_pipelines = 8;           // numbers of more pipelines
 
 bool are_equally_deep(const Plan& plan) {
   return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& it) {
@@ -22,18 +22,18 @@ bool are_equally_deep(const Plan& plan) {
   });
 }
 
-struct Seat {
+struct Slot {
   std::size_t pipeline = 0, stage = 0;
 };
 
 /// Without the devices of stages of which one is gone or cannot be used, or that are of no degree of the job.
 /// Of one degree, stages that are no unit are left out, too.
 Plan intact_stages(Plan plan, const DecidedJob& job) {
-  const UnitNumbers numbers(job.units);
+  const TensorGroupIndex numbers(job.tensor_groups);
   std::set<int> usable;
-  for (const auto& unit : job.units) usable.insert(unit.begin(), unit.end());
+  for (const auto& tensor_group : job.tensor_groups) usable.insert(tensor_group.begin(), tensor_group.end());
   const auto is_intact = [&](const std::vector<int>& devices) {
-    if (!job.has_unlike_degrees()) return numbers.of(devices) != nobody;
+    if (!job.has_mixed_degrees()) return numbers.of(devices) != no_tensor_group;
     return job.model.has_degree(devices.size()) &&
            std::all_of(devices.begin(), devices.end(), [&](int it) { return usable.contains(it); });
   };
@@ -51,133 +51,133 @@ class Repair {
         score_(score),
         stop_(stop),
         plan_(intact_stages(plan, *job)),
-        units_(units_beside(*job, plan_)),
-        numbers_(units_),
-        lacking_(units_, score.moving()),
-        is_used_(units_.size()) {
+        tensor_groups_(tensor_groups_for_plan(*job, plan_)),
+        numbers_(tensor_groups_),
+        missing_bytes_(tensor_groups_, score.migration()),
+        is_used_(tensor_groups_.size()) {
     plan_.schedule = job->problem.job.parallelism.schedule;
     plan_.gradient_sync = job->problem.job.parallelism.gradient_sync;
     for (Pipeline& pipeline : plan_.pipelines)
       for (Stage& stage : pipeline.stages)
-        if (!stage.devices.empty()) take(stage, numbers_.of(stage.devices));
+        if (!stage.devices.empty()) assign(stage, numbers_.of(stage.devices));
   }
 
   /// Every seat taken; without any pipeline where there are not enough units for one.
-  Plan filled() {
-    drop_what_cannot_be();
+  Plan filled_plan() {
+    drop_unfillable_pipelines();
     if (plan_.pipelines.empty()) return plan_;
-    const std::vector<Seat> seats = fill();
+    const std::vector<Slot> slots = fill_slots();
     const int step = batch_step(*job_, depth(plan_));
     const bool is_whole = std::all_of(plan_.pipelines.begin(), plan_.pipelines.end(),
                                       [&](const Pipeline& it) { return it.micro_batches % step == 0; });
-    if (!is_whole || micro_batches_of(plan_) != micro_batch_count(job_->problem.job.training))
-      deal_evenly(*job_, plan_);
-    if (!seats.empty()) find_best(seats);
+    if (!is_whole || total_micro_batches(plan_) != micro_batch_count(job_->problem.job.training))
+      assign_micro_batches_evenly(*job_, plan_);
+    if (!slots.empty()) find_best(slots);
     plan_.tensor = tensor_degrees(plan_).back();
     return plan_;
   }
 
   /// With `count` pipelines more, like the first, on unused units as they stand side by side.
-  Plan wider(const Plan& plan, int count) const {
+  Plan widened(const Plan& plan, int count) const {
     Plan result = plan;
-    std::vector<int> units = unused();
+    std::vector<int> tensor_groups = unused();
     std::size_t next = 0;
     for (int i = 0; i < count; ++i) {
       result.pipelines.push_back(plan.pipelines.front());
-      for (Stage& stage : result.pipelines.back().stages) stage.devices = units_[at(units[next++])];
+      for (Stage& stage : result.pipelines.back().stages) stage.devices = tensor_groups_[at(tensor_groups[next++])];
     }
-    deal_evenly(*job_, result);
+    assign_micro_batches_evenly(*job_, result);
     result.tensor = tensor_degrees(result).back();
     return result;
   }
 
   std::vector<int> unused() const {
-    std::vector<int> units;
-    for (std::size_t unit = 0; unit < is_used_.size(); ++unit)
-      if (!is_used_[unit]) units.push_back(static_cast<int>(unit));
-    return units;
+    std::vector<int> tensor_groups;
+    for (std::size_t tensor_group = 0; tensor_group < is_used_.size(); ++tensor_group)
+      if (!is_used_[tensor_group]) tensor_groups.push_back(static_cast<int>(tensor_group));
+    return tensor_groups;
   }
 
  private:
-  static int empty_seats(const Pipeline& pipeline) {
+  static int empty_slots(const Pipeline& pipeline) {
     return static_cast<int>(std::count_if(pipeline.stages.begin(), pipeline.stages.end(),
                                           [](const Stage& it) { return it.devices.empty(); }));
   }
 
-  void drop_what_cannot_be() {
+  void drop_unfillable_pipelines() {
     while (true) {
-      int lacking = 0;
+      int missing = 0;
       auto worst = plan_.pipelines.end();
       for (auto it = plan_.pipelines.begin(); it != plan_.pipelines.end(); ++it) {
-        const int empty = empty_seats(*it);
-        lacking += empty;
-        if (empty > 0 && (worst == plan_.pipelines.end() || empty >= empty_seats(*worst))) worst = it;
+        const int empty = empty_slots(*it);
+        missing += empty;
+        if (empty > 0 && (worst == plan_.pipelines.end() || empty >= empty_slots(*worst))) worst = it;
       }
-      if (lacking <= static_cast<int>(unused().size())) return;
+      if (missing <= static_cast<int>(unused().size())) return;
       for (const Stage& stage : worst->stages)
         if (!stage.devices.empty()) is_used_[at(numbers_.of(stage.devices))] = false;
       plan_.pipelines.erase(worst);
     }
   }
 
-  void take(Stage& stage, int unit) {
-    stage.devices = units_[at(unit)];
-    is_used_[at(unit)] = true;
+  void assign(Stage& stage, int tensor_group) {
+    stage.devices = tensor_groups_[at(tensor_group)];
+    is_used_[at(tensor_group)] = true;
   }
 
   /// Unused ones, those that lack least of the seat's layers first.
-  std::vector<int> units_for(const Seat& seat) {
-    const auto layers = layers_of_stages(plan_.pipelines[seat.pipeline], job_->model.chunks);
-    const std::vector<double>& lacking = lacking_.of(layers[seat.stage]);
-    std::vector<int> units = unused();
-    std::stable_sort(units.begin(), units.end(),
-                     [&](int a, int b) { return lacking[at(a)] < lacking[at(b)]; });
-    return units;
+  std::vector<int> tensor_groups_for(const Slot& slot) {
+    const auto layers = layers_by_stage(plan_.pipelines[slot.pipeline], job_->model.chunks);
+    const std::vector<double>& missing = missing_bytes_.of(layers[slot.stage]);
+    std::vector<int> tensor_groups = unused();
+    std::stable_sort(tensor_groups.begin(), tensor_groups.end(),
+                     [&](int a, int b) { return missing[at(a)] < missing[at(b)]; });
+    return tensor_groups;
   }
 
   /// The seats that were empty.
-  std::vector<Seat> fill() {
-    std::vector<Seat> seats;
+  std::vector<Slot> fill_slots() {
+    std::vector<Slot> slots;
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p)
       for (std::size_t s = 0; s < plan_.pipelines[p].stages.size(); ++s)
         if (Stage& stage = plan_.pipelines[p].stages[s]; stage.devices.empty()) {
-          seats.push_back({p, s});
-          take(stage, units_for(seats.back()).front());
+          slots.push_back({p, s});
+          assign(stage, tensor_groups_for(slots.back()).front());
         }
-    return seats;
+    return slots;
   }
 
-  bool must_stop() const { return prices_ >= most_prices || (stop_ && stop_()); }
+  bool must_stop() const { return evaluations_ >= max_evaluations || (stop_ && stop_()); }
 
-  void find_best(const std::vector<Seat>& seats) {
+  void find_best(const std::vector<Slot>& slots) {
     cost::IterationTimer timer(job_->model, plan_);
-    if (job_->model.flush == 0 && timer.lacking_bytes() > 0)  // else all units are as bad
-      timer.set_flush(timer.fitting_flush());
-    std::optional<cost::MovingTimer> moving;
-    if (score_.moving()) moving.emplace(*score_.moving(), job_->model.chunks);
-    const auto price = [&] {
-      ++prices_;
-      return timed_plan(job_, timer, moving ? &*moving : nullptr, score_);
+    if (job_->model.flush == 0 && timer.deficit_bytes() > 0)  // else all units are as bad
+      timer.set_flush(timer.max_fitting_flush());
+    std::optional<cost::MigrationTimer> migration;
+    if (score_.migration()) migration.emplace(*score_.migration(), job_->model.chunks);
+    const auto evaluate = [&] {
+      ++evaluations_;
+      return evaluate_timer(job_, timer, migration ? &*migration : nullptr, score_);
     };
-    PlanCandidate best = price();
-    for (const auto& [pipeline, stage] : seats) {
-      std::vector<int> units = units_for({pipeline, stage});
-      if (units.size() > most_tried) units.resize(most_tried);
-      const auto put = [&, p = static_cast<int>(pipeline), s = static_cast<int>(stage)](int unit) {
-        timer.set_devices(p, s, units_[at(unit)]);
+    PlanCandidate best = evaluate();
+    for (const auto& [pipeline, stage] : slots) {
+      std::vector<int> tensor_groups = tensor_groups_for({pipeline, stage});
+      if (tensor_groups.size() > max_tried_groups) tensor_groups.resize(max_tried_groups);
+      const auto put = [&, p = static_cast<int>(pipeline), s = static_cast<int>(stage)](int tensor_group) {
+        timer.set_devices(p, s, tensor_groups_[at(tensor_group)]);
       };
       Stage& taken = plan_.pipelines[pipeline].stages[stage];
       int chosen = numbers_.of(taken.devices);
       is_used_[at(chosen)] = false;
-      for (const int unit : units) {
+      for (const int tensor_group : tensor_groups) {
         if (must_stop()) break;
-        put(unit);
-        const PlanCandidate other = price();
+        put(tensor_group);
+        const PlanCandidate other = evaluate();
         if (!is_better(other, best)) continue;
         best = other;
-        chosen = unit;
+        chosen = tensor_group;
       }
-      take(taken, chosen);
+      assign(taken, chosen);
       put(chosen);
     }
   }
@@ -186,11 +186,11 @@ class Repair {
   const PlanScore& score_;
   const std::function<bool()>& stop_;
   Plan plan_;
-  std::vector<std::vector<int>> units_;
-  UnitNumbers numbers_;
-  LackingBytes lacking_;
+  std::vector<std::vector<int>> tensor_groups_;
+  TensorGroupIndex numbers_;
+  MissingBytes missing_bytes_;
   std::vector<bool> is_used_;  // of each unit
-  long long prices_ = 0;
+  long long evaluations_ = 0;
 };
 
 /// Can the job's schedule run the plan's stages?
@@ -202,7 +202,7 @@ bool has_layers_for_chunks(const Plan& plan, const DecidedJob& job) {
 }
 
 /// Is there a stage that can stay?
-bool has_any_stage(const Plan& plan, const DecidedJob& job) {
+bool has_intact_stage(const Plan& plan, const DecidedJob& job) {
   return !pipeline_major(intact_stages(plan, job)).empty();
 }
 
@@ -215,14 +215,14 @@ Plan without_site(const Plan& plan, int site, const DecidedJob& job) {
     });
   });
   if (result.pipelines.empty()) return result;
-  deal_evenly(job, result);
+  assign_micro_batches_evenly(job, result);
   result.tensor = tensor_degrees(result).back();
   return result;
 }
 
 /// Without the pipelines on a site, and on another one, as long as that is better: what a link that has
 /// become slow asks for, and no exchange of two units leads to.
-Plan narrower(const PlanCandidate& from, const PlanScore& score, const std::function<bool()>& stop) {
+Plan drop_slow_sites(const PlanCandidate& from, const PlanScore& score, const std::function<bool()>& stop) {
   const int sites = static_cast<int>(from.job->problem.topology.sites.size());
   PlanCandidate best = from;
   for (std::size_t before = 0; before != best.plan.pipelines.size();) {
@@ -232,7 +232,7 @@ Plan narrower(const PlanCandidate& from, const PlanScore& score, const std::func
       if (stop && stop()) return best.plan;
       Plan other = without_site(now, site, *from.job);
       if (other.pipelines.empty() || other.pipelines.size() == now.pipelines.size()) continue;
-      PlanCandidate candidate = priced_plan(from.job, std::move(other), from.flush, score);
+      PlanCandidate candidate = evaluate_plan(from.job, std::move(other), from.flush, score);
       if (is_better(candidate, best)) best = std::move(candidate);
     }
   }
@@ -241,13 +241,13 @@ Plan narrower(const PlanCandidate& from, const PlanScore& score, const std::func
 
 }  // namespace
 
-bool stands_on_units(const Plan& plan, const DecidedJob& job) {
+bool uses_tensor_groups(const Plan& plan, const DecidedJob& job) {
   if (!are_equally_deep(plan)) return false;
-  const auto units = units_beside(job, plan);
-  const UnitNumbers numbers(units);
+  const auto tensor_groups = tensor_groups_for_plan(job, plan);
+  const TensorGroupIndex numbers(tensor_groups);
   for (const Pipeline& pipeline : plan.pipelines)
     for (const Stage& stage : pipeline.stages)
-      if (const int unit = numbers.of(stage.devices); unit == nobody || units[at(unit)] != stage.devices)
+      if (const int tensor_group = numbers.of(stage.devices); tensor_group == no_tensor_group || tensor_groups[at(tensor_group)] != stage.devices)
         return false;
   return true;
 }
@@ -259,10 +259,10 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   const int replicas = static_cast<int>(plan.pipelines.size());
   if (limits.stages.value_or(depth(plan)) != depth(plan) || limits.replicas.value_or(replicas) != replicas)
     return std::nullopt;
-  if (micro_batches_of(plan) != micro_batch_count(of.training) || !has_layers_for_chunks(plan, *job))
+  if (total_micro_batches(plan) != micro_batch_count(of.training) || !has_layers_for_chunks(plan, *job))
     return std::nullopt;
   const int step = batch_step(*job, depth(plan));
-  if (flush % step != 0 && flush < micro_batches_of(plan)) return std::nullopt;
+  if (flush % step != 0 && flush < total_micro_batches(plan)) return std::nullopt;
   if (step > 1 && (!are_equally_deep(plan) || !is_possible(*job, {depth(plan), replicas}, limits)))
     return std::nullopt;
   for (const Pipeline& pipeline : plan.pipelines) {
@@ -276,7 +276,7 @@ std::optional<PlanCandidate> unchanged_plan(const Plan& plan, int flush,
   Plan same = plan;
   same.schedule = of.parallelism.schedule;
   same.gradient_sync = of.parallelism.gradient_sync;
-  PlanCandidate candidate = priced_plan(job, std::move(same), flush, score);
+  PlanCandidate candidate = evaluate_plan(job, std::move(same), flush, score);
   if (!std::isfinite(candidate.score)) return std::nullopt;  // a device has no price, which is needed
   return candidate;
 }
@@ -285,23 +285,23 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
                                           const ShapeLimits& limits, const PlanScore& score,
                                           const std::function<bool()>& stop) {
   std::vector<PlanCandidate> plans;
-  if (!are_equally_deep(plan) || !has_layers_for_chunks(plan, *job) || !has_any_stage(plan, *job))
+  if (!are_equally_deep(plan) || !has_layers_for_chunks(plan, *job) || !has_intact_stage(plan, *job))
     return plans;
   Repair repair(plan, job, score, stop);
   const auto offer = [&](PlanCandidate candidate) {
     if (is_possible(*job, candidate.shape(), limits)) plans.push_back(std::move(candidate));
   };
-  const Plan filled = repair.filled();
-  if (filled.pipelines.empty()) return plans;
-  const PlanCandidate fitted = fitted_plan(job, filled, score);
+  const Plan filled_plan = repair.filled_plan();
+  if (filled_plan.pipelines.empty()) return plans;
+  const PlanCandidate fitted = fit_plan(job, filled_plan, score);
   offer(fitted);
-  if (Plan less = narrower(fitted, score, stop); less.pipelines.size() < filled.pipelines.size())
-    offer(fitted_plan(job, std::move(less), score));
-  const int spare = static_cast<int>(repair.unused().size()) / depth(filled);
-  const int step = std::max(1, (spare + most_wider - 1) / most_wider);
+  if (Plan less = drop_slow_sites(fitted, score, stop); less.pipelines.size() < filled_plan.pipelines.size())
+    offer(fit_plan(job, std::move(less), score));
+  const int spare = static_cast<int>(repair.unused().size()) / depth(filled_plan);
+  const int step = std::max(1, (spare + max_added_pipelines - 1) / max_added_pipelines);
   for (int more = spare; more > 0 && !(stop && stop()); more -= step)
-    if (is_possible(*job, {depth(filled), static_cast<int>(filled.pipelines.size()) + more}, limits))
-      offer(fitted_plan(job, repair.wider(filled, more), score));
+    if (is_possible(*job, {depth(filled_plan), static_cast<int>(filled_plan.pipelines.size()) + more}, limits))
+      offer(fit_plan(job, repair.widened(filled_plan, more), score));
   std::stable_sort(plans.begin(), plans.end(), is_better);
   return plans;
 }

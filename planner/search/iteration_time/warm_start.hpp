@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "planner/cost/iteration_time/moving_cost.hpp"
+#include "planner/cost/iteration_time/migration_cost.hpp"
 #include "planner/search/iteration_time/objective.hpp"
 #include "planner/search/iteration_time/plan_candidate.hpp"
-#include "planner/search/iteration_time/plan_starts.hpp"
+#include "planner/search/iteration_time/initial_plans.hpp"
 
 namespace dtfm::search {
 
@@ -41,11 +41,11 @@ std::vector<PlanCandidate> repaired_plans(const Plan& plan, const std::shared_pt
 /// The plan with as many units as possible where they lack nothing, as long as that makes its score no worse:
 /// of many equally good plans, annealing finds any, and their slowest transfer says little of all others. The
 /// score must know what moves. `stop` is asked before every price.
-PlanCandidate settled_plan(const PlanCandidate& candidate, const PlanScore& score,
+PlanCandidate minimize_migration(const PlanCandidate& candidate, const PlanScore& score,
                            const std::function<bool()>& stop = {});
 
 /// Can the search change the plan: are its pipelines equally deep, and do its stages stand on units, device
 /// by device?
-bool stands_on_units(const Plan& plan, const DecidedJob& job);
+bool uses_tensor_groups(const Plan& plan, const DecidedJob& job);
 
 }  // namespace dtfm::search

@@ -23,28 +23,28 @@ struct Event {
 
 class Dispatcher {
  public:
-  Dispatcher(const RoutingProblem& problem, const std::vector<const Station*>& stations,
-             const std::vector<std::vector<int>>& ways)
-      : problem_(problem), stations_(stations), ways_(ways), turns_(ways.size()), devices_(stations.size()) {}
+  Dispatcher(const RoutingProblem& problem, const std::vector<const StageResource*>& resources,
+             const std::vector<std::vector<int>>& paths)
+      : problem_(problem), resources_(resources), paths_(paths), next_operation_(paths.size()), devices_(resources.size()) {}
 
   std::optional<std::vector<PlannedComputation>> computations() {
     std::size_t all = 0;
-    for (int i = 0; at(i) < ways_.size(); ++i) {
+    for (int i = 0; at(i) < paths_.size(); ++i) {
       events_.push({0, Event::Kind::arrives, i});
-      all += 2 * ways_[at(i)].size();
+      all += 2 * paths_[at(i)].size();
     }
     while (!events_.empty()) {
       const double now = events_.top().date;
-      std::set<int> news;  // devices
+      std::set<int> changed_devices;  // devices
       for (; !events_.empty() && events_.top().date == now; events_.pop()) {
         const Event event = events_.top();
-        news.insert(station_of(event.micro_batch));
+        changed_devices.insert(resource_of(event.micro_batch));
         if (event.kind == Event::Kind::arrives)
           arrive(event);
         else
-          be_done(event);
+          finish(event);
       }
-      for (const int device : news) start_next(device, now);
+      for (const int device : changed_devices) start_next(device, now);
     }
     if (computations_.size() < all) return std::nullopt;
     return std::move(computations_);
@@ -57,36 +57,36 @@ class Dispatcher {
     std::set<std::pair<double, int>> forwards, backwards;  // that have come, and when
   };
 
-  std::size_t visits(int micro_batch) const { return ways_[at(micro_batch)].size(); }
-  bool goes_back(int micro_batch) const { return turns_[at(micro_batch)] >= visits(micro_batch); }
-  int station_of(int micro_batch) const {
-    const std::size_t turn = turns_[at(micro_batch)], count = visits(micro_batch);
-    return ways_[at(micro_batch)][turn < count ? turn : 2 * count - 1 - turn];
+  std::size_t visits(int micro_batch) const { return paths_[at(micro_batch)].size(); }
+  bool is_backward(int micro_batch) const { return next_operation_[at(micro_batch)] >= visits(micro_batch); }
+  int resource_of(int micro_batch) const {
+    const std::size_t turn = next_operation_[at(micro_batch)], count = visits(micro_batch);
+    return paths_[at(micro_batch)][turn < count ? turn : 2 * count - 1 - turn];
   }
 
   void arrive(const Event& event) {
-    State& device = devices_[at(station_of(event.micro_batch))];
-    (goes_back(event.micro_batch) ? device.backwards : device.forwards)
+    State& device = devices_[at(resource_of(event.micro_batch))];
+    (is_backward(event.micro_batch) ? device.backwards : device.forwards)
         .emplace(event.date, event.micro_batch);
   }
 
-  void be_done(const Event& event) {
-    const int here = station_of(event.micro_batch);
-    const bool back = goes_back(event.micro_batch);
+  void finish(const Event& event) {
+    const int here = resource_of(event.micro_batch);
+    const bool back = is_backward(event.micro_batch);
     devices_[at(here)].busy = false;
     if (back) --devices_[at(here)].held;
-    if (++turns_[at(event.micro_batch)] == 2 * visits(event.micro_batch)) {
-      --turns_[at(event.micro_batch)];  // it stays where it is
+    if (++next_operation_[at(event.micro_batch)] == 2 * visits(event.micro_batch)) {
+      --next_operation_[at(event.micro_batch)];  // it stays where it is
       return;
     }
-    const int next = station_of(event.micro_batch);
-    const double there = next == here ? event.date : sent(here, next, back ? next : here, event.date);
+    const int next = resource_of(event.micro_batch);
+    const double there = next == here ? event.date : send_message(here, next, back ? next : here, event.date);
     events_.push({there, Event::Kind::arrives, event.micro_batch});
   }
 
   /// When the output of `boundary`, or its gradient, is there.
-  double sent(int from, int to, int boundary, double now) {
-    const Message message = problem_.message(from, to, stations_[at(boundary)]->output_bytes);
+  double send_message(int from, int to, int boundary, double now) {
+    const Message message = problem_.message(from, to, resources_[at(boundary)]->output_bytes);
     for (const int link : message.links) {
       if (at(link) >= link_free_.size()) link_free_.resize(at(link) + 1);
       now = std::max(now, link_free_[at(link)]);
@@ -97,23 +97,23 @@ class Dispatcher {
 
   void start_next(int number, double now) {
     State& device = devices_[at(number)];
-    const Station& station = *stations_[at(number)];
+    const StageResource& resource = *resources_[at(number)];
     const bool back = !device.backwards.empty();
     auto& ready = back ? device.backwards : device.forwards;
-    if (device.busy || ready.empty() || (!back && device.held >= station.most_held)) return;
+    if (device.busy || ready.empty() || (!back && device.held >= resource.max_in_flight)) return;
     const int micro_batch = ready.begin()->second;
     ready.erase(ready.begin());
     device.busy = true;
     if (!back) ++device.held;
-    const double end = now + (back ? station.backward_s : station.forward_s);
+    const double end = now + (back ? resource.backward_s : resource.forward_s);
     computations_.push_back({{now, end}, micro_batch});
     events_.push({end, Event::Kind::done, micro_batch});
   }
 
   const RoutingProblem& problem_;
-  const std::vector<const Station*>& stations_;
-  const std::vector<std::vector<int>>& ways_;
-  std::vector<std::size_t> turns_;  // of each micro-batch: the one that it is in, or that comes next
+  const std::vector<const StageResource*>& resources_;
+  const std::vector<std::vector<int>>& paths_;
+  std::vector<std::size_t> next_operation_;  // of each micro-batch: the one that it is in, or that comes next
   std::vector<State> devices_;
   std::vector<double> link_free_;  // from when on
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
@@ -122,10 +122,10 @@ class Dispatcher {
 
 }  // namespace
 
-std::optional<std::vector<PlannedComputation>> dispatched(const RoutingProblem& problem,
-                                                          const std::vector<const Station*>& stations,
-                                                          const std::vector<std::vector<int>>& ways) {
-  return Dispatcher(problem, stations, ways).computations();
+std::optional<std::vector<PlannedComputation>> dispatch(const RoutingProblem& problem,
+                                                          const std::vector<const StageResource*>& resources,
+                                                          const std::vector<std::vector<int>>& paths) {
+  return Dispatcher(problem, resources, paths).computations();
 }
 
 }  // namespace dtfm::search

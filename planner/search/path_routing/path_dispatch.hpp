@@ -19,8 +19,8 @@ struct PlannedComputation {
 /// other, in the order in which they are ready. `stations` and each of `ways`: by the numbers of
 /// RoutingProblem::message. Computations are in the order of their begin. Nothing where micro-batches wait
 /// for room that each other takes, for ever.
-std::optional<std::vector<PlannedComputation>> dispatched(const RoutingProblem& problem,
-                                                          const std::vector<const Station*>& stations,
-                                                          const std::vector<std::vector<int>>& ways);
+std::optional<std::vector<PlannedComputation>> dispatch(const RoutingProblem& problem,
+                                                          const std::vector<const StageResource*>& resources,
+                                                          const std::vector<std::vector<int>>& paths);
 
 }  // namespace dtfm::search

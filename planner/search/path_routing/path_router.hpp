@@ -14,11 +14,11 @@
 namespace dtfm::search {
 
 /// A device of a stage.
-struct Station {
+struct StageResource {
   Visit place;
   double forward_s = 0, backward_s = 0;             // of a micro-batch
   double output_bytes = 0;                          // that it sends on; as many gradients come back
-  int most_held = std::numeric_limits<int>::max();  // micro-batches, each from its forward to its backward
+  int max_in_flight = std::numeric_limits<int>::max();  // micro-batches, each from its forward to its backward
 };
 
 /// That meets no other.
@@ -29,10 +29,10 @@ struct Message {
 };
 
 struct RoutingProblem {
-  std::vector<std::vector<Station>> stages;  // at least one device each
+  std::vector<std::vector<StageResource>> stages;  // at least one device each
   int micro_batches = 1;
   int skipped = 0;    // stages that each leaves out, neither the first nor the last
-  bool swaps = true;  // may two neighbouring stages, neither the first nor the last, be visited in reverse?
+  bool allow_swaps = true;  // may two neighbouring stages, neither the first nor the last, be visited in reverse?
   /// Between two devices of different stages, numbered stage by stage.
   std::function<Message(int from, int to, double bytes)> message;
   long long budget = 2'000'000;  // steps from device to device that searches may look at
@@ -59,6 +59,6 @@ struct Routing {
 Routing route(const RoutingProblem& problem);
 
 /// When the last computation is planned to be done, s.
-double end_of(const Routing& routing);
+double end_time(const Routing& routing);
 
 }  // namespace dtfm::search

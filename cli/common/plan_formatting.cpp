@@ -1,0 +1,107 @@
+#include "cli/common/plan_formatting.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/common/text_formatting.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/io/text/units.hpp"
+
+namespace dtfm::cli {
+
+std::string truncated_table(const Rows& rows, std::size_t all, std::string_view noun) {
+  std::string text = table(rows);
+  if (const std::size_t shown = rows.size() - 1; all > shown)
+    text += fmt::format("… {} more {}; the plan file (-o) has all\n",
+                        with_thousands(static_cast<long long>(all - shown)), noun);
+  return text;
+}
+
+std::string format_pipelines(const Topology& topology, const Plan& plan) {
+  Rows rows = {{"pipeline", "micro-batches", "devices, stage by stage"}};
+  for (std::size_t i = 0; i < plan.pipelines.size() && rows.size() <= max_rows; ++i) {
+    const Pipeline& pipeline = plan.pipelines[i];
+    std::vector<std::string> stages;
+    for (const Stage& stage : pipeline.stages) {
+      std::vector<std::string> ids;
+      for (const int device : stage.devices) ids.push_back(topology.devices[at(device)].id);
+      stages.push_back(fmt::format("{}", fmt::join(ids, "+")));
+    }
+    rows.push_back({fmt::format("{}", i), fmt::format("{}", pipeline.micro_batches),
+                    fmt::format("{}", fmt::join(stages, " "))});
+  }
+  return truncated_table(rows, plan.pipelines.size(), "pipelines");
+}
+
+std::string format_shape(int stages, int replicas, int tensor) {
+  const std::string shape = fmt::format("{} × {}", stages, replicas);
+  return tensor > 1 ? fmt::format("{} × {} tensor", shape, tensor) : shape;
+}
+
+std::string_view objective_unit(search::Objective objective) {
+  switch (objective) {
+    case search::Objective::cost_per_token:
+      return "USD a million tokens";
+    case search::Objective::device_efficiency:
+      return "device-seconds";
+    default:
+      return "s";
+  }
+}
+
+std::string short_seconds(double seconds) {
+  return fmt::format("{:#.6g}", seconds);
+}
+
+std::string format_layers(std::pair<int, int> layers) {
+  const auto [begin, end] = layers;
+  if (begin == end) return "none";
+  return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}–{}", begin, end - 1);
+}
+
+std::string format_layers(const std::vector<std::pair<int, int>>& parts) {
+  std::string text;
+  for (const auto& layers : parts) text += (text.empty() ? "" : ", ") + format_layers(layers);
+  return text;
+}
+
+std::string format_job_decisions(const Job& job, const Plan& plan) {
+  std::string text =
+      fmt::format("{}, {}, micro-batch {}, recompute {}", job.parallelism.schedule,
+                  job.parallelism.gradient_sync, job.training.micro_batch, job.training.recompute);
+  if (plan.tensor > 1)
+    text += fmt::format(", {} tensor-parallel devices a stage", fmt::join(tensor_degrees(plan), " or "));
+  if (job.parallelism.chunks) text += fmt::format(", {} chunks a device", *job.parallelism.chunks);
+  if (const auto flush = job.parallelism.flush)
+    text += *flush == 1 ? ", drained after every micro-batch"
+                        : fmt::format(", drained every {} micro-batches", *flush);
+  const auto add = [&](std::string_view what, double ratio, const std::string& preset) {
+    if (ratio != 1)
+      text += fmt::format(", {} × {:.4g}{}", what, ratio, preset.empty() ? "" : " (" + preset + ")");
+  };
+  add("activations", job.compression.activations, job.compression.activation_preset);
+  add("gradients", job.compression.gradients, job.compression.gradient_preset);
+  const bool compresses = job.compression.activations != 1 || job.compression.gradients != 1;
+  if (const auto bandwidth_threshold = job.compression.bandwidth_threshold; bandwidth_threshold && compresses)
+    text += fmt::format(" on links slower than {}", io::format_rate(*bandwidth_threshold));
+  return text;
+}
+
+std::string site_composition(const Topology& topology, const std::vector<int>& devices) {
+  std::vector<std::pair<int, int>> sites;  // devices, site
+  for (std::size_t site = 0; site < topology.sites.size(); ++site)
+    sites.emplace_back(0, static_cast<int>(site));
+  for (const int device : devices) ++sites[at(topology.devices[at(device)].site)].first;
+  std::stable_sort(sites.begin(), sites.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [count, site] : sites)
+    if (count > 0)
+      text += fmt::format("{}{}×{}", text.empty() ? "" : " ", topology.sites[at(site)].name, count);
+  return text;
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,39 @@
+// Parts of plans in words.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "planner/core/job.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/topology.hpp"
+#include "planner/io/writers/plan_json.hpp"
+#include "planner/search/iteration_time/objective.hpp"
+
+namespace dtfm::cli {
+
+using Rows = std::vector<std::vector<std::string>>;
+inline constexpr std::size_t max_rows = 16;  // of a table in a summary
+
+/// The first rows as a table, and how many of `all` are missing.
+std::string truncated_table(const Rows& rows, std::size_t all, std::string_view noun);
+/// Who computes what, pipeline by pipeline.
+std::string format_pipelines(const Topology& topology, const Plan& plan);
+/// "4 × 16", "4 × 8 × 2 tensor"
+std::string format_shape(int stages, int replicas, int tensor);
+/// Six significant digits.
+std::string short_seconds(double seconds);
+/// "3–5", "3", "none"
+std::string format_layers(std::pair<int, int> layers);
+/// Of virtual stages: "0–2, 12–14"
+std::string format_layers(const std::vector<std::pair<int, int>>& parts);
+/// What the planner decides besides who computes what: "1f1b, sharded-ps, micro-batch 2, recompute none".
+std::string format_job_decisions(const Job& job, const Plan& plan);
+/// Of what is minimised: "s", "USD a million tokens", "device-seconds".
+std::string_view objective_unit(search::Objective objective);
+/// "oregon×4 virginia×3 tokyo×1", the most frequent site first.
+std::string site_composition(const Topology& topology, const std::vector<int>& devices);
+
+}  // namespace dtfm::cli

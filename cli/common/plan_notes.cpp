@@ -1,0 +1,45 @@
+#include "cli/common/plan_notes.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace dtfm::cli {
+
+std::vector<std::string> batch_notes(const Plan& plan, const Job& job) {
+  const auto by_count = [](const Pipeline& a, const Pipeline& b) {
+    return a.micro_batches < b.micro_batches;
+  };
+  const auto [fewest, most] = std::minmax_element(plan.pipelines.begin(), plan.pipelines.end(), by_count);
+  long long sum = 0;
+  for (const Pipeline& pipeline : plan.pipelines) sum += pipeline.micro_batches;
+  const int needed = micro_batch_count(job.training);
+  std::vector<std::string> notes;
+  if (sum != needed)
+    notes.push_back(
+        fmt::format("the pipelines compute {} micro-batches, job {} has {}", sum, job.name, needed));
+  if (most->micro_batches - fewest->micro_batches > 1)
+    notes.push_back(fmt::format("the pipelines compute from {} to {} micro-batches each, not even shares",
+                                fewest->micro_batches, most->micro_batches));
+  return notes;
+}
+
+std::vector<std::string> undecided_notes(const Job& job) {
+  const Automatic& open = job.automatic;
+  std::vector<std::string> choices;
+  const auto add = [&](bool has_undecided, const char* key, const auto& value) {
+    if (has_undecided) choices.push_back(fmt::format("{} {}", key, value));
+  };
+  add(open.micro_batch, "micro_batch", job.training.micro_batch);
+  add(open.recompute, "recompute", job.training.recompute);
+  add(open.schedule, "schedule", job.parallelism.schedule);
+  add(open.gradient_sync, "gradient_sync", job.parallelism.gradient_sync);
+  add(open.activations, "activations", job.compression.activations);
+  add(open.gradients, "gradients", job.compression.gradients);
+  if (choices.empty()) return {};
+  return {fmt::format("what job {} leaves open is not decided here, but taken as {}", job.name,
+                      fmt::join(choices, ", "))};
+}
+
+}  // namespace dtfm::cli

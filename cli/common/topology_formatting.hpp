@@ -1,0 +1,24 @@
+// Parts of topologies in words.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/core/topology.hpp"
+
+namespace dtfm::cli {
+
+/// "worldwide: 64 devices in 8 sites"
+std::string format_topology_size(const Topology& topology);
+
+/// Of a device, also where it is not given.
+std::string gpu_name(const Topology& topology, const Device& device);
+
+/// How often each is there, in the order in which they first are.
+using NameCounts = std::vector<std::pair<std::string, int>>;
+NameCounts count_names(const std::vector<std::string>& names);
+/// "8 × V100-16GB, 2 × A100-80GB"
+std::string format_counts(const NameCounts& counts);
+
+}  // namespace dtfm::cli

@@ -1,0 +1,123 @@
+#include "cli/plan/finalist_simulation.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "planner/api/replanner.hpp"
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "simulator/simulate.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+constexpr int random_runs = 8;
+constexpr double never = std::numeric_limits<double>::infinity();
+
+/// Where nothing happens, all iterations are alike and one is enough.
+bool is_event_free(const sim::Scenario& scenario) {
+  return scenario.traces.empty() && scenario.events.empty() && !sim::is_random(scenario) && !scenario.horizon_s;
+}
+
+/// From each end of an iteration to the next, with all that was lost, fetched and written between them; and
+/// from the last to the end of the run, where that is longer than any.
+sim::Distribution completion_intervals(const sim::SimReport& report) {
+  std::vector<double> seconds;
+  double before = 0, longest = 0;
+  for (const sim::IterationReport& it : report.iterations) {
+    seconds.push_back(it.end_s - std::exchange(before, it.end_s));
+    longest = std::max(longest, seconds.back());
+  }
+  if (report.length_s - before > longest) seconds.push_back(report.length_s - before);
+  return sim::distribution(std::move(seconds));
+}
+
+/// Where machines come and go, the mean is over the whole run. Of a run that came to a stop for good, it is
+/// over all of the horizon, and the last iteration never ends.
+io::PlanRecord::Finalist::Simulated summarize_run(const sim::SimReport& report, const NamedScenario& simulate_finalists) {
+  const sim::Distribution& times = report.iteration_time_s;
+  if (report.iterations.empty() || !report.out_of_memory.empty()) return {simulate_finalists.name, never, never, never};
+  const auto completed = static_cast<double>(report.iterations.size());
+  if (!report.deadlocked && report.useful) {
+    const sim::Distribution between = completion_intervals(report);
+    return {simulate_finalists.name, report.length_s / completed, between.p95, between.max};
+  }
+  if (!report.deadlocked) return {simulate_finalists.name, times.mean, times.p95, times.max};
+  return {simulate_finalists.name, simulate_finalists.scenario.horizon_s ? *simulate_finalists.scenario.horizon_s / completed : never, never,
+          never};
+}
+
+io::PlanRecord::Finalist::Simulated simulated(const search::PlanCandidate& candidate, const NamedScenario& simulate_finalists,
+                                          const std::function<bool()>& stop) {
+  const Problem problem = simulated_problem(candidate);
+  sim::SimOptions options;
+  options.stop = stop;
+  options.replan = api::make_replanner(problem);
+  if (is_event_free(simulate_finalists.scenario)) options.iterations = 1;
+  const int runs = sim::is_random(simulate_finalists.scenario) ? random_runs : 1;
+  io::PlanRecord::Finalist::Simulated result{simulate_finalists.name, 0, 0, 0};
+  for (int run = 0; run < runs; ++run) {
+    options.seed = static_cast<std::uint64_t>(run);
+    const auto times = summarize_run(sim::simulate(problem, candidate.plan, simulate_finalists.scenario, options), simulate_finalists);
+    result.mean_s += times.mean_s / runs;
+    result.p95_s += times.p95_s / runs;
+    result.max_s = std::max(result.max_s, times.max_s);
+  }
+  return result;
+}
+
+struct Run {
+  io::PlanRecord::Finalist::Simulated simulated;
+  std::string error;
+};
+
+/// A plan that the simulator refuses, because it has too many micro-batches, say, is a plan all the same.
+Run run_or_error(const search::PlanCandidate& candidate, const NamedScenario& simulate_finalists, const std::function<bool()>& stop) {
+  try {
+    return {simulated(candidate, simulate_finalists, stop), ""};
+  } catch (const Error& error) {
+    return {{simulate_finalists.name, never, never, never}, error.what()};
+  }
+}
+
+double aggregate_seconds(const std::vector<io::PlanRecord::Finalist::Simulated>& scenarios, RobustCriterion robust) {
+  double sum = 0, p95 = 0, worst = 0;
+  for (const auto& it : scenarios) {
+    sum += it.mean_s;
+    p95 = std::max(p95, it.p95_s);
+    worst = std::max(worst, it.max_s);
+  }
+  if (robust == RobustCriterion::mean) return sum / static_cast<double>(scenarios.size());
+  return robust == RobustCriterion::p95 ? p95 : worst;
+}
+
+}  // namespace
+
+Problem simulated_problem(const search::PlanCandidate& candidate) {
+  Problem problem = candidate.job->problem;
+  if (candidate.flush > 0) problem.job.parallelism.flush = candidate.flush;
+  problem.job.parallelism.pipeline = candidate.shape().stages;
+  problem.job.parallelism.data = candidate.shape().replicas;
+  return problem;
+}
+
+std::vector<FinalistResult> simulate_finalists(const std::vector<search::PlanCandidate>& candidates,
+                              const std::vector<NamedScenario>& scenarios, RobustCriterion robust, int threads,
+                              const std::function<bool()>& stop) {
+  const int count = static_cast<int>(scenarios.size());
+  const auto runs = parallel_map(static_cast<int>(candidates.size()) * count, threads, [&](int i) {
+    return run_or_error(candidates[at(i / count)], scenarios[at(i % count)], stop);
+  });
+  std::vector<FinalistResult> finalist_results(candidates.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    FinalistResult& finalist_result = finalist_results[i / scenarios.size()];
+    finalist_result.simulated.push_back(runs[i].simulated);
+    if (finalist_result.error.empty()) finalist_result.error = runs[i].error;
+  }
+  for (FinalistResult& finalist_result : finalist_results) finalist_result.seconds = aggregate_seconds(finalist_result.simulated, robust);
+  return finalist_results;
+}
+
+}  // namespace dtfm::cli

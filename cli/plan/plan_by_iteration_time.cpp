@@ -1,0 +1,90 @@
+#include "cli/plan/plan_by_iteration_time.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/plan/search_from_options.hpp"
+#include "cli/plan/plan_record.hpp"
+#include "cli/plan/iteration_summary.hpp"
+#include "cli/common/main_guard.hpp"
+#include "cli/common/output_check.hpp"
+#include "cli/plan/pareto.hpp"
+#include "cli/plan/plan_decisions.hpp"
+#include "cli/common/write_output.hpp"
+#include "cli/plan/search_termination.hpp"
+#include "cli/plan/warm_start.hpp"
+#include "planner/search/iteration_time/feasible_changes.hpp"
+#include "simulator/calibration/prediction.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+/// To its file; the words for the summary.
+std::string write_pareto_front(const PlanOptions& options, const Topology& topology, const io::ParetoRecord& front) {
+  write_output_file(*options.pareto, io::pareto_json(topology, front));
+  return format_pareto_front(front, *options.pareto);
+}
+
+/// That no plan fits, and what would make one fit.
+std::vector<std::string> out_of_memory_notes(const Problem& problem, const search::IterationSearchOptions& options,
+                                    const SimulatedSearch& search) {
+  const bool was_stopped =
+      search.found.stopped == search::Stopped::time_limit || search.found.stopped == search::Stopped::interrupted;
+  std::vector<std::string> notes = {
+      fmt::format("no plan {}; in the one that lacks least, {}",
+                  was_stopped ? "that fits the memory of the devices was found in the time"
+                              : "fits the memory of the devices",
+                  format_memory_deficit(search.best()))};
+  if (was_stopped) return notes;
+  const std::vector<std::string> changes = search::feasible_changes(problem, options);
+  if (changes.empty()) notes.emplace_back("none of the changes that were tried would make one fit");
+  for (const std::string& change : changes) notes.emplace_back("it would fit with " + change);
+  return notes;
+}
+
+void add_decisions(const SimulatedSearch& search, std::vector<io::PlanRecord::Finalist>& finalists) {
+  std::vector<std::vector<io::PlanRecord::Decision>> decisions;
+  for (const search::PlanCandidate& plan : search.plans) decisions.push_back(plan_decisions(plan));
+  keep_only_differences(decisions);
+  for (std::size_t i = 0; i < finalists.size(); ++i) finalists[i].decisions = decisions[i];
+}
+
+}  // namespace
+
+int plan_by_iteration_time(const PlanOptions& options, const Problem& problem,
+                           const std::optional<CalibrationUncertainty>& spread, const io::ReadLog& read,
+                           InterruptWatch& watch) {
+  const std::vector<NamedScenario> scenarios = read_scenarios(options, problem.topology);
+  ProgressPrinter printer(options.quiet, "dtfm-plan");
+  const search::IterationSearchOptions requested = iteration_search_options(options, problem, printer, watch);
+  check_not_read(read, output_files(options));
+  watch.keep_result();
+  const SimulatedSearch search = search_from_options(options, problem, requested, scenarios, watch);
+  const search::PlanCandidate& best = search.best();
+  io::PlanRecord record = make_plan_record(options, best);
+  add_notes(search.notes, record);
+  if (!search.fits()) add_notes(out_of_memory_notes(problem, requested, search), record);
+  record.search =
+      make_search_record(options, search.found.evaluations, search.found.stopped, search.found.convergence);
+  record.finalists = make_finalists(search);
+  add_decisions(search, record.finalists);
+  if (requested.warm) {
+    for (std::size_t i = 0; i < search.plans.size(); ++i)
+      record.finalists[i].migration_s = search.plans[i].migration.seconds;
+    record.warm_start = make_warm_start_record(options, search, *requested.warm);
+  }
+  add_notes(no_progress_notes(record.finalists.front()), record);
+  if (search.fits() && !watch.interrupted()) {
+    add_bound(best, requested, !(problem.job.automatic == Automatic{}), record);
+    if (spread)
+      record.interval = sim::time_interval(simulated_problem(best), best.plan, *spread, nominal_seconds(record));
+  }
+  std::string front;
+  if (search.front)
+    front = write_pareto_front(options, problem.topology,
+                      make_pareto_record(options, *search.front, search.pareto_results));
+  write_iteration_plan(options, {simulated_problem(best), best.plan, record}, watch.stop(), front);
+  if (watch.interrupted()) return exit_code::interrupted;
+  return search.fits() && search.completes_iteration() ? exit_code::done : exit_code::infeasible;
+}
+
+}  // namespace dtfm::cli

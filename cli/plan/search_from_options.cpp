@@ -1,0 +1,86 @@
+#include "cli/plan/search_from_options.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/plan/warm_start.hpp"
+#include "cli/common/text_formatting.hpp"
+#include "simulator/io/scenario_reader.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+/// Who asks for the numbers of stages and replicas.
+std::string source_of_limits(const PlanOptions& options, const Job& job) {
+  if (options.pipeline) return "--pipeline";
+  return options.data ? "--data" : "job " + job.name;
+}
+
+std::string format_shape_limits(const search::ShapeLimits& limits) {
+  std::string text;
+  if (limits.stages) text += fmt::format(" of {}", format_count(*limits.stages, "stage"));
+  if (limits.replicas)
+    text += fmt::format("{}{}", text.empty() ? " of " : " and ", format_count(*limits.replicas, "replica"));
+  return text;
+}
+
+}  // namespace
+
+std::vector<NamedScenario> read_scenarios(const PlanOptions& options, const Topology& topology) {
+  std::vector<NamedScenario> scenarios = {{"nominal", {}}};
+  for (const std::string& file : options.scenarios) {
+    sim::Scenario scenario = io::read_scenario(file, topology);
+    const std::string name = scenario.name.empty() ? file : scenario.name;
+    for (const NamedScenario& other : scenarios)
+      if (other.name == name) throw Error(file, fmt::format("there are two scenarios of the name {}", name));
+    scenarios.push_back({name, std::move(scenario)});
+  }
+  return scenarios;
+}
+
+search::SearchOptions common_search_options(const PlanOptions& options, std::chrono::steady_clock::time_point begin,
+                             ProgressPrinter& printer, const InterruptWatch& watch) {
+  search::SearchOptions result;
+  result.seed = options.seed;
+  result.threads = options.threads;
+  result.evaluations = options.evaluations;
+  result.time_limit = options.time_limit;
+  result.begin = begin;
+  result.interrupted = &watch.interrupted();
+  result.on_progress = [&printer](const search::Progress& progress) { printer.show(progress); };
+  return result;
+}
+
+search::IterationSearchOptions iteration_search_options(const PlanOptions& options, const Problem& problem,
+                                      ProgressPrinter& printer, const InterruptWatch& watch) {
+  const Job& job = problem.job;
+  search::IterationSearchOptions result;
+  result.common = common_search_options(options, std::chrono::steady_clock::now(), printer, watch);
+  result.limits.stages = options.pipeline        ? options.pipeline
+                         : options.pipeline_auto ? std::nullopt
+                                                 : job.parallelism.pipeline;
+  result.limits.replicas = options.data        ? options.data
+                           : options.data_auto ? std::nullopt
+                                               : job.parallelism.data;
+  result.objective = *search::objective_named(options.objective);
+  if (job.parallelism.uniform_pipelines && options.warm_start)
+    throw Error(
+        "--warm-start",
+        "goes on from one plan to one near it, and cannot keep pipelines alike (--alike, or the job)");
+  result.warm = read_warm_start(options, problem);
+  if (options.finalists) result.finalists = *options.finalists;
+  result.keeps_pareto_front = options.pareto.has_value();
+  return result;
+}
+
+SimulatedSearch search_from_options(const PlanOptions& options, const Problem& problem,
+                          const search::IterationSearchOptions& search, const std::vector<NamedScenario>& scenarios,
+                          const InterruptWatch& watch) {
+  try {
+    return search_and_simulate(problem, search, scenarios, options.robust.value_or(RobustCriterion::mean), watch);
+  } catch (const search::NoSuchShape& error) {
+    throw Error(source_of_limits(options, problem.job),
+                fmt::format("no plan{} is possible: {}", format_shape_limits(search.limits), error.what()));
+  }
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,23 @@
+// How a search ended: for the plan file, for the summary, and what its reader should know of it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/plan/plan_options.hpp"
+#include "planner/io/writers/plan_json.hpp"
+#include "planner/search/comm_cost/strategy.hpp"
+
+namespace dtfm::cli {
+
+io::PlanRecord::Search make_search_record(const PlanOptions& options, long long evaluations, search::Stopped stopped,
+                                 const std::vector<search::ConvergencePoint>& convergence);
+
+/// Where the user ended it. `noun`: what it was for, "plan".
+std::vector<std::string> stop_notes(search::Stopped stopped, std::string_view noun);
+
+/// "stopped by --time-limit after 1,234 evaluations"
+std::string format_search_end(const io::PlanRecord::Search& search);
+
+}  // namespace dtfm::cli

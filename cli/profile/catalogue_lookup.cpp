@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "cli/profile/measure_layers.hpp"
+#include "planner/core/error.hpp"
+#include "planner/io/text/suggest.hpp"
+#include "planner/io/text/units.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+/// Runs of letters and digits, as capitals.
+std::vector<std::string> split_words(const std::string& text) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte))
+      words.back() += static_cast<char>(std::toupper(byte));
+    else if (!words.back().empty())
+      words.emplace_back();
+  }
+  return words;
+}
+
+/// Whether `word` is one of `words` or several of them in a row: `2080TI` is `2080`, `TI`.
+bool has_word(const std::vector<std::string>& words, const std::string& word) {
+  for (std::size_t first = 0; first < words.size(); ++first) {
+    std::string run;
+    for (std::size_t i = first; i < words.size() && run.size() < word.size(); ++i)
+      if ((run += words[i]) == word) return true;
+  }
+  return false;
+}
+
+/// The longest of the names whose words are all in that of the device.
+const Gpu* most_similar_gpu(std::span<const Gpu> catalogue, const std::string& device_name) {
+  const std::vector<std::string> words = split_words(device_name);
+  const Gpu* best = nullptr;
+  for (const Gpu& gpu : catalogue) {
+    const std::vector<std::string> own = split_words(gpu.name);
+    const bool is_like =
+        std::all_of(own.begin(), own.end(), [&](const auto& word) { return has_word(words, word); });
+    if (is_like && (!best || gpu.name.size() > best->name.size())) best = &gpu;
+  }
+  return best;
+}
+
+Error unknown_gpu_error(const std::string& why) {
+  return Error("--gpu", fmt::format("is missing: {}; say what profiles shall call it", why));
+}
+
+}  // namespace
+
+const Gpu& find_in_catalogue(std::span<const Gpu> catalogue, const std::string& device_name, Bytes memory) {
+  constexpr double tolerance = 0.1;  // 16 GiB called 16 GB are 7 % more; slices of a GPU are half or less
+  for (const Gpu& gpu : catalogue) {
+    if (gpu.driver.empty() || gpu.driver != device_name) continue;
+    if (std::abs(memory / gpu.memory - 1) <= tolerance) return gpu;
+    throw unknown_gpu_error(fmt::format("{} has {} here, the catalogue's {} has {}", io::quote(device_name),
+                                  io::format_bytes(memory), gpu.name, io::format_bytes(gpu.memory)));
+  }
+  const Gpu* other = most_similar_gpu(catalogue, device_name);
+  throw unknown_gpu_error(fmt::format(
+      "{} is not in the catalogue{}", io::quote(device_name),
+      other ? fmt::format(", whose {} is another, {}", other->name, io::quote(other->driver)) : ""));
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,71 @@
+#include "cli/report/write_report.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/common/write_output.hpp"
+#include "cli/report/report_document.hpp"
+#include "cli/report/report_html.hpp"
+#include "simulator/simulate.hpp"
+
+namespace dtfm::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void write_page(const std::string& file, const std::string& job, ReportContent content) {
+  const std::string title = fmt::format("{} · {} · dtfm", content.topology.name, job);
+  write_output_file(file, report_html(title, report_document(std::move(content))));
+}
+
+/// Fills in `simulation` and `timeline`; or why not, for the reader.
+std::string add_simulation(ReportContent& content, const Problem& problem, const Plan& plan,
+                          const std::function<bool()>& stop) {
+  TimelineRecorder recorder(problem.topology.size());
+  sim::SimOptions options;
+  options.iterations = 1;
+  options.stop = stop;
+  options.observers = {&recorder};
+  try {
+    sim::SimReport report = sim::simulate(problem, plan, {}, options);
+    if (report.iterations.empty()) return "the plan was not simulated for this page: " + report.stopped;
+    io::SimRecord record;
+    record.job = problem.job.name;
+    record.version = DTFM_VERSION;
+    content.simulation = {std::move(report), std::move(record)};
+    content.timeline = recorder.timeline();
+  } catch (const Error& error) {
+    return fmt::format("the plan could not be simulated: {}", error.what());
+  }
+  return "";
+}
+
+}  // namespace
+
+void write_plan_report(const std::string& file, const Problem& problem, const Plan& plan,
+                     const io::PlanRecord& record, const std::function<bool()>& stop) {
+  ReportContent content{problem.topology, "dtfm-plan " DTFM_VERSION, {}, {}, {}};
+  const std::string failure_reason = add_simulation(content, problem, plan, stop);
+  io::PlanRecord record_with_note = record;
+  if (!failure_reason.empty()) record_with_note.warnings.push_back(failure_reason);
+  content.plan = io::plan_document(problem.topology, problem.job, plan, record_with_note);
+  write_page(file, problem.job.name, std::move(content));
+}
+
+void write_sim_report(const std::string& file, const Problem& problem, const Plan& plan,
+                    const sim::SimReport& report, const io::SimRecord& record, std::optional<Timeline> timeline) {
+  ReportContent content{problem.topology, "dtfm-sim " DTFM_VERSION, {}, {}, std::move(timeline)};
+  content.plan = io::plan_document(problem.topology, problem.job, plan, {});
+  for (const char* unknown : {"objective", "estimate", "finalists"}) content.plan.erase(unknown);
+  content.simulation = {report, record};
+  write_page(file, problem.job.name, std::move(content));
+}
+
+void write_comparison_report(const std::string& file, const Problem& problem, ordered_json comparison) {
+  ReportContent content{problem.topology, "dtfm-compare " DTFM_VERSION, {}, {}, {}};
+  content.comparison = std::move(comparison);
+  write_page(file, problem.job.name, std::move(content));
+}
+
+}  // namespace dtfm::cli

@@ -1,0 +1,73 @@
+// The part of IterationBounds that is about messages.
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "planner/cost/bounds/iteration_bound.hpp"
+
+namespace dtfm::cost {
+
+/// Messages one after the other between two devices, whichever.
+double IterationBounds::message_s(double messages, double bytes) const {
+  double least = best_links_.empty() ? 0 : std::numeric_limits<double>::infinity();
+  for (const Line& line : best_links_)
+    least = std::min(least, messages * line.fixed_s + bytes * line.seconds_per_byte);
+  return least;
+}
+
+/// From when `replicas` (at least two) devices all have their gradients until one of them that is last has
+/// the sum. What connects them passes their dearest pair, in both directions but in rings; best and dearest
+/// as for any devices.
+double IterationBounds::sync_s(int replicas, double bytes) const {
+  const auto message = [&](double part) {
+    return std::max(
+        {message_s(1, part), message_fixed_.max_edge(replicas), part * message_per_byte_.max_edge(replicas)});
+  };
+  const double part = bytes / replicas, rounds = 2.0 * (replicas - 1);
+  const double depth = std::bit_width(static_cast<unsigned>(replicas)) - 1;
+  switch (model_.sync) {
+    case GradientSyncAlgorithm::sharded_ps:  // to the owner of a shard, and back
+      return 2 * message(part);
+    case GradientSyncAlgorithm::central_ps:
+      return 2 * message(bytes);
+    case GradientSyncAlgorithm::ring:  // each member sends so often, each round after the one before
+      return std::max(
+          {rounds * message_s(1, part), rounds * part * message_per_byte_.max_edge(replicas), message(part)});
+    case GradientSyncAlgorithm::tree:  // rank 2^depth − 1 is as deep
+      return std::max(2 * depth * message_s(1, bytes), 2 * message(bytes));
+    case GradientSyncAlgorithm::hierarchical:  // shards are no smaller, and pass two messages at least
+      break;
+  }
+  return std::max(2 * message_s(1, part), message(part));
+}
+
+/// The part of it in which bytes move, over the pair that is dearest of those that connect the replicas.
+double IterationBounds::sync_s_per_byte(int replicas) const {
+  const double max_edge = message_per_byte_.max_edge(replicas);
+  switch (model_.sync) {
+    case GradientSyncAlgorithm::sharded_ps:
+      return 2 * max_edge / replicas;
+    case GradientSyncAlgorithm::ring:
+      return 2 * max_edge * (replicas - 1) / replicas;
+    case GradientSyncAlgorithm::central_ps:
+    case GradientSyncAlgorithm::tree:
+      return 2 * max_edge;
+    case GradientSyncAlgorithm::hierarchical:
+      break;
+  }
+  return max_edge / replicas;
+}
+
+/// Where only some exchanges are compressed, no more than either way (a ratio may be above 1).
+double IterationBounds::min_gradient_bytes(std::pair<int, int> layers) const {
+  const double compressed = model_.stages.gradient_bytes(layers, true, true);
+  if (!model_.problem.job.compression.bandwidth_threshold) return compressed;
+  return std::min(compressed, model_.stages.gradient_bytes(layers, true, false));
+}
+
+double IterationBounds::compressed_sync_s(int replicas, double bytes) const {
+  const bool all_compress = !model_.problem.job.compression.bandwidth_threshold;
+  return sync_s(replicas, bytes) + (all_compress ? 2 * model_.stages.gradient_compression_s(bytes) : 0);
+}
+
+}  // namespace dtfm::cost

@@ -1,0 +1,153 @@
+#include "planner/cost/bounds/load_balance_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+constexpr int ascent_steps = 300;
+
+std::vector<double> sum_of(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> sum(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) sum[i] = a[i] + b[i];
+  return sum;
+}
+
+/// Whether a chain can be cut into `pieces` of no more than `most` each.
+bool can_be_cut(const std::vector<double>& chain, std::size_t pieces, double most) {
+  std::size_t count = 1;
+  double sum = 0;
+  for (const double it : chain) {
+    if (it > most) return false;
+    sum += it;
+    if (sum <= most) continue;
+    if (++count > pieces) return false;
+    sum = it;
+  }
+  return true;
+}
+
+/// By the number of pieces: the longest one if it is as short as can be, by bisection from below.
+std::vector<double> longest_pieces(const std::vector<double>& chain) {
+  constexpr int steps = 40;
+  const double all = std::accumulate(chain.begin(), chain.end(), 0.0);
+  std::vector<double> longest_piece = {all};
+  for (std::size_t pieces = 1; pieces <= chain.size(); ++pieces) {
+    double low = 0, high = longest_piece.back();
+    for (int step = 0; step < steps; ++step) {
+      const double middle = (low + high) / 2;
+      (can_be_cut(chain, pieces, middle) ? high : low) = middle;
+    }
+    longest_piece.push_back(low);
+  }
+  return longest_piece;
+}
+
+template <class Seconds>
+WorkBound work_bound(const std::vector<DeviceKindTimes>& kinds, const Seconds& seconds) {
+  WorkBound work;
+  work.sorted_s.assign(kinds.front().forward_s.size(), std::numeric_limits<double>::infinity());
+  work.single_device_s = std::numeric_limits<double>::infinity();
+  for (const DeviceKindTimes& kind : kinds) {
+    const std::vector<double> of_layers = seconds(kind);
+    for (std::size_t i = 0; i < of_layers.size(); ++i)
+      work.sorted_s[i] = std::min(work.sorted_s[i], of_layers[i]);
+    work.single_device_s = std::min(work.single_device_s, std::accumulate(of_layers.begin(), of_layers.end(), 0.0));
+  }
+  work.longest_piece_s = longest_pieces(work.sorted_s);  // still in the order of the chain
+  std::sort(work.sorted_s.begin(), work.sorted_s.end());
+  work.smallest_sums_s = {0};
+  for (const double it : work.sorted_s) work.smallest_sums_s.push_back(work.smallest_sums_s.back() + it);
+  work.sum_s = work.smallest_sums_s.back();
+  return work;
+}
+
+/// Σ over layers of min over kinds of r t. `taken`, if asked for: of each kind, the part of it where it is
+/// the one.
+double weighted(const std::vector<std::vector<double>>& times, const std::vector<double>& rates,
+                std::vector<double>* taken = nullptr) {
+  double sum = 0;
+  for (std::size_t layer = 0; layer < times.front().size(); ++layer) {
+    std::size_t best = 0;
+    for (std::size_t kind = 1; kind < times.size(); ++kind)
+      if (rates[kind] * times[kind][layer] < rates[best] * times[best][layer]) best = kind;
+    const double least = rates[best] * times[best][layer];
+    sum += least;
+    if (taken) (*taken)[best] += least;
+  }
+  return sum;
+}
+
+/// Σ min r t ÷ Σ n r, raised by steps along its exponentiated gradient (a kind that takes more than its share
+/// of the numerator gets a larger rate) that shorten with time; any rates give a bound, so the best seen will
+/// do. At first the rates with which all kinds do the whole chain in the same time.
+std::vector<double> best_rates(const std::vector<DeviceKindTimes>& kinds,
+                               const std::vector<std::vector<double>>& times) {
+  std::vector<double> rates;
+  for (const auto& of_layers : times) {
+    const double sum = std::accumulate(of_layers.begin(), of_layers.end(), 0.0);
+    rates.push_back(sum > 0 ? 1 / sum : 1);
+  }
+  std::vector<double> best = rates;
+  double most = -1;
+  for (int step = 0; step < (kinds.size() > 1 ? ascent_steps : 1); ++step) {
+    double all = 0;
+    for (std::size_t i = 0; i < kinds.size(); ++i) all += kinds[i].devices * rates[i];
+    std::vector<double> taken(kinds.size());
+    const double value = weighted(times, rates, &taken);
+    if (value / all > most) {
+      most = value / all;
+      best = rates;
+    }
+    if (!(value > 0)) break;
+    for (std::size_t i = 0; i < kinds.size(); ++i)
+      rates[i] *= std::exp((taken[i] / value - kinds[i].devices * rates[i] / all) / (1 + 0.1 * step));
+  }
+  return best;
+}
+
+}  // namespace
+
+LayerTimesBound min_layer_times(const std::vector<DeviceKindTimes>& kinds) {
+  DTFM_ASSERT(!kinds.empty());
+  LayerTimesBound bound;
+  bound.forward_backward = work_bound(kinds, [](const DeviceKindTimes& it) { return sum_of(it.forward_s, it.backward_s); });
+  bound.forward = work_bound(kinds, [](const DeviceKindTimes& it) { return it.forward_s; });
+  bound.backward = work_bound(kinds, [](const DeviceKindTimes& it) { return it.backward_s; });
+  bound.first_update_s = std::numeric_limits<double>::infinity();
+  for (const DeviceKindTimes& it : kinds)
+    bound.first_update_s = std::min(bound.first_update_s, it.update_s.front());
+  return bound;
+}
+
+BalancedWork balanced_work(const std::vector<DeviceKindTimes>& kinds) {
+  DTFM_ASSERT(!kinds.empty());
+  std::vector<std::vector<double>> forward_backward, forward, backward, update;
+  for (const DeviceKindTimes& it : kinds) {
+    forward_backward.push_back(sum_of(it.forward_s, it.backward_s));
+    forward.push_back(it.forward_s);
+    backward.push_back(it.backward_s);
+    update.push_back(it.update_s);
+  }
+  BalancedWork work;
+  work.rates = best_rates(kinds, forward_backward);
+  work.forward_backward = weighted(forward_backward, work.rates);
+  work.forward_backward_prefix = {0};
+  for (std::size_t layer = 0; layer < forward_backward.front().size(); ++layer) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t kind = 0; kind < forward_backward.size(); ++kind)
+      least = std::min(least, work.rates[kind] * forward_backward[kind][layer]);
+    work.forward_backward_prefix.push_back(work.forward_backward_prefix.back() + least);
+  }
+  work.forward = weighted(forward, work.rates);
+  work.backward = weighted(backward, work.rates);
+  work.update = weighted(update, work.rates);
+  return work;
+}
+
+}  // namespace dtfm::cost

@@ -1,0 +1,85 @@
+#include "planner/cost/bounds/weighted_time_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+constexpr double rounding = 1e-9;  // dates of the simulator are on a grid; sums are rounded
+
+double least_sum(std::vector<double> values, int count) {
+  const auto end = values.begin() + std::min<std::ptrdiff_t>(count, std::ssize(values));
+  std::partial_sort(values.begin(), end, values.end());
+  double sum = 0;
+  for (auto it = values.begin(); it != end; ++it) sum += *it;
+  return sum;
+}
+
+/// Devices that a stage at this degree may have.
+std::vector<int> usable(const StageCosts& costs, const std::vector<double>& weight) {
+  std::vector<int> devices;
+  for (int device = 0; device < static_cast<int>(weight.size()); ++device)
+    if (std::isfinite(weight[at(device)]) && costs.unknown(device).empty()) devices.push_back(device);
+  return devices;
+}
+
+}  // namespace
+
+// An iteration takes T. A device d of the plan's set D computes for b(d) and is there for the whole of T ≥
+// b(d) + o, with the iteration's overhead o. So with weights w
+//
+//   T · Σ_D w(d) = Σ_D w(d) T ≥ Σ_D w(d) b(d) + o Σ_D w(d).
+//
+// Each of M micro-batches passes each layer l in one stage, and each of the k devices of that stage (k: the
+// tensor degree) computes its share for c(d, l) seconds; a stage adds its overhead of a forward and a
+// backward, and there is at least one stage. So, least_k being the sum of the k smallest values of all
+// devices that a plan may use,
+//
+//   Σ_D w(d) b(d) ≥ M · (Σ_l least_k w(d) c(d, l) + least_k w(d) · 2 overheads),
+//
+// and Σ_D w(d) is no less than the sum of as many of the smallest weights as a plan has devices.
+// Where stages may have several degrees, each layer is computed at the one at which it costs least, and the
+// smallest one counts otherwise. What is sent, bubbles, and devices that wait for others are not counted.
+double min_weighted_time(const IterationModel& model, const std::vector<double>& weight,
+                           int min_devices) {
+  const StageCosts& narrowest = model.by_degree.front();
+  std::vector<double> weights, of_layer(at(narrowest.layers()), std::numeric_limits<double>::infinity());
+  for (const StageCosts& costs : model.by_degree) {
+    const std::vector<int> devices = usable(costs, weight);
+    if (static_cast<int>(devices.size()) < costs.tensor()) continue;
+    for (int layer = 0; layer < costs.layers(); ++layer) {
+      std::vector<double> values;
+      for (const int device : devices) {
+        const ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
+        values.push_back(weight[at(device)] * (time.forward_s + time.backward_s));
+      }
+      of_layer[at(layer)] = std::min(of_layer[at(layer)], least_sum(std::move(values), costs.tensor()));
+    }
+  }
+  for (const int device : usable(narrowest, weight)) weights.push_back(weight[at(device)]);
+  DTFM_ASSERT(static_cast<int>(weights.size()) >= narrowest.tensor());
+  double per_micro_batch =
+      least_sum(weights, narrowest.tensor()) * 2 * model.problem.constants.micro_batch_overhead_s;
+  for (const double seconds : of_layer) per_micro_batch += seconds;
+  const double overhead = model.problem.constants.iteration_overhead_s *
+                          least_sum(weights, std::max(min_devices, narrowest.tensor()));
+  return (micro_batch_count(model.problem.job.training) * per_micro_batch + overhead) * (1 - rounding);
+}
+
+double min_compute_s(const IterationModel& model, int device) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const StageCosts& costs : model.by_degree)
+    for (int layer = 0; layer < costs.layers(); ++layer) {
+      const ComputeTime time = costs.compute(costs.kind_of(device), {layer, layer + 1});
+      least = std::min(least, time.forward_s + time.backward_s);
+    }
+  return least;
+}
+
+}  // namespace dtfm::cost

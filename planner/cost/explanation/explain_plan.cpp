@@ -1,0 +1,103 @@
+#include "planner/cost/explanation/explain_plan.hpp"
+
+#include <cmath>
+
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/cost/explanation/widened_model.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+using Network = std::shared_ptr<const NetworkCost>;
+
+double sequences_of(const PlannedProblem& planned) {
+  double sum = 0;
+  for (const Pipeline& pipeline : planned.plan.pipelines)
+    sum += static_cast<double>(pipeline.micro_batches) * planned.problem.job.training.micro_batch;
+  return sum;
+}
+
+/// What `use` says of a timer of the plan.
+template <class Transfer>
+auto with_timer(const PlannedProblem& planned, const Network& network, const Transfer& use) {
+  const IterationModel model(planned.problem, tensor_degrees(planned.plan), network);
+  IterationTimer timer(model, planned.plan);
+  timer.set_flush(planned.flush);
+  return use(timer);
+}
+
+PlanThroughput pace_of(const PlannedProblem& planned, IterationTimer& timer, const PlanBottleneck& bottleneck) {
+  const double iteration_s = timer.iteration_s(), sequences = sequences_of(planned);
+  return {iteration_s,
+          sequences * sequence_length(planned.problem.job.model) / iteration_s,
+          sequences * timer.model().stages.model_flops() / iteration_s,
+          bottleneck.critical_path.compute_s,
+          bottleneck.critical_path.sending_s,
+          bottleneck.parts.sync_s,
+          timer.deficit_bytes()};
+}
+
+PlannedProblem widened(const PlannedProblem& planned, int multiple) {
+  return {widen_model(planned.problem, multiple), planned.plan, planned.flush};
+}
+
+PlannedProblem compressed(PlannedProblem planned, double factor) {
+  planned.problem.job.compression.activations /= factor;
+  planned.problem.job.compression.gradients /= factor;
+  return planned;
+}
+
+/// From a power of two on; then between it and the one before, halving: to 1 %.
+std::optional<double> least_compression(const PlannedProblem& planned, const Network& network) {
+  constexpr double precision = 1.01;
+  const auto is_enough = [&](double factor) {
+    return with_timer(compressed(planned, factor), network, is_compute_bound);
+  };
+  double high = 1;
+  while (!is_enough(high))
+    if ((high *= 2) > max_compression) return std::nullopt;
+  if (high == 1) return high;
+  double low = high / 2;
+  while (high / low > precision) {
+    const double middle = std::sqrt(low * high);
+    (is_enough(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+std::optional<int> least_width(const PlannedProblem& planned, const Network& network) {
+  const auto is_enough = [&](int multiple) {
+    return with_timer(widened(planned, multiple), network, is_compute_bound);
+  };
+  int high = 1;
+  while (!is_enough(high))
+    if ((high *= 2) > max_width) return std::nullopt;
+  int low = high / 2;  // not enough
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (is_enough(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+}  // namespace
+
+PlanExplanation explain_plan(const PlannedProblem& planned, const Network& network, int threads) {
+  PlanExplanation result;
+  with_timer(planned, network, [&](IterationTimer& timer) {
+    result.bottleneck = find_bottleneck(timer);
+    result.now = pace_of(planned, timer, result.bottleneck);
+  });
+  result.what_ifs = what_ifs(planned, network, threads);
+  result.compute_bound_compression = least_compression(planned, network);
+  if (!std::holds_alternative<Transformer>(planned.problem.job.model)) return result;
+  const PlannedProblem twice = widened(planned, 2);
+  with_timer(twice, network, [&](IterationTimer& timer) {
+    result.double_width = pace_of(twice, timer, find_bottleneck(timer));
+  });
+  result.compute_bound_width = least_width(planned, network);
+  return result;
+}
+
+}  // namespace dtfm::cost

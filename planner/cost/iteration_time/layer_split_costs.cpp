@@ -1,0 +1,195 @@
+#include "planner/cost/iteration_time/layer_split_costs.hpp"
+
+#include <algorithm>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+template <class T>
+void add_once(std::vector<T>& list, const T& value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+void take_larger(ResourceTime& time, const ResourceTime& other) {
+  time.sum = std::max(time.sum, other.sum);
+  time.forward = std::max(time.forward, other.forward);
+  time.backward = std::max(time.backward, other.backward);
+}
+
+}  // namespace
+
+LayerSplitCosts::LayerSplitCosts(const IterationModel& model, const std::vector<StageChain>& pipelines)
+    : model_(model),
+      schedule_(model.schedule),
+      chunks_(model.chunks),
+      stage_resources_(pipelines.front().devices.size()),
+      limits_(stage_resources_.size()),
+      held_(model.schedule, model.chunks),
+      hops_(stage_resources_.size() * at(model.stages.layers() + 1)),
+      needs_(model.by_degree.size(), std::vector<std::vector<StageNeeds>>(at(model.stages.layers() + 1))) {
+  Weights most;
+  for (const StageChain& chain : pipelines) {
+    DTFM_ASSERT(chain.devices.size() == stage_resources_.size());
+    const int m = chain.micro_batches;
+    Weights weights;
+    if (m > 0) weights.rounds = model.flush > 0 ? (m + model.flush - 1) / model.flush : 1;
+    weights.steady = m - weights.rounds;
+    most = {std::max(most.rounds, weights.rounds), std::max(most.steady, weights.steady)};
+    if (m > 0 && schedule_ == PipelineSchedule::one_f_one_b)
+      mean_weight_ = std::max(mean_weight_, weights.steady / weights.rounds);
+    for (int stage = 0; stage < stages(); ++stage) {
+      const std::vector<int>& devices = chain.devices[at(stage)];
+      add_stage(stage, weights, chain);
+      add_limit(model, stage, m, devices);
+      if (stage + 1 < stages()) add_hop(stage, weights, devices, chain.devices[at(stage + 1)]);
+    }
+  }
+  double compression_forward_s = 0;  // where a device has most of a message
+  for (int layer = 1; layer < layers(); ++layer)
+    compression_forward_s = std::max(compression_forward_s, model.by_degree.front().compression_s(layer));
+  compression_slack_ = 4 * compression_forward_s * (most.rounds + most.steady);  // twice forward, twice backward
+}
+
+std::size_t LayerSplitCosts::at_hop(int stage, int end) const {
+  return at(stage) * at(layers() + 1) + at(end);
+}
+
+void LayerSplitCosts::add_stage(int stage, const Weights& weights, const StageChain& chain) {
+  const std::vector<int>& devices = chain.devices[at(stage)];
+  StageResource resource{weights, devices.size(), {}, {}, {}, {}};
+  using Direction = IterationModel::Direction;
+  if (stage > 0) {
+    const std::vector<int>& other = chain.devices[at(stage - 1)];
+    resource.before = {model_.compressed_share(devices, other, Direction::received),
+                       model_.compressed_share(devices, other, Direction::sent)};
+  }
+  if (stage + 1 < stages()) {
+    const std::vector<int>& other = chain.devices[at(stage + 1)];
+    resource.behind = {model_.compressed_share(devices, other, Direction::sent),
+                       model_.compressed_share(devices, other, Direction::received)};
+  }
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    add_once(resource.kinds, model_.stages.kind_of(devices[i]));
+    if (devices.size() < 2) continue;
+    const MessageCost cost = model_.network.message(devices[i], devices[(i + 1) % devices.size()]);
+    add_once(resource.ring, {cost.overhead_s + cost.latency_s, cost.seconds_per_byte});
+  }
+  add_once(stage_resources_[at(stage)], resource);
+}
+
+void LayerSplitCosts::add_limit(const IterationModel& model, int stage, int micro_batches,
+                              const std::vector<int>& devices) {
+  const InFlightMicroBatches& held = held_.of(stages(), stage, micro_batches_per_flush(model.flush, micro_batches));
+  for (const int device : devices) {
+    const int gpu = model.problem.topology.devices[at(device)].gpu;
+    if (gpu < 0) continue;
+    const double capacity = model.problem.topology.gpus[at(gpu)].memory.value();
+    std::vector<Limit>& limits = limits_[at(stage)];
+    const auto same = std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) {
+      return limit.degree == devices.size() && limit.held == held;
+    });
+    if (same == limits.end())
+      limits.push_back({devices.size(), held, capacity});
+    else
+      same->capacity = std::min(same->capacity, capacity);
+  }
+}
+
+void LayerSplitCosts::add_hop(int stage, const Weights& weights, const std::vector<int>& from,
+                            const std::vector<int>& to) {
+  const int parts = parts_between(from, to);
+  for (int end = 1; end < layers(); ++end) {
+    double there = 0, back = 0, latency = 0, latency_back = 0;
+    for (int part = 0; part < parts; ++part) {
+      const int sender = device_of_part(from, part, parts), receiver = device_of_part(to, part, parts);
+      const MessageCost forward = model_.network.message(sender, receiver),
+                        backward = model_.network.message(receiver, sender);
+      there = std::max(there, forward.occupancy_s(model_.boundary_bytes(sender, receiver, parts, end)));
+      back = std::max(back, backward.occupancy_s(model_.boundary_bytes(receiver, sender, parts, end)));
+      latency = std::max(latency, forward.latency_s);
+      latency_back = std::max(latency_back, backward.latency_s);
+    }
+    ResourceTime hop = resource_time(weights, there, back);
+    // Unlike computations, both directions move at the same time.
+    if (schedule_ != PipelineSchedule::gpipe) hop.forward = weights.steady * std::max(there, back);
+    hop.sum += weights.rounds * (latency + latency_back);
+    take_larger(hops_[at_hop(stage, end)], hop);
+  }
+}
+
+ResourceTime LayerSplitCosts::resource_time(const Weights& weights, double forward_s, double backward_s) const {
+  const double sum = weights.rounds * (forward_s + backward_s);
+  if (schedule_ == PipelineSchedule::gpipe)
+    return {sum, weights.steady * forward_s, weights.steady * backward_s};
+  return {sum, weights.steady * (forward_s + backward_s), 0};
+}
+
+ResourceTime LayerSplitCosts::stage(int stage, std::pair<int, int> layers) const {
+  ResourceTime most;
+  for (const StageResource& resource : stage_resources_[at(stage)]) {
+    const StageCosts& costs = model_.stages_of(resource.degree);
+    const double before = stage > 0 ? costs.compression_s(layers.first) : 0,
+                 behind = stage + 1 < stages() ? costs.compression_s(layers.second) : 0;
+    double forward = 0, backward = 0, reduce = 0, reduce_back = 0;
+    for (const int kind : resource.kinds) {
+      const ComputeTime time = costs.compute(kind, layers);
+      forward = std::max(forward, time.forward_s);
+      backward = std::max(backward, time.backward_s);
+    }
+    if (!resource.ring.empty()) {
+      const StageCosts::AllReduces there = costs.all_reduces(layers, false),
+                                   back = costs.all_reduces(layers, true);
+      for (const RingLink& link : resource.ring) {
+        reduce = std::max(reduce, there.messages * link.message_s + there.bytes * link.seconds_per_byte);
+        reduce_back =
+            std::max(reduce_back, back.messages * link.message_s + back.bytes * link.seconds_per_byte);
+      }
+    }
+    const double compression_forward_s = resource.before.forward * before + resource.behind.forward * behind,
+                 compression_backward_s = resource.before.backward * before + resource.behind.backward * behind;
+    take_larger(most,
+                resource_time(resource.weights, forward + compression_forward_s + reduce, backward + compression_backward_s + reduce_back));
+  }
+  return most;
+}
+
+void LayerSplitCosts::append(ResourceTime& time, const ResourceTime& own, int stage, int end) const {
+  time.sum += own.sum;
+  time.forward = std::max({time.forward, own.forward, time.sum * mean_weight_ / (stage + 1)});
+  time.backward = std::max(time.backward, own.backward);
+  const ResourceTime& behind = hops_[at_hop(stage, end)];
+  time.sum += behind.sum;
+  time.forward = std::max(time.forward, behind.forward);
+  time.backward = std::max(time.backward, behind.backward);
+}
+
+std::vector<StageNeeds> LayerSplitCosts::needs_of(const StageCosts& costs, std::pair<int, int> layers) const {
+  std::vector<StageNeeds> needs;
+  for (int chunk = 0; chunk < chunks_; ++chunk) {
+    const auto [begin, end] = even_split(layers.second - layers.first, chunks_, chunk);
+    needs.push_back(costs.needs({layers.first + begin, layers.first + end}));
+  }
+  return needs;
+}
+
+double LayerSplitCosts::memory_utilization(int stage, std::pair<int, int> layers) {
+  if (limits_[at(stage)].empty()) return 0;
+  if (row_ != layers.first) {
+    row_ = layers.first;
+    for (auto& of_degree : needs_)
+      for (auto& of_end : of_degree) of_end.clear();
+  }
+  double most = 0;
+  for (const Limit& limit : limits_[at(stage)]) {
+    std::vector<StageNeeds>& needs = needs_[model_.number_of_degree[limit.degree]][at(layers.second)];
+    if (needs.empty()) needs = needs_of(model_.stages_of(limit.degree), layers);
+    most = std::max(most, limit.held.max_bytes(needs) / limit.capacity);
+  }
+  return most;
+}
+
+}  // namespace dtfm::cost

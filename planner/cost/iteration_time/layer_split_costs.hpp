@@ -1,0 +1,96 @@
+// What a stage or a hop adds to the time of pipelines, whatever its layers are: the terms of
+// best_layer_split.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "planner/cost/iteration_time/layer_split.hpp"
+#include "planner/cost/iteration_time/schedule_steps.hpp"
+
+namespace dtfm::cost {
+
+/// Of some stations: k Σ, (m − k) max forward, (m − k) max backward. Of schedules other than gpipe `forward`
+/// is of both directions.
+struct ResourceTime {
+  double sum = 0, forward = 0, backward = 0;
+
+  double total() const { return sum + forward + backward; }
+  bool dominates(const ResourceTime& other) const {
+    return sum <= other.sum && forward <= other.forward && backward <= other.backward;
+  }
+};
+
+class LayerSplitCosts {
+ public:
+  LayerSplitCosts(const IterationModel& model, const std::vector<StageChain>& pipelines);
+
+  int stages() const { return static_cast<int>(stage_resources_.size()); }
+  int layers() const { return model_.stages.layers(); }
+  /// Of a stage.
+  int min_layers() const { return chunks_; }
+
+  ResourceTime stage(int stage, std::pair<int, int> layers) const;
+  /// Behind a stage that ends before layer `end`: nothing behind the last.
+  ResourceTime hop(int stage, int end) const { return hops_[at_hop(stage, end)]; }
+  /// The time with a stage, which takes `own`, and the hop behind it.
+  void append(ResourceTime& time, const ResourceTime& own, int stage, int end) const;
+  void append(ResourceTime& time, int stage, std::pair<int, int> layers) const {
+    append(time, this->stage(stage, layers), stage, layers.second);
+  }
+  /// Of the steady state: by the mean of all stages, whose `ResourceTime::sum` is `sum`.
+  double mean_of_all(double sum) const { return sum * mean_weight_ / stages(); }
+  /// A stage with more layers takes no less than one with fewer, but for at most this.
+  double compression_slack() const { return compression_slack_; }
+
+  /// Bytes needed ÷ capacity, where that is most. More than 1: it does not fit.
+  double memory_utilization(int stage, std::pair<int, int> layers);
+
+ private:
+  struct Weights {  // k and m − k
+    double rounds = 0, steady = 0;
+    friend bool operator==(const Weights&, const Weights&) = default;
+  };
+  struct RingLink {
+    double message_s = 0, seconds_per_byte = 0;
+    friend bool operator==(const RingLink&, const RingLink&) = default;
+  };
+  struct CompressedShares {  // shares of a boundary's messages that are expanded and compressed
+    double forward = 0, backward = 0;
+    friend bool operator==(const CompressedShares&, const CompressedShares&) = default;
+  };
+  struct StageResource {  // a stage of one pipeline, or of several that are alike
+    Weights weights;
+    std::size_t degree = 1;
+    std::vector<int> kinds;
+    std::vector<RingLink> ring;
+    CompressedShares before, behind;
+    friend bool operator==(const StageResource&, const StageResource&) = default;
+  };
+  struct Limit {
+    std::size_t degree = 1;
+    InFlightMicroBatches held;
+    double capacity = 0;
+  };
+  std::size_t at_hop(int stage, int end) const;
+  void add_stage(int stage, const Weights& weights, const StageChain& chain);
+  void add_limit(const IterationModel& model, int stage, int micro_batches, const std::vector<int>& devices);
+  void add_hop(int stage, const Weights& weights, const std::vector<int>& from, const std::vector<int>& to);
+  ResourceTime resource_time(const Weights& weights, double forward_s, double backward_s) const;
+  std::vector<StageNeeds> needs_of(const StageCosts& costs, std::pair<int, int> layers) const;
+
+  const IterationModel& model_;
+  const PipelineSchedule schedule_;
+  const int chunks_;
+  double mean_weight_ = 0, compression_slack_ = 0;
+  std::vector<std::vector<StageResource>> stage_resources_;  // by stage
+  std::vector<std::vector<Limit>> limits_;        // by stage
+  InFlightByDevice held_;
+  std::vector<ResourceTime> hops_;  // [stage][end]
+  // Of the chunks of stages that begin with layer `row_`, by tensor degree and end: asked for again and
+  // again.
+  int row_ = -1;
+  std::vector<std::vector<std::vector<StageNeeds>>> needs_;
+};
+
+}  // namespace dtfm::cost

@@ -1,0 +1,167 @@
+#include "planner/cost/iteration_time/pipeline_unroll.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time/schedule_steps.hpp"
+
+namespace dtfm::cost {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+class PipelineUnroll {
+ public:
+  PipelineUnroll(PipelineSchedule schedule, const PipelineWork& work)
+      : work_(work),
+        stages_(static_cast<int>(work.forward_s.size())),
+        devices_(stages_ / work.chunks),
+        devices_state_(at(devices_)),
+        channels_(at(2 * devices_)),
+        arrived_(at(2 * stages_ * work.micro_batches), -1) {
+    for (int device = 0; device < devices_; ++device)
+      devices_state_[at(device)].steps = schedule_steps(schedule, devices_, device, work.chunks, work.micro_batches);
+    for (int message = 0; message < work.micro_batches; ++message) arrived({true, 0, message}) = 0;
+    result_.time.backward_s.assign(at(stages_), 0);
+    result_.time.gradients_s.assign(at(stages_), 0);
+    result_.micro_batch_done_s.assign(at(work.micro_batches), 0);
+  }
+
+  UnrolledPipeline run() {
+    for (int device = 0; device < devices_; ++device) begin_next(device);
+    for (;;) {
+      const auto next_device =
+          std::min_element(devices_state_.begin(), devices_state_.end(),
+                           [](const DeviceState& a, const DeviceState& b) { return a.end_s < b.end_s; });
+      const auto channel =
+          std::min_element(channels_.begin(), channels_.end(),
+                           [](const Channel& a, const Channel& b) { return a.end_s < b.end_s; });
+      now_ = std::min(next_device->end_s, channel->end_s);
+      if (now_ == never) return std::move(result_);
+      if (next_device->end_s <= channel->end_s)
+        end_computation(static_cast<int>(next_device - devices_state_.begin()));
+      else
+        advance_message(static_cast<int>(channel - channels_.begin()));
+    }
+  }
+
+ private:
+  struct DeviceState {
+    std::vector<ScheduleStep> steps;
+    std::size_t next = 0;
+    double end_s = never;  // of the computation that goes on
+  };
+  struct Channel {
+    std::vector<ScheduleStep> messages;  // as they were computed
+    std::size_t next = 0;
+    double end_s = never;                   // of the message that is sent: of its overhead, then of its bytes
+    bool moves = false;                     // its bytes
+    double left = 0, updated_s = 0, pace_s = 0;  // the share that was left at a date, and seconds of the whole
+  };
+
+  double& arrived(const ScheduleStep& step) {
+    return arrived_[at(((step.forward ? 0 : stages_) + step.stage) * work_.micro_batches + step.message)];
+  }
+  int around(int device) const { return (device + 2 * devices_) % devices_; }
+  int channel_of(bool forward, int device) const { return (forward ? 0 : devices_) + around(device); }
+  bool moves(int channel) const { return channels_[at(channel)].moves; }
+  const HopTime& hop(const ScheduleStep& sent) const {
+    return sent.forward ? work_.forward_hops[at(sent.stage)] : work_.backward_hops[at(sent.stage - 1)];
+  }
+
+  void begin_next(int device) {
+    DeviceState& it = devices_state_[at(device)];
+    if (it.end_s < never || it.next == it.steps.size()) return;
+    const ScheduleStep& step = it.steps[it.next];
+    const double arrival = arrived(step);
+    if (arrival < 0) return;
+    it.end_s = std::max(now_, arrival) + (step.forward ? work_.forward_s : work_.backward_s)[at(step.stage)];
+  }
+
+  void end_computation(int device) {
+    DeviceState& it = devices_state_[at(device)];
+    const ScheduleStep step = it.steps[it.next++];
+    it.end_s = never;
+    PipelineTime& time = result_.time;
+    time.end_s = now_;
+    if (!step.forward) {
+      time.backward_s[at(step.stage)] = time.gradients_s[at(step.stage)] = now_;
+      if (step.stage == 0) result_.micro_batch_done_s[at(step.message)] = now_;
+    }
+    if (step.forward && step.stage + 1 == stages_)
+      arrived({false, step.stage, step.message}) = now_;
+    else if (step.forward || step.stage > 0)
+      send(step, device);
+    begin_next(device);
+  }
+
+  void send(const ScheduleStep& step, int device) {
+    Channel& it = channels_[at(channel_of(step.forward, device))];
+    it.messages.push_back(step);
+    if (it.end_s == never) it.end_s = now_ + hop(step).overhead_s;
+  }
+
+  void advance_message(int channel) {
+    Channel& it = channels_[at(channel)];
+    if (it.moves) {
+      end_message(channel);
+    } else {
+      it.moves = true;
+      it.left = 1;
+      it.updated_s = now_;
+      it.pace_s = 1;
+      set_pace(channel);
+    }
+    for (const int other : {opposite_at_sender(channel), opposite_at_receiver(channel)})
+      if (other != channel && moves(other)) set_pace(other);
+  }
+
+  void end_message(int channel) {
+    Channel& it = channels_[at(channel)];
+    const ScheduleStep step = it.messages[it.next++];
+    it.moves = false;
+    it.end_s = it.next < it.messages.size() ? now_ + hop(it.messages[it.next]).overhead_s : never;
+    const ScheduleStep received{step.forward, step.forward ? step.stage + 1 : step.stage - 1, step.message};
+    const double arrival = now_ + hop(step).latency_s;
+    arrived(received) = arrival;
+    if (!step.forward) result_.time.gradients_s[at(step.stage)] = arrival;
+    begin_next(received.stage % devices_);
+  }
+
+  /// The messages of the other direction that the same device sends, and that the same device gets.
+  int opposite_at_sender(int channel) const {
+    return channel < devices_ ? channel_of(false, channel) : channel_of(true, channel - devices_);
+  }
+  int opposite_at_receiver(int channel) const {
+    return channel < devices_ ? channel_of(false, channel + 2) : channel_of(true, channel - devices_ - 2);
+  }
+
+  void set_pace(int channel) {
+    Channel& it = channels_[at(channel)];
+    it.left -= (now_ - it.updated_s) / it.pace_s;
+    it.updated_s = now_;
+    const HopTime& hop_time = hop(it.messages[it.next]);
+    double occupancy = hop_time.occupancy_s;
+    if (moves(opposite_at_sender(channel))) occupancy = std::max(occupancy, hop_time.occupancy_while_sending_s);
+    if (moves(opposite_at_receiver(channel))) occupancy = std::max(occupancy, hop_time.occupancy_while_receiving_s);
+    it.pace_s = std::max(occupancy - hop_time.overhead_s, std::numeric_limits<double>::min());
+    it.end_s = now_ + std::max(0.0, it.left) * it.pace_s;
+  }
+
+  const PipelineWork& work_;
+  int stages_, devices_;
+  double now_ = 0;
+  std::vector<DeviceState> devices_state_;
+  std::vector<Channel> channels_;  // forward by sender, then backward
+  std::vector<double> arrived_;    // [forward, backward][stage][message], −1: not yet
+  UnrolledPipeline result_;
+};
+
+}  // namespace
+
+UnrolledPipeline unroll_pipeline(PipelineSchedule schedule, const PipelineWork& work) {
+  return PipelineUnroll(schedule, work).run();
+}
+
+}  // namespace dtfm::cost

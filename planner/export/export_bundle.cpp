@@ -1,0 +1,42 @@
+#include "planner/export/export_bundle.hpp"
+
+#include <algorithm>
+
+#include "planner/core/virtual_stages.hpp"
+
+namespace dtfm::exporter {
+
+std::vector<RankAssignment> assign_ranks(const Plan& plan, const Job& job, RankOrder order) {
+  std::vector<RankAssignment> assignments;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const auto layers = layers_by_stage(plan.pipelines[p], stage_chunks(job));
+    for (std::size_t s = 0; s < layers.size(); ++s) {
+      const std::vector<int>& devices = plan.pipelines[p].stages[s].devices;
+      for (std::size_t t = 0; t < devices.size(); ++t)
+        assignments.push_back(
+            {devices[t], static_cast<int>(p), static_cast<int>(s), static_cast<int>(t), layers[s]});
+    }
+  }
+  if (order == RankOrder::stage_major)
+    std::stable_sort(assignments.begin(), assignments.end(),
+                     [](const RankAssignment& a, const RankAssignment& b) { return a.stage < b.stage; });
+  return assignments;
+}
+
+std::string_view rank_order_name(RankOrder order) {
+  return order == RankOrder::stage_major ? "stage-major" : "pipeline-major";
+}
+
+std::vector<int> micro_batch_counts(const Plan& plan) {
+  std::vector<int> counts;
+  for (const Pipeline& pipeline : plan.pipelines) counts.push_back(pipeline.micro_batches);
+  return counts;
+}
+
+std::map<std::string, std::vector<int>> ranks_by_address(const ExportBundle& bundle) {
+  std::map<std::string, std::vector<int>> ranks;
+  for (int rank = 0; rank < bundle.world_size(); ++rank) ranks[bundle.location(rank).address].push_back(rank);
+  return ranks;
+}
+
+}  // namespace dtfm::exporter

@@ -1,0 +1,73 @@
+#include "planner/export/read_export_bundle.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/export/host_addresses.hpp"
+#include "planner/io/readers/plan_reader.hpp"
+#include "planner/io/text/suggest.hpp"
+
+namespace dtfm::exporter {
+namespace {
+
+Job job_or_error(const io::NamedFile& plan, const std::optional<Job>& job) {
+  if (job) return *job;
+  if (auto plan_job = io::parse_plan_job(plan.text, plan.path)) return std::move(*plan_job);
+  throw Error(plan.path, "says no job; give one with --job");
+}
+
+/// The pipeline that begins on the master comes first.
+void put_first(Plan& plan, const std::vector<GpuLocation>& locations, const std::string& master) {
+  std::set<std::string> first_addresses;
+  for (Pipeline& pipeline : plan.pipelines) {
+    const GpuLocation& location = locations[at(pipeline.stages.front().devices.front())];
+    if (location.address == master || location.host == master) return std::swap(plan.pipelines.front(), pipeline);
+    first_addresses.insert(location.address);
+  }
+  const std::size_t count = first_addresses.size();
+  std::vector<std::string> named(first_addresses.begin(), first_addresses.end());
+  named.resize(std::min<std::size_t>(count, 5));
+  throw Error("--master", fmt::format("no pipeline begins on {}, and rank 0 begins one; those that do: {}{}",
+                                      io::quote(master), fmt::join(named, ", "), count > 5 ? ", …" : ""));
+}
+
+/// The index of each id in the topology.
+std::vector<int> topology_devices(const Topology& topology, const std::vector<std::string>& ids) {
+  std::map<std::string_view, int> index_of;
+  for (int i = 0; i < topology.size(); ++i) index_of.emplace(topology.devices[at(i)].id, i);
+  std::vector<int> devices;
+  for (const std::string& id : ids) {
+    const auto known = index_of.find(id);
+    devices.push_back(known == index_of.end() ? -1 : known->second);
+  }
+  return devices;
+}
+
+}  // namespace
+
+ExportBundle read_export_bundle(const io::NamedFile& plan, const std::optional<Job>& job, const ExportChoices& choices) {
+  ExportBundle bundle;
+  bundle.job = job_or_error(plan, job);
+  auto [named, ids] = io::parse_standalone_plan(plan.text, plan.path, bundle.job);
+  bundle.plan = std::move(named);
+  const std::size_t used = pipeline_major(bundle.plan).size();
+  bundle.locations = locate_gpus(ids, used, choices.hosts, plan.path);
+  if (choices.master) put_first(bundle.plan, bundle.locations, *choices.master);
+  bundle.order = choices.order;
+  bundle.assignments = assign_ranks(bundle.plan, bundle.job, bundle.order);
+  bundle.memory = io::parse_plan_memory(plan.text, plan.path);
+  bundle.launch = choices.launch;
+  if (choices.topology) {
+    io::parse_plan(plan.text, plan.path, *choices.topology, bundle.job);  // that it is for this topology
+    bundle.topology = choices.topology;
+    bundle.topology_device = topology_devices(*choices.topology, ids);
+  }
+  return bundle;
+}
+
+}  // namespace dtfm::exporter

@@ -1,0 +1,369 @@
+#include "planner/search/comm_cost/block_initial_placements.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/core/rng.hpp"
+#include "planner/cost/comm_cost/bottleneck_matching.hpp"
+#include "planner/search/comm_cost/random_placement.hpp"
+
+namespace dtfm::search {
+namespace {
+
+constexpr std::size_t most_blocks = 4;  // more would be no structure
+constexpr std::size_t most_cuts =
+    96;  // ways to cut the stages into blocks; of more, so many at even distances
+constexpr std::size_t most_trades = 64;            // see `trades_of`
+constexpr long long most_work = 100'000'000;       // of one annealing, in pairs of clusters looked at
+constexpr long long moves_a_count = 6400;          // of the annealing, for each number that it may change
+constexpr double initial_temperature = 0.1, final_temperature = 0.0005;  // temperatures, as shares of the first cost
+
+using Lengths = std::vector<int>;  // of the blocks, in stages
+
+/// Mean costs between and within clusters.
+struct ClusterNetwork {
+  std::vector<std::vector<int>> members;
+  Eigen::MatrixXd sync, hop;
+
+  int count() const { return static_cast<int>(members.size()); }
+};
+
+double mean_cost(const Eigen::MatrixXd& cost, const std::vector<int>& a, const std::vector<int>& b) {
+  double sum = 0;
+  long long pairs = 0;
+  for (const int device : a)
+    for (const int peer : b)
+      if (device != peer) {
+        sum += cost(peer, device);
+        ++pairs;
+      }
+  return pairs > 0 ? sum / static_cast<double>(pairs) : 0;
+}
+
+ClusterNetwork cluster_network(const cost::CommCostModel& model, const DeviceClasses& clusters) {
+  ClusterNetwork network{clusters.members(), Eigen::MatrixXd(clusters.count, clusters.count),
+                         Eigen::MatrixXd(clusters.count, clusters.count)};
+  for (int a = 0; a < clusters.count; ++a)
+    for (int b = 0; b <= a; ++b) {
+      network.sync(a, b) = network.sync(b, a) =
+          mean_cost(model.sync, network.members[at(a)], network.members[at(b)]);
+      network.hop(a, b) = network.hop(b, a) =
+          mean_cost(model.hop, network.members[at(a)], network.members[at(b)]);
+    }
+  return network;
+}
+
+/// Appends all ways to write `stages` as a sum of `parts` numbers that do not decrease.
+void cut_into(int stages, std::size_t parts, int least, Lengths& lengths, std::vector<Lengths>& cuts) {
+  if (parts == 1) {
+    lengths.push_back(stages);
+    cuts.push_back(lengths);
+    lengths.pop_back();
+    return;
+  }
+  for (int length = least; length * static_cast<int>(parts) <= stages; ++length) {
+    lengths.push_back(length);
+    cut_into(stages - length, parts - 1, length, lengths, cuts);
+    lengths.pop_back();
+  }
+}
+
+/// All cuts into up to four blocks, or as many as can be listed; of many, some at even distances.
+std::vector<Lengths> cuts_of(int stages) {
+  constexpr double most_listed = 1e5;
+  std::vector<Lengths> all, some;
+  double count = 1;  // nearly: stages ^ (parts − 1) ÷ (parts! · (parts − 1)!)
+  for (std::size_t parts = 1; parts <= std::min(most_blocks, at(stages)) && count <= most_listed; ++parts) {
+    Lengths lengths;
+    cut_into(stages, parts, 1, lengths, all);
+    count *= stages / static_cast<double>(parts * (parts + 1));
+  }
+  const std::size_t taken = std::min(most_cuts, all.size());
+  for (std::size_t i = 0; i < taken; ++i) some.push_back(all[i * all.size() / taken]);
+  return some;
+}
+
+using Trade = std::vector<int>;  // of each block
+
+int size_of(const Trade& trade) {
+  return std::accumulate(trade.begin(), trade.end(), 0,
+                         [](int sum, int part) { return sum + std::abs(part); });
+}
+
+/// Of v, 2 v, −v, …: the one without common divisor whose first part is above zero.
+Trade primitive(Trade trade) {
+  const int divisor =
+      std::accumulate(trade.begin(), trade.end(), 0, [](int a, int b) { return std::gcd(a, b); });
+  const int first = *std::find_if(trade.begin(), trade.end(), [](int part) { return part != 0; });
+  for (int& part : trade) part /= first > 0 ? divisor : -divisor;
+  return trade;
+}
+
+/// What a cluster can give to some blocks for what it takes from others, with all its devices in use before
+/// and after: Σ length · trade = 0. Those between two blocks, and the smallest others.
+std::vector<Trade> trades_of(const Lengths& lengths) {
+  const std::size_t blocks = lengths.size();
+  std::vector<Trade> trades;
+  for (std::size_t a = 0; a < blocks; ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      Trade trade(blocks);
+      trade[a] = lengths[b];
+      trade[b] = -lengths[a];
+      trades.push_back(primitive(trade));
+    }
+  const int most = blocks == 3 ? 16 : 4;  // of all parts but the last, which follows: some thousand are tried
+  Trade trade(blocks, -most);
+  const auto advance = [&] {
+    for (std::size_t k = 0; k + 1 < blocks; ++k) {
+      if (++trade[k] <= most) return true;
+      trade[k] = -most;
+    }
+    return false;
+  };
+  if (blocks > 2) do {
+      const int rest = std::inner_product(trade.begin(), trade.end() - 1, lengths.begin(), 0);
+      trade.back() = -rest / lengths.back();
+      if (rest % lengths.back() == 0 && size_of(trade) > 0) trades.push_back(primitive(trade));
+    } while (advance());
+  std::sort(trades.begin(), trades.end(), [](const Trade& a, const Trade& b) {
+    return std::pair(size_of(a), a) < std::pair(size_of(b), b);
+  });
+  trades.erase(std::unique(trades.begin(), trades.end()), trades.end());
+  trades.resize(std::min(trades.size(), most_trades));
+  return trades;
+}
+
+/// Pipelines of each block in each cluster.
+struct Blocks {
+  Lengths lengths;
+  std::vector<std::vector<int>> counts;  // [block][cluster]
+  double cost = std::numeric_limits<double>::infinity();
+};
+
+class BlockAnnealing {
+ public:
+  BlockAnnealing(const cost::CommCostModel& model, const ClusterNetwork& network, const Lengths& lengths,
+                 std::uint64_t index)
+      : model_(model),
+        network_(network),
+        matcher_(model.replicas),
+        trades_(trades_of(lengths)),
+        rng_(Rng::for_task(0, index)),
+        now_{lengths, std::vector(lengths.size(), std::vector<int>(at(network.count())))},
+        best_(now_),
+        filled_(lengths.size()),
+        block_sync_(lengths.size(), std::vector<double>(at(network.count()))) {}
+
+  /// The cost is infinite where no way was found to have all devices in use.
+  Blocks finish(const std::function<bool()>& stop) {
+    for (int c = 0; c < network_.count(); ++c)
+      if (!settle(c)) return best_;
+    energy_ = estimate();
+    keep_if_best();
+    if (trades_.empty()) return best_;
+    const double first = energy_;
+    penalty_ = first;
+    energy_ += penalty_ * misfit();
+    const long long clusters = network_.count(), blocks = static_cast<long long>(now_.lengths.size());
+    const long long moves =
+        std::min(moves_a_count * clusters * blocks, most_work / (blocks * clusters * clusters));
+    for (long long move = 0; move < moves && !stop(); ++move) {
+      const double progress = static_cast<double>(move) / static_cast<double>(moves);
+      trade_some(first * initial_temperature * std::pow(final_temperature / initial_temperature, progress));
+    }
+    return best_;
+  }
+
+ private:
+  int below(int end) { return static_cast<int>(rng_.below(static_cast<std::uint32_t>(end))); }
+
+  /// Two clusters trade with each other, so that the blocks stay full, or one with the blocks alone; once or
+  /// as often as can be. Metropolis' rule.
+  void trade_some(double temperature) {
+    const double limit = energy_ - temperature * std::log(1 - rng_.uniform());
+    const int a = below(network_.count()), b = below(network_.count());
+    const auto& trade = trades_[at(below(static_cast<int>(trades_.size())))];
+    const int sign = rng_.below(2) == 1 ? 1 : -1;
+    const int most = a == b ? room(a, trade, sign) : std::min(room(a, trade, sign), room(b, trade, -sign));
+    if (most == 0) return;
+    const int amount = sign * (rng_.below(2) == 1 ? 1 : most);
+    shift(a, trade, amount);
+    if (a != b) shift(b, trade, -amount);
+    const double energy = energy_within(limit);
+    if (energy < limit) {
+      energy_ = energy;
+      keep_if_best();
+    } else {
+      shift(a, trade, -amount);
+      if (a != b) shift(b, trade, amount);
+    }
+  }
+
+  void keep_if_best() {
+    if (misfit() > 0 || energy_ >= best_.cost) return;
+    const double exact = cost([this](const auto& from, const auto& to) { return crossing(from, to); });
+    if (exact >= best_.cost) return;
+    best_ = now_;
+    best_.cost = exact;
+  }
+
+  bool settle(int cluster) {
+    std::vector<int> part(now_.lengths.size());
+    const int devices = static_cast<int>(network_.members[at(cluster)].size());
+    if (!fill(part, part.size(), devices)) return false;
+    for (std::size_t k = 0; k < part.size(); ++k) add(k, cluster, part[k]);
+    return true;
+  }
+
+  /// Σ length · part = devices, as evenly as can be: by the longest block first, its even share or next to
+  /// it.
+  bool fill(std::vector<int>& part, std::size_t blocks, int devices) const {
+    if (blocks == 0) return devices == 0;
+    const auto end = now_.lengths.begin() + static_cast<std::ptrdiff_t>(blocks);
+    const int divisor =
+        std::accumulate(now_.lengths.begin(), end, 0, [](int a, int b) { return std::gcd(a, b); });
+    if (devices % divisor != 0) return false;
+    const int length = now_.lengths[blocks - 1], most = devices / length;
+    const int stages = std::accumulate(now_.lengths.begin(), end, 0);
+    const int even = devices / stages;
+    for (int away = 0; away <= std::max(even, most - even); ++away)
+      for (const int count : {even - away, even + away}) {
+        if (count < 0 || count > most) continue;
+        part[blocks - 1] = count;
+        if (fill(part, blocks - 1, devices - count * length)) return true;
+      }
+    return false;
+  }
+
+  void add(std::size_t block, int cluster, int count) {
+    now_.counts[block][at(cluster)] += count;
+    filled_[block] += count;
+    for (int c = 0; c < network_.count(); ++c) block_sync_[block][at(c)] += count * network_.sync(c, cluster);
+  }
+
+  /// How often the cluster can make the trade before it has nothing left to give.
+  int room(int cluster, const Trade& trade, int sign) const {
+    int most = model_.replicas;
+    for (std::size_t k = 0; k < trade.size(); ++k)
+      if (sign * trade[k] < 0) most = std::min(most, now_.counts[k][at(cluster)] / std::abs(trade[k]));
+    return most;
+  }
+
+  void shift(int cluster, const Trade& trade, int times) {
+    for (std::size_t k = 0; k < trade.size(); ++k)
+      if (trade[k] != 0) add(k, cluster, times * trade[k]);
+  }
+
+  /// Pipelines too many or too few in the blocks.
+  int misfit() const {
+    int sum = 0;
+    for (const int filled : filled_) sum += std::abs(filled - model_.replicas);
+    return sum;
+  }
+
+  double energy_within(double limit) const {
+    const double penalty = penalty_ * misfit();
+    return penalty >= limit ? penalty : penalty + estimate();
+  }
+
+  /// No more than it costs, in a fraction of the time.
+  double estimate() const {
+    return cost([this](const auto& from, const auto& to) { return least_crossing(from, to); });
+  }
+
+  /// `crossing_cost(from, to)` is that of the hop between two blocks with so many pipelines in each cluster.
+  template <class Crossing>
+  double cost(const Crossing& crossing_cost) const {
+    double sync = 0, path = 0;
+    for (std::size_t k = 0; k < now_.lengths.size(); ++k) {
+      double slowest = 0;
+      for (int c = 0; c < network_.count(); ++c) {
+        if (now_.counts[k][at(c)] == 0) continue;
+        sync = std::max(sync, block_sync_[k][at(c)] - network_.sync(c, c));
+        slowest = std::max(slowest, network_.hop(c, c));
+      }
+      path += (now_.lengths[k] - 1) * slowest;
+      if (k > 0) path += crossing_cost(now_.counts[k - 1], now_.counts[k]);
+    }
+    return sync + path;
+  }
+
+  /// No hop between two blocks costs less if the pipelines that can stay in their cluster do: those that move
+  /// have to go to some cluster that takes them.
+  double least_crossing(const std::vector<int>& from, const std::vector<int>& to) const {
+    double cost = 0;
+    for (int c = 0; c < network_.count(); ++c) {
+      const int surplus = from[at(c)] - to[at(c)];
+      double least = network_.hop(c, c);
+      if (surplus != 0) {
+        least = std::numeric_limits<double>::infinity();
+        for (int other = 0; other < network_.count(); ++other)
+          if ((from[at(other)] - to[at(other)]) * static_cast<long long>(surplus) < 0)
+            least = std::min(least, network_.hop(c, other));
+      } else if (from[at(c)] == 0) {
+        continue;
+      }
+      cost = std::max(cost, least);
+    }
+    return std::isfinite(cost) ? cost : 0;
+  }
+
+  /// The bottleneck matching of the pipelines. Expects full blocks.
+  double crossing(const std::vector<int>& from, const std::vector<int>& to) {
+    int row = 0, column = 0;
+    for (int c = 0; c < network_.count(); ++c) {
+      for (int i = 0; i < from[at(c)]; ++i) matcher_.set_row(row++, &network_.hop(0, c));
+      for (int i = 0; i < to[at(c)]; ++i) matcher_.set_column(column++, c);
+    }
+    return matcher_.solve();
+  }
+
+  const cost::CommCostModel& model_;
+  const ClusterNetwork& network_;
+  cost::BottleneckMatcher matcher_;
+  std::vector<Trade> trades_;
+  Rng rng_;
+  Blocks now_, best_;
+  std::vector<int> filled_;                    // pipelines of each block
+  std::vector<std::vector<double>> block_sync_;  // [block][cluster]: Σ count · sync of a member of the cluster
+  double energy_ = 0;
+  double penalty_ = 0;  // for each misfit: as much as all the rest, so that full blocks win
+};
+
+Placement placed(const cost::CommCostModel& model, const ClusterNetwork& network, const Blocks& blocks) {
+  Placement placement(model.stages, model.replicas);
+  std::vector<std::size_t> next(at(network.count()));
+  int first = 0;
+  for (std::size_t k = 0; k < blocks.lengths.size(); ++k) {
+    int replica = 0;
+    for (int c = 0; c < network.count(); ++c)
+      for (int i = 0; i < blocks.counts[k][at(c)]; ++i, ++replica)
+        for (int stage = 0; stage < blocks.lengths[k]; ++stage)
+          placement.at(first + stage, replica) = network.members[at(c)][next[at(c)]++];
+    first += blocks.lengths[k];
+  }
+  return placement;
+}
+
+}  // namespace
+
+std::vector<DeployedPlacement> block_initial_placements(const cost::CommCostModel& model, const DeviceClasses& clusters, int most,
+                                   int threads, const std::function<bool()>& stop) {
+  const ClusterNetwork network = cluster_network(model, clusters);
+  const std::vector<Lengths> cuts = cuts_of(model.stages);
+  auto found = parallel_map(static_cast<int>(cuts.size()), threads, [&](int i) {
+    if (stop()) return Blocks{};
+    return BlockAnnealing(model, network, cuts[at(i)], static_cast<std::uint64_t>(i)).finish(stop);
+  });
+  std::erase_if(found, [](const Blocks& blocks) { return !std::isfinite(blocks.cost); });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Blocks& a, const Blocks& b) { return a.cost < b.cost; });
+  return parallel_map(std::min(most, static_cast<int>(found.size())), threads,
+                      [&](int i) { return deploy(model, placed(model, network, found[at(i)]), stop); });
+}
+
+}  // namespace dtfm::search

@@ -1,0 +1,133 @@
+#include "planner/search/comm_cost/structured_initial_placements.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "planner/core/index.hpp"
+#include "planner/core/parallel.hpp"
+#include "planner/search/comm_cost/block_initial_placements.hpp"
+#include "planner/search/comm_cost/device_classes.hpp"
+#include "planner/search/comm_cost/random_placement.hpp"
+
+namespace dtfm::search {
+namespace {
+
+constexpr int most_block_starts = 4;
+constexpr double most_work = 8e8;  // of deploying, in pairs of devices that are matched: half a minute
+
+struct Pattern {
+  int order, segment, block;  // segment: groups; block: devices
+};
+
+/// Neighbours as in the tree of clusters, but those with the fastest nearest neighbour first.
+std::vector<int> by_fastest_link(const cost::CommCostModel& model, const std::vector<int>& leaves,
+                                 const std::function<bool()>& stop) {
+  std::vector<double> fastest(leaves.size(), std::numeric_limits<double>::infinity());
+  for (int device = 0; device < model.devices() && !stop(); ++device)
+    for (int peer = 0; peer < model.devices(); ++peer)
+      if (peer != device) fastest[at(device)] = std::min(fastest[at(device)], model.hop(peer, device));
+  std::vector<int> order = leaves;
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return fastest[static_cast<std::size_t>(a)] < fastest[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+Placement dealt(const cost::CommCostModel& model, std::span<const int> order, int segment, int block) {
+  Placement placement(model.stages, model.replicas);
+  for (int first = 0; first < model.stages; first += segment) {
+    const int groups = std::min(segment, model.stages - first);
+    std::vector<int> filled(at(groups));
+    const auto devices = order.subspan(at(first * model.replicas), at(groups * model.replicas));
+    int group = 0, in_block = 0;
+    for (const int device : devices) {
+      while (filled[at(group)] == model.replicas || in_block == block) {
+        group = (group + 1) % groups;
+        in_block = 0;
+      }
+      placement.at(first + group, filled[at(group)]++) = device;
+      ++in_block;
+    }
+  }
+  return placement;
+}
+
+/// 1, 2, 4, … and `most` itself.
+std::vector<int> doubling(int most) {
+  std::vector<int> sizes;
+  for (int size = 1; size < most; size *= 2) sizes.push_back(size);
+  sizes.push_back(most);
+  return sizes;
+}
+
+struct Candidate {
+  Placement placement;  // neither ordered nor matched
+  double sync_s;      // s: its slowest group's, and so less than it costs
+};
+
+/// By all patterns, the fastest exchange first.
+std::vector<Candidate> interleaved_placements(const cost::CommCostModel& model,
+                                        const std::vector<std::vector<int>>& orders, int threads) {
+  std::vector<Pattern> patterns;
+  for (int order = 0; order < static_cast<int>(orders.size()); ++order)
+    for (const int segment : doubling(model.stages))
+      for (const int block : doubling(model.replicas))
+        if (segment > 1 || block == 1) patterns.push_back({order, segment, block});
+  auto candidates = parallel_map(static_cast<int>(patterns.size()), threads, [&](int i) {
+    const Pattern& pattern = patterns[at(i)];
+    Candidate candidate{dealt(model, orders[at(pattern.order)], pattern.segment, pattern.block), 0};
+    for (int stage = 0; stage < model.stages; ++stage)
+      candidate.sync_s = std::max(candidate.sync_s, cost::sync_cost(model, candidate.placement.group(stage)));
+    return candidate;
+  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.sync_s < b.sync_s; });
+  return candidates;
+}
+
+/// Deploying takes many matchings: those whose exchange alone costs more than two starts at hand are not
+/// worth it. The first one is deployed always, the others unless `stop` says so.
+void deploy_cheapest(const cost::CommCostModel& model, int threads, const std::function<bool()>& stop,
+                     const std::vector<Candidate>& candidates, std::vector<DeployedPlacement>& initial_solutions) {
+  constexpr int batch = 8;  // whatever the number of threads, so that the starts do not depend on it
+  const double work = static_cast<double>(model.devices()) * model.devices();  // of one
+  const std::size_t most =
+      std::min(candidates.size(),
+               std::max<std::size_t>(batch, static_cast<std::size_t>(std::lround(most_work / work))));
+  for (std::size_t first = 0; first < most; first += batch) {
+    std::vector<double> costs;
+    for (const DeployedPlacement& start : initial_solutions) costs.push_back(start.cost);
+    std::sort(costs.begin(), costs.end());
+    if (costs.size() >= 2 && candidates[first].sync_s >= costs[1]) return;
+    const int count = std::min(batch, static_cast<int>(most - first));
+    auto deployed_batch = parallel_map(count, threads, [&](int i) {
+      if (first + at(i) > 0 && stop()) return DeployedPlacement{};
+      return deploy(model, candidates[first + at(i)].placement, stop);
+    });
+    std::erase_if(deployed_batch, [](const DeployedPlacement& start) { return start.placement.stages() == 0; });
+    for (DeployedPlacement& start : deployed_batch) initial_solutions.push_back(std::move(start));
+  }
+}
+
+}  // namespace
+
+std::vector<DeployedPlacement> structured_initial_placements(const cost::CommCostModel& model, int threads,
+                                        const std::function<bool()>& stop) {
+  std::vector<int> file_order(at(model.devices()));
+  std::iota(file_order.begin(), file_order.end(), 0);
+  const Dendrogram tree = cluster_devices(model, stop);
+  const std::vector<int> leaves = tree.leaf_order();
+  const std::vector<std::vector<int>> orders{file_order, leaves, by_fastest_link(model, leaves, stop)};
+  std::vector<DeployedPlacement> initial_solutions =
+      block_initial_placements(model, tree.cut(tree.natural_count()), most_block_starts, threads, stop);
+  deploy_cheapest(model, threads, stop, interleaved_placements(model, orders, threads), initial_solutions);
+  const auto by_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost < b.cost; };
+  std::stable_sort(initial_solutions.begin(), initial_solutions.end(), by_cost);
+  const auto same_cost = [](const DeployedPlacement& a, const DeployedPlacement& b) { return a.cost == b.cost; };
+  initial_solutions.erase(std::unique(initial_solutions.begin(), initial_solutions.end(), same_cost), initial_solutions.end());
+  return initial_solutions;
+}
+
+}  // namespace dtfm::search

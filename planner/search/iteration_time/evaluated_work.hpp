@@ -1,0 +1,67 @@
+// Work in parallel that is limited by the number of plans and moves that it prices.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "planner/core/parallel.hpp"
+#include "planner/search/iteration_time/objective.hpp"
+#include "planner/search/iteration_time/plan_candidate.hpp"
+
+namespace dtfm::search {
+
+/// How many plans and moves have been priced, and how many may be.
+class EvaluationBudget {
+ public:
+  explicit EvaluationBudget(std::optional<long long> limit) : limit_(limit) {}
+
+  long long evaluated() const { return evaluated_; }
+  long long left() const {
+    return limit_ ? std::max(0LL, *limit_ - evaluated_) : std::numeric_limits<long long>::max();
+  }
+  /// Something was left out: nothing that comes later may be done.
+  bool is_spent() const { return is_spent_; }
+  void end() { is_spent_ = true; }
+  void count(long long evaluations) { evaluated_ += evaluations; }
+  /// Counts so many, unless they are more than is left: then it is spent.
+  bool take(long long evaluations) {
+    is_spent_ = is_spent_ || evaluations > left();
+    if (!is_spent_) count(evaluations);
+    return !is_spent_;
+  }
+  bool is_limited() const { return limit_.has_value(); }
+
+ private:
+  std::optional<long long> limit_;
+  long long evaluated_ = 0;
+  bool is_spent_ = false;
+};
+
+struct EvaluatedPlans {
+  std::vector<PlanCandidate> plans;
+  long long evaluations = 0;
+};
+
+/// The plans that `work` finds by a score, and what they took.
+template <class Work>
+EvaluatedPlans evaluate_and_count(const PlanScore& score, const Work& work) {
+  const PlanScore own = score.with_own_count();
+  EvaluatedPlans found{work(own), 0};
+  found.evaluations = own.evaluated();
+  return found;
+}
+
+/// work(0), …, work(count − 1), in parallel, each given to `take` in order, as long as that says true. What
+/// is taken does not depend on the number of threads. Of limited work little is done in vain.
+template <class Work, class Take>
+void take_in_order(int count, int threads, bool is_limited, const Work& work, const Take& take) {
+  const int at_once = is_limited ? 4 * threads : count;
+  for (int begin = 0; begin < count; begin += at_once)
+    for (const EvaluatedPlans& found : parallel_map(std::min(at_once, count - begin), threads,
+                                                 [&](int i) -> EvaluatedPlans { return work(begin + i); }))
+      if (!take(found)) return;
+}
+
+}  // namespace dtfm::search

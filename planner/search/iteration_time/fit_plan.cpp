@@ -1,0 +1,190 @@
+#include "planner/search/iteration_time/fit_plan.hpp"
+
+#include <algorithm>
+
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/cost/iteration_time/layer_split.hpp"
+#include "planner/cost/iteration_time/micro_batch_split.hpp"
+
+namespace dtfm::search {
+namespace {
+
+// Set by hand.
+constexpr int cut_refinement_passes = 2, max_recut_layers = 200;
+constexpr double max_split_steps =
+    1e6;  // stages · layers² of a split that is made optimal, some 0.1 s; else even
+
+/// Micro-batches dealt so that the slowest pipeline ends earliest.
+Plan balance_micro_batches(const DecidedJob& job, const PlanCandidate& candidate) {
+  if (requires_uniform_pipelines(job)) return candidate.plan;
+  cost::IterationTimer timer(job.model, candidate.plan);
+  if (candidate.flush > 0) timer.set_flush(candidate.flush);
+  Plan plan = candidate.plan;
+  std::vector<cost::PipelinePace> paces;
+  int total = 0;
+  for (int i = 0; i < static_cast<int>(plan.pipelines.size()); ++i) {
+    const cost::PipelineTime& time = timer.pipeline(i);
+    const int batches = plan.pipelines[at(i)].micro_batches;
+    paces.push_back({time.end_s - batches * time.steady_s, time.steady_s});
+    total += batches;
+  }
+  const std::vector<int> balanced =
+      cost::balanced_micro_batches(paces, batch_step(job, candidate.shape().stages), total);
+  if (std::find(balanced.begin(), balanced.end(), 0) != balanced.end())
+    return plan;  // a pipeline less is a shape of its own
+  for (std::size_t i = 0; i < balanced.size(); ++i) plan.pipelines[i].micro_batches = balanced[i];
+  return plan;
+}
+
+/// The best layers that all pipelines can have in common; or those that each of them by itself would have.
+Plan split_layers(const DecidedJob& job, Plan plan, bool in_common) {
+  std::vector<cost::StageChain> chains;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    chains.push_back({{}, pipeline.micro_batches});
+    for (const Stage& stage : pipeline.stages) chains.back().devices.push_back(stage.devices);
+  }
+  cost::LayerSplit split;
+  if (in_common) split = cost::best_layer_split(job.model, chains);
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    if (!in_common) split = cost::best_layer_split(job.model, {chains[i]});
+    for (std::size_t stage = 0; stage < split.layers.size(); ++stage)
+      plan.pipelines[i].stages[stage].layers = split.layers[stage];
+  }
+  return plan;
+}
+
+/// Devices and degrees: then micro-batches dealt evenly are dealt well.
+bool is_homogeneous(const Plan& plan, const DecidedJob& job) {
+  const int kind = job.model.stages.kind_of(plan.pipelines.front().stages.front().devices.front());
+  for (const int device : pipeline_major(plan))
+    if (job.model.stages.kind_of(device) != kind) return false;
+  return tensor_degrees(plan).size() == 1;
+}
+
+}  // namespace
+
+int fit_flush_interval(const DecidedJob& job, cost::IterationTimer& timer) {
+  const int max_flush = timer.max_fitting_flush();
+  const int micro_batches = timer.plan().pipelines.front().micro_batches;
+  if (!requires_uniform_pipelines(job) || max_flush >= micro_batches) return max_flush;
+  for (int flush = max_flush; 2 * flush >= max_flush && flush > 0; --flush)
+    if (micro_batches % flush == 0) return flush;
+  return max_flush;
+}
+
+namespace {
+
+/// With drains as rare as memory allows, where the job does not say how often; where none helps enough, after
+/// every micro-batch, which lacks least.
+PlanCandidate flushed_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
+  PlanCandidate candidate = evaluate_plan(job, std::move(plan), 0, score);
+  const bool can_flush = job->model.schedule == cost::PipelineSchedule::gpipe && job->model.flush == 0;
+  if (candidate.deficit_bytes <= 0 || !can_flush) return candidate;
+  cost::IterationTimer timer(job->model, candidate.plan);
+  const int flush = std::max(1, fit_flush_interval(*job, timer));
+  PlanCandidate other = evaluate_plan(job, candidate.plan, flush, score);
+  return is_better(other, candidate) ? other : candidate;
+}
+
+}  // namespace
+
+PlanCandidate evaluate_timer(const std::shared_ptr<const DecidedJob>& job, cost::IterationTimer& timer,
+                         cost::MigrationTimer* migration, const PlanScore& score) {
+  PlanCandidate candidate{job, {}, timer.flush(), timer.iteration_s(), timer.deficit_bytes()};
+  candidate.egress_usd = timer.egress_usd();
+  if (migration) candidate.migration = migration->estimate(timer.plan());
+  candidate.score = score.of(candidate.iteration_s, score.total_weight(timer.plan()), candidate.egress_usd,
+                             candidate.migration);
+  score.count();
+  return candidate;
+}
+
+PlanCandidate evaluate_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, int flush,
+                          const PlanScore& score) {
+  cost::IterationTimer timer(job->model, std::move(plan));
+  if (flush > 0) timer.set_flush(flush);
+  std::optional<cost::MigrationTimer> migration;
+  if (score.migration()) migration.emplace(*score.migration(), job->model.chunks);
+  PlanCandidate candidate = evaluate_timer(job, timer, migration ? &*migration : nullptr, score);
+  candidate.plan = timer.plan();
+  return candidate;
+}
+
+PlanCandidate balance_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
+  PlanCandidate candidate = flushed_plan(job, std::move(plan), score);
+  if (is_homogeneous(candidate.plan, *job)) return candidate;
+  PlanCandidate balanced_plan = flushed_plan(job, balance_micro_batches(*job, candidate), score);
+  return is_better(balanced_plan, candidate) ? balanced_plan : candidate;
+}
+
+PlanCandidate fit_plan(const std::shared_ptr<const DecidedJob>& job, Plan plan, const PlanScore& score) {
+  PlanCandidate best = balance_plan(job, plan, score);
+  const auto offer = [&](PlanCandidate candidate) {
+    if (is_better(candidate, best)) best = std::move(candidate);
+  };
+  const bool is_homogeneous_plan = is_homogeneous(plan, *job);
+  const double layers = job->model.stages.layers();
+  const bool is_small =
+      static_cast<double>(plan.pipelines.front().stages.size()) * layers * layers <= max_split_steps;
+  // How layers are best cut hangs on the micro-batches, and the other way round.
+  std::vector<Plan> begins = {plan};
+  if (!is_homogeneous_plan && best.plan != plan) begins.push_back(best.plan);
+  for (const Plan& begin : begins) {
+    if (is_small) offer(balance_plan(job, split_layers(*job, begin, true), score));
+    const bool may_differ = plan.pipelines.size() <= max_heterogeneous_pipelines && !requires_uniform_pipelines(*job);
+    if (is_small && may_differ && !is_homogeneous_plan)
+      offer(balance_plan(job, split_layers(*job, begin, false), score));
+  }
+  if (is_homogeneous_plan) offer(flushed_plan(job, balance_micro_batches(*job, best), score));
+  return best;
+}
+
+namespace {
+
+bool have_same_layers(const Plan& plan) {
+  const auto& first = plan.pipelines.front().stages;
+  return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& pipeline) {
+    return std::equal(pipeline.stages.begin(), pipeline.stages.end(), first.begin(), first.end(),
+                      [](const Stage& a, const Stage& b) { return a.layers == b.layers; });
+  });
+}
+
+/// Stage `stage` of all pipelines ends before layer `end`, where the next one begins.
+void cut(Plan& plan, std::size_t stage, int end) {
+  for (Pipeline& pipeline : plan.pipelines)
+    pipeline.stages[stage].layers.second = pipeline.stages[stage + 1].layers.first = end;
+}
+
+}  // namespace
+
+PlanCandidate refine_layer_cuts(PlanCandidate best, const PlanScore& score) {
+  if (best.flush == 0 || best.job->model.flush > 0 || !have_same_layers(best.plan)) return best;
+  if (best.job->model.stages.layers() > max_recut_layers) return best;
+  for (int pass = 0; pass < cut_refinement_passes; ++pass) {
+    const double before = best.score;
+    for (std::size_t stage = 0; stage + 1 < best.plan.pipelines.front().stages.size(); ++stage) {
+      const std::vector<Stage> stages = best.plan.pipelines.front().stages;
+      const int chunks = best.job->model.chunks, now = stages[stage].layers.second;
+      for (int end = stages[stage].layers.first + chunks; end <= stages[stage + 1].layers.second - chunks;
+           ++end) {
+        if (end == now) continue;
+        Plan other = best.plan;
+        cut(other, stage, end);
+        PlanCandidate candidate = balance_plan(best.job, std::move(other), score);
+        if (is_better(candidate, best)) best = std::move(candidate);
+      }
+    }
+    if (!(best.score < before)) break;
+  }
+  return best;
+}
+
+long long max_fitting_evaluations(const DecidedJob& job) {
+  constexpr long long balanced_plan = 4;  // two plans, each as it is and drained
+  const long long layers = job.model.stages.layers();
+  // A stage and the next one have at most all layers; each layer is between two stages in two of these pairs.
+  return 5 * balanced_plan + (layers > max_recut_layers ? 0 : cut_refinement_passes * 2 * layers * balanced_plan);
+}
+
+}  // namespace dtfm::search

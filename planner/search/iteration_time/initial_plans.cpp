@@ -1,0 +1,256 @@
+#include "planner/search/iteration_time/initial_plans.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/cost/iteration_time/layer_split.hpp"
+#include "planner/cost/iteration_time/micro_batch_split.hpp"
+#include "planner/search/iteration_time/device_order.hpp"
+
+namespace dtfm::search {
+namespace {
+
+constexpr int few_tensor_groups = 16;  // set by hand: so few that every stretch of them can be looked at
+
+/// At least `count` units, at most `max_tensor_groups`: where there are too few, the largest are cut into those of
+/// the next degree, the last one first.
+std::vector<std::vector<int>> tensor_groups_for(const DecidedJob& job, int count) {
+  std::vector<std::vector<int>> tensor_groups = job.tensor_groups;
+  while (static_cast<int>(tensor_groups.size()) < count) {
+    std::size_t largest = 0;
+    for (std::size_t i = 0; i < tensor_groups.size(); ++i)
+      if (tensor_groups[i].size() >= tensor_groups[largest].size()) largest = i;
+    const std::size_t smaller = job.model.degree_below(tensor_groups[largest].size());
+    DTFM_ASSERT(smaller > 0);
+    std::vector<std::vector<int>> pieces;
+    for (auto it = tensor_groups[largest].begin(); it != tensor_groups[largest].end(); it += static_cast<long>(smaller))
+      pieces.emplace_back(it, it + static_cast<long>(smaller));
+    tensor_groups.erase(tensor_groups.begin() + static_cast<long>(largest));
+    tensor_groups.insert(tensor_groups.begin() + static_cast<long>(largest), pieces.begin(), pieces.end());
+  }
+  return tensor_groups;
+}
+
+/// Seconds of all layers of a micro-batch on the unit's slowest device.
+double seconds_of(const DecidedJob& job, const std::vector<int>& tensor_group) {
+  const cost::StageCosts& costs = job.model.stages_of(tensor_group.size());
+  double slowest = 0;
+  for (const int device : tensor_group) {
+    const cost::ComputeTime time = costs.compute(costs.kind_of(device), {0, costs.layers()});
+    slowest = std::max(slowest, time.forward_s + time.backward_s);
+  }
+  return slowest;
+}
+
+/// Of runs that start at `starts`, in order, and end at the next one, or at `all`: where the first of the
+/// longest does.
+int start_of_longest_run(const std::vector<int>& starts, int all) {
+  int largest = 0, longest = 0;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const int length = (i + 1 < starts.size() ? starts[i + 1] : all) - starts[i];
+    if (length > longest) std::tie(largest, longest) = std::pair{starts[i], length};
+  }
+  return largest;
+}
+
+/// Stretches of `count` units: the fastest; those whose work costs least; from the start of the largest site
+/// in the order, and from those of at most some `most` sites, all around; of few units from every one.
+std::vector<std::vector<int>> group_sequences(const DecidedJob& job, const std::vector<std::vector<int>>& tensor_groups,
+                                        int count, int most, const PlanScore& score) {
+  const int all = static_cast<int>(tensor_groups.size());
+  std::vector<int> order(tensor_groups.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<double> seconds, evaluations;
+  for (const auto& tensor_group : tensor_groups) {
+    seconds.push_back(seconds_of(job, tensor_group));
+    evaluations.push_back(score.of(seconds.back(), score.total_weight(tensor_group), 0));
+  }
+  const auto least = [&](const std::vector<double>& values) {
+    std::vector<int> best = order;
+    std::stable_sort(best.begin(), best.end(), [&](int a, int b) { return values[at(a)] < values[at(b)]; });
+    best.resize(at(count));
+    return best;
+  };
+  std::set<std::vector<int>> seen;
+  std::vector<std::vector<int>> result;
+  const auto add = [&](std::vector<int> group_sequence) {
+    if (seen.insert(group_sequence).second) result.push_back(std::move(group_sequence));
+  };
+  for (const auto* values : {&seconds, &evaluations}) {
+    std::vector<int> in_order = least(*values);
+    std::sort(in_order.begin(), in_order.end());
+    add(in_order);
+    add(least(*values));
+  }
+  std::vector<int> starts;
+  for (int i = 0; i < all; ++i) {
+    const auto site = [&](int tensor_group) {
+      return job.problem.topology.devices[at(tensor_groups[at(tensor_group)].front())].site;
+    };
+    if (i == 0 || site(i) != site(i - 1)) starts.push_back(i);
+  }
+  const auto add_from = [&](int start) {
+    std::vector<int> group_sequence;
+    for (int k = 0; k < count; ++k) group_sequence.push_back((start + k) % all);
+    add(std::move(group_sequence));
+  };
+  add_from(start_of_longest_run(starts, all));
+  if (all <= few_tensor_groups) {
+    for (int i = 0; i < all; ++i) add_from(i);
+    return result;
+  }
+  const int step = std::max(1, (static_cast<int>(starts.size()) + most - 1) / most);
+  for (std::size_t i = 0; i < starts.size(); i += at(step)) add_from(starts[i]);
+  return result;
+}
+
+/// The stages in `blocks` blocks: inside a block each pipeline's units stand side by side, and blocks one
+/// after the other. 1: pipelines near; as many as stages: replicas near.
+Plan lay_out_plan(const DecidedJob& job, const std::vector<std::vector<int>>& tensor_groups, const Shape& shape,
+              const std::vector<int>& group_sequence, int blocks) {
+  const Job& of = job.problem.job;
+  Plan plan{1, of.parallelism.schedule, of.parallelism.gradient_sync, {}};
+  for (int replica = 0; replica < shape.replicas; ++replica) {
+    Pipeline pipeline;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      int block = 0;
+      while (even_split(shape.stages, blocks, block).second <= stage) ++block;
+      const auto [first, last] = even_split(shape.stages, blocks, block);
+      const int place = first * shape.replicas + replica * (last - first) + stage - first;
+      pipeline.stages.push_back(
+          {even_split(job.model.stages.layers(), shape.stages, stage), tensor_groups[at(group_sequence[at(place)])]});
+      plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.back().devices.size()));
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  assign_micro_batches_evenly(job, plan);
+  return plan;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> tensor_groups_for_plan(const DecidedJob& job, const Plan& plan) {
+  if (!job.has_mixed_degrees()) return job.tensor_groups;
+  const std::vector<int> used = pipeline_major(plan);
+  const std::set<int> is_used(used.begin(), used.end());
+  std::map<int, int> place;
+  std::vector<int> rest;
+  for (const auto& tensor_group : job.tensor_groups)
+    for (const int device : tensor_group) {
+      place.emplace(device, static_cast<int>(place.size()));
+      if (!is_used.contains(device)) rest.push_back(device);
+    }
+  std::vector<int> degrees;
+  for (const cost::StageCosts& costs : job.model.by_degree) degrees.push_back(costs.tensor());
+  auto tensor_groups = stage_tensor_groups(job.problem.topology, rest, degrees);
+  for (const Pipeline& pipeline : plan.pipelines)
+    for (const Stage& stage : pipeline.stages)
+      if (!stage.devices.empty()) tensor_groups.push_back(stage.devices);
+  std::sort(tensor_groups.begin(), tensor_groups.end(),
+            [&](const auto& a, const auto& b) { return place[a.front()] < place[b.front()]; });
+  return tensor_groups;
+}
+
+void assign_micro_batches_evenly(const DecidedJob& job, Plan& plan) {
+  const int pipelines = static_cast<int>(plan.pipelines.size());
+  const int step = batch_step(job, static_cast<int>(plan.pipelines.front().stages.size()));
+  const int steps = micro_batch_count(job.problem.job.training) / step;
+  for (int i = 0; i < pipelines; ++i) {
+    const auto [begin, end] = even_split(steps, pipelines, i);
+    plan.pipelines[at(i)].micro_batches = (end - begin) * step;
+  }
+}
+
+bool is_possible(const DecidedJob& job, const Shape& shape, const ShapeLimits& limits) {
+  const auto [stages, replicas] = shape;
+  if (stages < 1 || replicas < 1) return false;
+  if (limits.stages.value_or(stages) != stages || limits.replicas.value_or(replicas) != replicas)
+    return false;
+  if (stages > job.model.stages.layers() / job.model.chunks) return false;
+  if (replicas > max_tensor_groups(job) / stages) return false;
+  const int batches = micro_batch_count(job.problem.job.training), step = batch_step(job, stages);
+  if (batches % step != 0 || replicas > batches / step) return false;
+  if (requires_uniform_pipelines(job) && batches / step % replicas != 0) return false;
+  return job.model.flush % step == 0 || job.model.flush >= batches;  // every round is of whole steps
+}
+
+std::vector<Shape> possible_shapes(const DecidedJob& job, const ShapeLimits& limits, double ratio) {
+  const int tensor_groups = max_tensor_groups(job);
+  std::vector<Shape> shapes;
+  for (int stages = 1; stages <= std::min(tensor_groups, job.model.stages.layers()); ++stages) {
+    const int most =
+        std::min(tensor_groups / stages, micro_batch_count(job.problem.job.training) / batch_step(job, stages));
+    for (int replicas = 1; replicas <= most;) {
+      if (is_possible(job, {stages, replicas}, limits)) shapes.push_back({stages, replicas});
+      const int next = limits.replicas || requires_uniform_pipelines(job)
+                           ? replicas + 1
+                           : std::max(replicas + 1, static_cast<int>(replicas * ratio));
+      replicas = next > most && replicas < most ? most : next;
+    }
+  }
+  return shapes;
+}
+
+std::vector<Shape> sparse_shapes(const DecidedJob& job, const ShapeLimits& limits) {
+  constexpr double sparse_ratio = 2;
+  std::vector<Shape> shapes = possible_shapes(job, limits, sparse_ratio);
+  std::erase_if(shapes, [&](const Shape& shape) {
+    return !std::has_single_bit(static_cast<unsigned>(shape.stages)) && shape.stages != limits.stages;
+  });
+  return shapes;
+}
+
+std::vector<PlanCandidate> initial_plans(const std::shared_ptr<const DecidedJob>& job, const Shape& shape,
+                                       const PlanScore& score, bool thorough, std::size_t most) {
+  std::vector<PlanCandidate> best;
+  const auto offer = [&](PlanCandidate candidate) {
+    const auto place = std::find_if(best.begin(), best.end(),
+                                    [&](const PlanCandidate& it) { return is_better(candidate, it); });
+    best.insert(place, std::move(candidate));
+    if (best.size() > most) best.pop_back();
+  };
+  std::set<int> blocks = {1, shape.stages};
+  for (int count = 2; thorough && count < shape.stages; count *= 2) blocks.insert(count);
+  if (shape.replicas == 1) blocks = {1};
+  const int count = shape.stages * shape.replicas;
+  const std::vector<std::vector<int>> tensor_groups = tensor_groups_for(*job, count);
+  for (const std::vector<int>& group_sequence : group_sequences(*job, tensor_groups, count, thorough ? 24 : 1, score))
+    for (const int block_count : blocks)
+      offer(balance_plan(job, lay_out_plan(*job, tensor_groups, shape, group_sequence, block_count), score));
+  for (PlanCandidate& candidate : best) {
+    assign_micro_batches_evenly(*job, candidate.plan);  // as it was laid out
+    candidate = fit_plan(job, std::move(candidate.plan), score);
+  }
+  std::stable_sort(best.begin(), best.end(), is_better);
+  return best;
+}
+
+std::optional<PlanCandidate> transfer_plan(const std::shared_ptr<const DecidedJob>& job,
+                                               const PlanCandidate& from, const ShapeLimits& limits,
+                                               const PlanScore& score) {
+  const Job &now = job->problem.job, &then = from.job->problem.job;
+  if (now.parallelism.tensor != then.parallelism.tensor ||
+      job->has_mixed_degrees() != from.job->has_mixed_degrees() || !is_possible(*job, from.shape(), limits))
+    return std::nullopt;
+  Plan plan = from.plan;
+  plan.schedule = now.parallelism.schedule;
+  plan.gradient_sync = now.parallelism.gradient_sync;
+  const bool in_rounds = job->model.schedule == cost::PipelineSchedule::interleaved;
+  if (now.training.micro_batch != then.training.micro_batch || in_rounds) assign_micro_batches_evenly(*job, plan);
+  if (in_rounds)  // every stage needs a layer for each of its chunks
+    for (Pipeline& pipeline : plan.pipelines)
+      for (int stage = 0; stage < from.shape().stages; ++stage)
+        pipeline.stages[at(stage)].layers =
+            even_split(job->model.stages.layers(), from.shape().stages, stage);
+  return fit_plan(job, std::move(plan), score);
+}
+
+}  // namespace dtfm::search

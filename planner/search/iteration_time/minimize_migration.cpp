@@ -1,0 +1,114 @@
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/core/virtual_stages.hpp"
+#include "planner/search/iteration_time/tensor_group_slots.hpp"
+#include "planner/search/iteration_time/warm_start.hpp"
+
+namespace dtfm::search {
+namespace {
+
+class MigrationMinimizer {
+ public:
+  MigrationMinimizer(const PlanCandidate& candidate, const PlanScore& score, const std::function<bool()>& stop)
+      : job_(*candidate.job),
+        from_(candidate),
+        score_(score),
+        stop_(stop),
+        tensor_groups_(tensor_groups_for_plan(job_, candidate.plan)),
+        missing_bytes_(tensor_groups_, score.migration()),
+        migration_(*score.migration(), job_.model.chunks),
+        timer_(job_.model, candidate.plan),
+        slot_of_(tensor_groups_.size(), no_tensor_group) {
+    timer_.set_flush(candidate.flush);
+    const TensorGroupIndex numbers(tensor_groups_);
+    for (int p = 0; at(p) < candidate.plan.pipelines.size(); ++p) {
+      const Pipeline& pipeline = candidate.plan.pipelines[at(p)];
+      const auto layers = layers_by_stage(pipeline, job_.model.chunks);
+      for (int s = 0; at(s) < pipeline.stages.size(); ++s) {
+        const int tensor_group = numbers.of(pipeline.stages[at(s)].devices);
+        slot_of_[at(tensor_group)] = static_cast<int>(slots_.size());
+        slots_.push_back({p, s, tensor_group, &missing_bytes_.of(layers[at(s)])});
+      }
+    }
+  }
+
+  Plan run() {
+    for (bool is_better = true; is_better;) {
+      is_better = false;
+      for (int slot = 0; at(slot) < slots_.size(); ++slot) is_better = improve_slot(slot) || is_better;
+    }
+    Plan plan = timer_.plan();
+    plan.tensor = tensor_degrees(plan).back();
+    return plan;
+  }
+
+ private:
+  struct AssignedSlot {  // a seat
+    int pipeline = 0, stage = 0, tensor_group = 0;
+    const std::vector<double>* deficit_bytes;  // bytes, of each unit in this seat
+  };
+
+  /// A unit that lacks nothing there takes the seat; the one that had it goes where that one was.
+  bool improve_slot(int slot) {
+    const AssignedSlot& assigned = slots_[at(slot)];
+    const int now = assigned.tensor_group;
+    const double missing_bytes = (*assigned.deficit_bytes)[at(now)];
+    if (missing_bytes <= 0) return false;
+    for (int home = 0; at(home) < tensor_groups_.size(); ++home) {
+      if ((*assigned.deficit_bytes)[at(home)] > 0) continue;
+      if (const int other = slot_of_[at(home)]; other != no_tensor_group) {
+        const std::vector<double>& there = *slots_[at(other)].deficit_bytes;
+        if (there[at(now)] - there[at(home)] >= missing_bytes) continue;
+      }
+      if (evaluations_ >= max_evaluations || (stop_ && stop_())) return false;
+      ++evaluations_;
+      swap_groups(slot, home);
+      if (is_as_good()) return true;
+      swap_groups(slot, now);
+    }
+    return false;
+  }
+
+  /// `unit` takes the seat; the one that had it goes to the seat of `unit`, if that has one.
+  void swap_groups(int slot, int tensor_group) {
+    const int before = slots_[at(slot)].tensor_group, other = slot_of_[at(tensor_group)];
+    put(slot, tensor_group);
+    slot_of_[at(before)] = other;
+    if (other != no_tensor_group) put(other, before);
+  }
+
+  void put(int slot, int tensor_group) {
+    AssignedSlot& assigned = slots_[at(slot)];
+    assigned.tensor_group = tensor_group;
+    slot_of_[at(tensor_group)] = slot;
+    timer_.set_devices(assigned.pipeline, assigned.stage, tensor_groups_[at(tensor_group)]);
+  }
+
+  /// But for rounding, which is not the same where equal devices change places.
+  bool is_as_good() {
+    constexpr double rounding = 1e-9;
+    const PlanCandidate now = evaluate_timer(from_.job, timer_, &migration_, score_);
+    return now.score <= from_.score * (1 + rounding) && now.deficit_bytes <= from_.deficit_bytes;
+  }
+
+  const DecidedJob& job_;
+  const PlanCandidate& from_;
+  const PlanScore& score_;
+  const std::function<bool()>& stop_;
+  std::vector<std::vector<int>> tensor_groups_;
+  MissingBytes missing_bytes_;
+  cost::MigrationTimer migration_;
+  cost::IterationTimer timer_;
+  std::vector<AssignedSlot> slots_;
+  std::vector<int> slot_of_;  // of each unit
+  long long evaluations_ = 0;
+};
+
+}  // namespace
+
+PlanCandidate minimize_migration(const PlanCandidate& candidate, const PlanScore& score,
+                           const std::function<bool()>& stop) {
+  return evaluate_plan(candidate.job, MigrationMinimizer(candidate, score, stop).run(), candidate.flush, score);
+}
+
+}  // namespace dtfm::search

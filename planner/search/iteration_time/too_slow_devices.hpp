@@ -1,0 +1,15 @@
+// Devices that no good plan can use.
+#pragma once
+
+#include <vector>
+
+#include "planner/core/job.hpp"
+#include "planner/search/iteration_time/plan_candidate.hpp"
+
+namespace dtfm::search {
+
+/// Devices that compute for longer than `iteration_s` in every plan that they are in, however `job`, made of
+/// `open`, decides what that leaves open.
+std::vector<int> too_slow_devices(const DecidedJob& job, const Job& undecided, double iteration_s);
+
+}  // namespace dtfm::search

@@ -1,0 +1,211 @@
+#include "simulator/run/failure_policy.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "planner/core/error.hpp"
+#include "planner/core/index.hpp"
+
+namespace dtfm::sim {
+namespace {
+
+std::vector<bool> complete_pipelines(const Plan& plan, const std::vector<bool>& available) {
+  std::vector<bool> whole;
+  for (const Pipeline& pipeline : plan.pipelines)
+    whole.push_back(std::all_of(pipeline.stages.begin(), pipeline.stages.end(), [&](const Stage& stage) {
+      return std::all_of(stage.devices.begin(), stage.devices.end(),
+                         [&](int device) { return available[at(device)]; });
+    }));
+  return whole;
+}
+
+Decision pause_broken_pipelines(const ClusterState& state) {
+  return {state.plan, complete_pipelines(state.plan, state.available)};
+}
+
+Decision wait_for_all(const ClusterState& state) {
+  Decision decision = pause_broken_pipelines(state);
+  const bool all = std::all_of(decision.running.begin(), decision.running.end(), [](bool it) { return it; });
+  decision.running.assign(decision.running.size(), all);
+  return decision;
+}
+
+Decision restart_all_from_checkpoint(const ClusterState& state) {
+  Decision decision = pause_broken_pipelines(state);
+  decision.rolls_back = state.iteration_aborted;
+  return decision;
+}
+
+/// A device keeps all its stages (interleaved schedules give it several), so it is replaced as a whole.
+void replace(Plan& plan, int device, int spare) {
+  for (Pipeline& pipeline : plan.pipelines)
+    for (Stage& stage : pipeline.stages)
+      std::replace(stage.devices.begin(), stage.devices.end(), device, spare);
+}
+
+Decision use_spares(const ClusterState& state) {
+  Plan plan = state.plan;
+  const std::vector<int> assigned_devices = pipeline_major(plan);
+  std::set<int> taken(assigned_devices.begin(), assigned_devices.end());
+  for (const int device : assigned_devices) {
+    if (state.available[at(device)] || taken.count(device) == 0) continue;
+    const auto spare = std::find_if(state.spares.begin(), state.spares.end(), [&](int candidate) {
+      return state.available[at(candidate)] && taken.count(candidate) == 0;
+    });
+    if (spare == state.spares.end()) break;
+    replace(plan, device, *spare);
+    taken.erase(device);
+    taken.insert(*spare);
+  }
+  return pause_broken_pipelines({plan, state.available, state.spares, state.initial_plan, state.iteration_aborted});
+}
+
+/// From the plan as it was given, so that who is back has its own place again.
+Decision use_redundant_successors(const ClusterState& state) {
+  const Plan& initial_plan = state.initial_plan ? *state.initial_plan : state.plan;
+  Plan plan = initial_plan;
+  for (std::size_t i = 0; i < plan.pipelines.size(); ++i) {
+    const std::vector<Stage>& stages = initial_plan.pipelines[i].stages;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+      const Stage& holder = stages[(stage + 1) % stages.size()];
+      if (holder.devices.size() != stages[stage].devices.size()) continue;
+      for (std::size_t rank = 0; rank < holder.devices.size(); ++rank)
+        if (!state.available[at(stages[stage].devices[rank])] && state.available[at(holder.devices[rank])])
+          plan.pipelines[i].stages[stage].devices[rank] = holder.devices[rank];
+    }
+  }
+  Decision decision{std::move(plan), {}};
+  decision.running = complete_pipelines(decision.plan, state.available);
+  for (std::size_t i = 0; i < decision.running.size(); ++i)
+    if (!decision.running[i]) decision.plan.pipelines[i] = initial_plan.pipelines[i];
+  return decision;
+}
+
+constexpr std::array policies{
+    FailurePolicy{"restart-without-pipeline",
+                    "pipelines that lost a device pause until it is back; the others do their micro-batches",
+                    pause_broken_pipelines},
+    FailurePolicy{"wait", "all wait until the device is back", wait_for_all},
+    FailurePolicy{"spare",
+                    "a device that has no place takes that of one that left; without one, as "
+                    "restart-without-pipeline",
+                    use_spares},
+    FailurePolicy{"restart",
+                    "all stop and load the last checkpoint; pipelines that lost a device pause until it is "
+                    "back",
+                    restart_all_from_checkpoint},
+    FailurePolicy{"drop-pipeline",
+                    "pipelines that lost nobody go on within the iteration and do the micro-batches of the "
+                    "others, which pause until they are whole",
+                    pause_broken_pipelines, true},
+    FailurePolicy{"redundant",
+                    "the device of the next stage, which has a copy of the weights, computes the stage too; "
+                    "without it, as restart-without-pipeline",
+                    use_redundant_successors, false, true},
+    FailurePolicy{"replan",
+                    "a planner makes a new plan of the devices that are there; without one, as "
+                    "restart-without-pipeline",
+                    pause_broken_pipelines, false, false, true}};
+
+/// How many micro-batches a pipeline is given at a time.
+int redistribution_unit(const Plan& plan, const std::vector<bool>& running, int total) {
+  if (plan.schedule != "interleaved") return 1;
+  int size = 1;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (!running[i]) continue;
+    std::set<int> devices;
+    for (const Stage& stage : plan.pipelines[i].stages) devices.insert(stage.devices.front());
+    size = std::lcm(size, static_cast<int>(devices.size()));
+  }
+  return total % size == 0 ? size : 1;
+}
+
+/// `count` things in proportion to `weights`, evenly if all are 0, by largest remainder, the first first.
+std::vector<int> split_proportionally(long long count, std::vector<long long> weights) {
+  long long sum = std::accumulate(weights.begin(), weights.end(), 0LL);
+  if (sum == 0) weights.assign(weights.size(), 1), sum = static_cast<long long>(weights.size());
+  std::vector<int> shares;
+  std::vector<std::pair<long long, std::size_t>> remainders;
+  long long left = count;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    shares.push_back(static_cast<int>(count * weights[i] / sum));
+    left -= shares.back();
+    remainders.emplace_back(-(count * weights[i] % sum), i);
+  }
+  std::sort(remainders.begin(), remainders.end());
+  for (std::size_t k = 0; k < static_cast<std::size_t>(left); ++k) ++shares[remainders[k].second];
+  return shares;
+}
+
+}  // namespace
+
+std::vector<bool> exclude_slow_pipelines(const Plan& plan, const std::vector<bool>& running,
+                               const std::vector<double>& speeds, double share) {
+  std::vector<double> all_speeds, least(running.size(), std::numeric_limits<double>::infinity());
+  for (std::size_t i = 0; i < running.size(); ++i)
+    for (const Stage& stage : plan.pipelines[i].stages)
+      for (const int device : stage.devices) {
+        if (running[i]) all_speeds.push_back(speeds[at(device)]);
+        least[i] = std::min(least[i], speeds[at(device)]);
+      }
+  if (all_speeds.empty()) return running;
+  std::sort(all_speeds.begin(), all_speeds.end());
+  const double median = all_speeds[all_speeds.size() / 2];
+  std::vector<bool> result = running;
+  for (std::size_t i = 0; i < running.size(); ++i) result[i] = running[i] && least[i] >= share * median;
+  return std::find(result.begin(), result.end(), true) == result.end() ? running : result;
+}
+
+std::span<const FailurePolicy> failure_policies() {
+  return policies;
+}
+
+const FailurePolicy& failure_policy(std::string_view name) {
+  const auto policy = std::find_if(policies.begin(), policies.end(),
+                                   [&](const FailurePolicy& it) { return it.name == name; });
+  if (policy == policies.end()) throw Error("", "unknown policy of departures " + std::string(name));
+  return *policy;
+}
+
+Plan running_plan(const Plan& plan, const std::vector<bool>& running) {
+  Plan result = plan;
+  result.pipelines.clear();
+  long long total = 0, shares = 0;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    total += plan.pipelines[i].micro_batches;
+    if (!running[i]) continue;
+    shares += plan.pipelines[i].micro_batches;
+    result.pipelines.push_back(plan.pipelines[i]);
+  }
+  if (total == shares) return result;
+  const int chunk_size = redistribution_unit(plan, running, static_cast<int>(total));
+  const long long chunk_count = total / chunk_size;
+  std::vector<long long> weights;
+  for (const Pipeline& pipeline : result.pipelines) weights.push_back(pipeline.micro_batches);
+  const std::vector<int> counts = split_proportionally(chunk_count, std::move(weights));
+  for (std::size_t i = 0; i < counts.size(); ++i) result.pipelines[i].micro_batches = counts[i] * chunk_size;
+  return result;
+}
+
+Plan redistribute_micro_batches(const Plan& plan, const std::vector<bool>& running) {
+  Plan result = plan;
+  int lost = 0;
+  std::vector<long long> weights;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    weights.push_back(running[i] ? plan.pipelines[i].micro_batches : 0);
+    if (!running[i]) lost += std::exchange(result.pipelines[i].micro_batches, 0);
+  }
+  if (std::accumulate(weights.begin(), weights.end(), 0LL) == 0)
+    weights.assign(running.begin(), running.end());
+  const int chunk_size = redistribution_unit(plan, running, lost);
+  const std::vector<int> more = split_proportionally(lost / chunk_size, std::move(weights));
+  for (std::size_t i = 0; i < more.size(); ++i) result.pipelines[i].micro_batches += more[i] * chunk_size;
+  return result;
+}
+
+}  // namespace dtfm::sim

@@ -1,0 +1,78 @@
+#include "cli/profile/measure_layers.hpp"
+#include "planner/io/readers/gpu_catalogue.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
+
+using namespace dtfm;
+using namespace dtfm::cli;
+using namespace dtfm::io;
+
+namespace {
+
+/// Of a device with `gib` · 2^30 bytes, as NVIDIA's tools count them.
+std::string catalogue_name(const std::string& device, double gib) {
+  return find_in_catalogue(built_in_gpus(), device, Bytes(gib * 1024 * 1024 * 1024)).name;
+}
+
+std::string rejection_message(const std::string& device, double gib) {
+  return error_message([&] { catalogue_name(device, gib); });
+}
+
+}  // namespace
+
+// Memory as nvidia-smi prints it: less than the nominal where error correction takes its part.
+TEST_CASE("what drivers call a GPU is found in the catalogue") {
+  CHECK(catalogue_name("Tesla V100-SXM2-16GB", 15.77) == "V100-16GB");
+  CHECK(catalogue_name("Tesla V100-SXM2-32GB", 31.73) == "V100-32GB");
+  CHECK(catalogue_name("NVIDIA A100-SXM4-80GB", 79.15) == "A100-80GB");
+  CHECK(catalogue_name("NVIDIA H100 80GB HBM3", 79.18) == "H100");
+  CHECK(catalogue_name("NVIDIA H200", 139.8) == "H200");
+  CHECK(catalogue_name("NVIDIA GH200 480GB", 95.6) == "GH200");
+  CHECK(catalogue_name("NVIDIA L40S", 44.99) == "L40S");
+  CHECK(catalogue_name("NVIDIA L4", 22.49) == "L4");
+  CHECK(catalogue_name("NVIDIA GeForce RTX 2080 Ti", 10.75) == "RTX-2080Ti");
+  CHECK(catalogue_name("NVIDIA GeForce RTX 3090", 24) == "RTX-3090");
+  CHECK(catalogue_name("Quadro RTX 8000", 47.46) == "RTX-8000");
+}
+
+TEST_CASE("every GPU of the catalogue has a driver's name of its own") {
+  const std::vector<Gpu> gpus = built_in_gpus();
+  for (const Gpu& gpu : gpus) {
+    CAPTURE(gpu.name);
+    CHECK(find_in_catalogue(gpus, gpu.driver, gpu.memory).name == gpu.name);
+  }
+}
+
+TEST_CASE("a GPU that is like one of the catalogue is another one, and that is said") {
+  CHECK(rejection_message("NVIDIA H100 PCIe", 79.65) ==
+        "--gpu: is missing: `NVIDIA H100 PCIe` is not in the catalogue, whose H100 is another, `NVIDIA H100 "
+        "80GB "
+        "HBM3`; say what profiles shall call it");
+  struct Other {
+    const char* device;
+    double gib;
+    const char* like;
+  };
+  for (const Other& other :
+       {Other{"NVIDIA H100 NVL", 93.6, "H100"}, Other{"Tesla V100-PCIE-16GB", 15.77, "V100-16GB"},
+        Other{"NVIDIA GeForce RTX 2080 Ti Laptop GPU", 10.75, "RTX-2080Ti"},
+        Other{"NVIDIA GeForce RTX 3090 Ti", 24, "RTX-3090"},
+        Other{"NVIDIA GeForce RTX 4090 D", 24, "RTX-4090"},
+        Other{"NVIDIA GeForce RTX 4090 Laptop GPU", 16, "RTX-4090"},
+        Other{"NVIDIA A100-PCIE-40GB", 39.6, "A100-40GB"}, Other{"NVIDIA GH200 144G HBM3e", 140, "GH200"},
+        Other{"NVIDIA H200 NVL", 139.8, "H200"},
+        Other{"NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4.75, "A100-40GB"}}) {
+    CAPTURE(other.device);
+    CHECK_THAT(rejection_message(other.device, other.gib),
+               contains(std::string("whose ") + other.like + " is another"));
+  }
+  for (const char* device : {"NVIDIA A10G", "NVIDIA L40", ""})
+    CHECK_THAT(rejection_message(device, 24), contains("is not in the catalogue; say"));
+}
+
+TEST_CASE("a slice of a GPU is not the GPU") {
+  CHECK(rejection_message("NVIDIA H100 80GB HBM3", 9.75) ==
+        "--gpu: is missing: `NVIDIA H100 80GB HBM3` has 10.47 GB here, the catalogue's H100 has 80 GB; say "
+        "what profiles "
+        "shall call it");
+}

@@ -1,0 +1,411 @@
+#include "planner/cost/explanation/explain_plan.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "planner/cost/explanation/network_upgrades.hpp"
+#include "planner/cost/explanation/widened_model.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
+
+namespace {
+
+constexpr double B = 1e6;  // bytes a second, of a slow link
+const Link fast = link_of(0, 1e15);
+
+Problem problem_of(Topology topology, Job job) {
+  return {std::move(topology), std::move(job), {}};
+}
+
+PlanBottleneck bottleneck_of(const Problem& problem, const Plan& plan) {
+  const IterationModel model(problem);
+  IterationTimer timer(model, plan);
+  return find_bottleneck(timer);
+}
+
+double seconds_of(const Problem& problem, const Plan& plan) {
+  return estimate_iteration(IterationModel(problem), plan).iteration_s;
+}
+
+std::shared_ptr<const NetworkCost> network_of(const Problem& problem) {
+  return std::make_shared<const NetworkCost>(problem.topology, problem.constants);
+}
+
+std::vector<WhatIf> what_ifs_of(const PlannedProblem& planned) {
+  return what_ifs(planned, network_of(planned.problem), 2);
+}
+
+WhatIf found(const std::vector<WhatIf>& all, Change change, int first = -1, int second = -1) {
+  const auto it = std::find_if(all.begin(), all.end(), [&](const WhatIf& what) {
+    return what.change == change && (first < 0 || (what.first == first && what.second == second));
+  });
+  REQUIRE(it != all.end());
+  return *it;
+}
+
+/// Two sites of two devices: two pipelines of two stages that cross from one site to the other, eight
+/// micro-batches each; a message takes 5 s and 0.5 s more, gradients of a stage 20 s inside a site.
+PlannedProblem crossing_pipelines() {
+  const double gradients = 20e6;  // bytes of one of the two layers; 2 of a parameter
+  Job job = chain_job(2, gradients / 2, 5e6);
+  job.training.global_batch = 16;
+  Plan plan = plan_of(job, 2, 2, 8);
+  for (int pipeline = 0; pipeline < 2; ++pipeline)
+    for (int stage = 0; stage < 2; ++stage)
+      plan.pipelines[at(pipeline)].stages[at(stage)].devices = {2 * stage + pipeline};
+  return {problem_of(flat_topology({2, 2}, link_of(0, B), link_of(0.5, B)), job), plan, 0};
+}
+
+}  // namespace
+
+// gpipe with stages of 1, 2 and 1 s forward and twice that backward, 8 micro-batches, messages in no time:
+// 4 + 7 · 2 forward, 8 + 7 · 4 backward. Of that, all of stage 1's 8 · 6 s are waited for, and 3 s each of
+// the others, which fill.
+TEST_CASE("a slow stage binds") {
+  const Job job = chain_job(4, 0, 1);
+  Plan plan = plan_of(job, 3, 1, 8);
+  plan.pipelines[0].stages[0].layers = {0, 1};
+  plan.pipelines[0].stages[1].layers = {1, 3};
+  plan.pipelines[0].stages[2].layers = {3, 4};
+  const PlanBottleneck bottleneck = bottleneck_of(problem_of(flat_topology({3}, fast, fast), job), plan);
+  CHECK(bottleneck.dominant.kind == Bottleneck::Kind::stages);
+  CHECK(bottleneck.dominant.seconds == Approx(54));
+  CHECK(bottleneck.dominant.share == Approx(1));
+  CHECK(!bottleneck.resource.is_hop);
+  CHECK(bottleneck.resource.pipeline == 0);
+  CHECK(bottleneck.resource.stage == 1);
+  CHECK(bottleneck.resource.seconds == Approx(48));
+  CHECK(bottleneck.parts.fill_s == Approx(12));
+  CHECK(bottleneck.parts.steady_s == Approx(42));
+  CHECK(bottleneck.parts.sum() == Approx(54));
+  CHECK(bottleneck.critical_path.compute_s == Approx(54));
+  CHECK(bottleneck.critical_path.sending_s == Approx(0).margin(1e-6));
+}
+
+// Forward 1 + 5.5 + 1 + 7 · 5 s, backward 2 + 5.5 + 2 + 7 · 5 s: 87 s. Of these 2 · (8 · 5 + 0.5) hang on the
+// hop, 1 of them on its latency, and 6 on the stages.
+TEST_CASE("a slow hop binds") {
+  const Job job = chain_job(2, 0, 5e6);
+  const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(0.5, B)), job);
+  const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 2, 1, 8));
+  CHECK(bottleneck.dominant.kind == Bottleneck::Kind::hops);
+  CHECK(bottleneck.dominant.seconds == Approx(81));
+  CHECK(bottleneck.dominant.share == Approx(81.0 / 87));
+  CHECK(bottleneck.resource.is_hop);
+  CHECK(bottleneck.resource.stage == 0);
+  CHECK(bottleneck.resource.seconds == Approx(81));
+  CHECK(bottleneck.resource.latency_s == Approx(1));
+  CHECK(bottleneck.parts.fill_s == Approx(7.5 + 9.5));
+  CHECK(bottleneck.parts.steady_s == Approx(70));
+  CHECK(bottleneck.critical_path.compute_s == Approx(6));
+  CHECK(bottleneck.critical_path.sending_s == Approx(81));
+}
+
+// One stage a pipeline, 2 · 3 s; then 20e6 bytes in two halves: 2 · (0.5 + 10) s.
+TEST_CASE("a slow exchange binds") {
+  const Job job = chain_job(1, 1e7, 1);
+  const Problem problem = problem_of(flat_topology({2}, link_of(0.5, B), fast), job);
+  const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 1, 2, 2));
+  CHECK(bottleneck.dominant.kind == Bottleneck::Kind::gradient_sync);
+  CHECK(bottleneck.dominant.seconds == Approx(21));
+  CHECK(bottleneck.dominant.share == Approx(21.0 / 27));
+  CHECK(bottleneck.parts.steady_s == Approx(3));
+  CHECK(bottleneck.parts.fill_s == Approx(3));
+}
+
+// One micro-batch through four stages, 4 · 3 s, all of it fill; then 100 s overhead.
+TEST_CASE("the overhead of an iteration binds") {
+  const Job job = chain_job(4, 0, 1);
+  Problem problem = problem_of(flat_topology({4}, fast, fast), job);
+  problem.constants.iteration_overhead_s = 100;
+  const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 4, 1, 1));
+  CHECK(bottleneck.dominant.kind == Bottleneck::Kind::overhead);
+  CHECK(bottleneck.dominant.share == Approx(100.0 / 112));
+  CHECK(bottleneck.parts.fill_s == Approx(12));
+  CHECK(bottleneck.parts.steady_s == Approx(0).margin(1e-9));
+  CHECK(bottleneck.resource.seconds == Approx(3));
+}
+
+// Drained every 4 of 8 micro-batches: two rounds of 12 + 3 · 6 s.
+TEST_CASE("every round fills the pipeline anew") {
+  Job job = chain_job(4, 0, 1);
+  job.parallelism.flush = 4;
+  Plan plan = plan_of(job, 2, 1, 8);
+  const PlanBottleneck bottleneck = bottleneck_of(problem_of(flat_topology({2}, fast, fast), job), plan);
+  CHECK(bottleneck.parts.fill_s == Approx(24));
+  CHECK(bottleneck.parts.steady_s == Approx(36));
+}
+
+// 1f1b with a hop whose latency is ten times the stages: the round trip of a micro-batch binds.
+TEST_CASE("latency binds where a schedule waits for every micro-batch") {
+  Job job = chain_job(2, 0, 1);
+  job.parallelism.schedule = "1f1b";
+  const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, 1e15)), job);
+  const PlanBottleneck bottleneck = bottleneck_of(problem, plan_of(job, 2, 1, 40));
+  CHECK(bottleneck.dominant.kind == Bottleneck::Kind::hops);
+  CHECK(bottleneck.resource.latency_s == Approx(bottleneck.dominant.seconds));
+  CHECK(bottleneck.critical_path.compute_s + bottleneck.critical_path.sending_s == Approx(bottleneck.parts.sum()));
+}
+
+// Stages of two layers and of one, 4 micro-batches; 16 bytes a parameter, 100 kept of a layer and
+// micro-batch, and buffers for an output of 10 bytes and its gradient.
+TEST_CASE("the fullest device and what fills it") {
+  const Job job = chain_job(3, 1e6, 10);
+  Plan plan = plan_of(job, 2, 1, 4);
+  plan.pipelines[0].stages[0].layers = {0, 2};
+  plan.pipelines[0].stages[1].layers = {2, 3};
+  const auto peak_memory = bottleneck_of(problem_of(flat_topology({2}, fast, fast), job), plan).peak_memory;
+  REQUIRE(peak_memory);
+  CHECK(peak_memory->memory.device == 0);
+  CHECK(peak_memory->state == Approx(2 * 16e6));
+  CHECK(peak_memory->memory.needed == Approx(2 * 16e6 + 4 * (2 * 100 + 2 * 10)).epsilon(1e-12));
+}
+
+TEST_CASE("what-ifs of links are estimates of the changed network") {
+  const PlannedProblem planned = crossing_pipelines();
+  const Problem& problem = planned.problem;
+  const auto all = what_ifs_of(planned);
+  const auto expected = [&](const Link& inside, const Link& between) {
+    return seconds_of(problem_of(flat_topology({2, 2}, inside, between), problem.job), planned.plan);
+  };
+  const double now = expected(link_of(0, B), link_of(0.5, B));
+  const WhatIf between = found(all, Change::link_doubled, 0, 1);
+  CHECK(between.iteration_s == Approx(expected(link_of(0, B), link_of(0.5, 2 * B))));
+  CHECK(between.gain == Approx(1 - between.iteration_s / now));
+  CHECK(between.gain > 0.3);
+  // Stage 0 has its gradients a backward, 2 s, after stage 1 has sent its own; both exchange for 20 s.
+  CHECK(found(all, Change::link_doubled, 0, 0).iteration_s == Approx(now - 2));
+  CHECK(found(all, Change::link_doubled, 1, 1).iteration_s == Approx(now));
+  CHECK(std::is_sorted(all.begin(), all.end(), [](const WhatIf& a, const WhatIf& b) {
+    return a.impossible.empty() && b.impossible.empty() && a.gain > b.gain;
+  }));
+}
+
+TEST_CASE("what-ifs of the job are estimates of the changed job") {
+  const PlannedProblem planned = crossing_pipelines();
+  const auto all = what_ifs_of(planned);
+  const auto expected = [&](const auto& change) {
+    PlannedProblem other = planned;
+    change(other);
+    return seconds_of(other.problem, other.plan);
+  };
+  CHECK(found(all, Change::activations_halved).iteration_s ==
+        Approx(expected([](PlannedProblem& it) { it.problem.job.compression.activations = 0.5; })));
+  CHECK(found(all, Change::activations_quartered).iteration_s ==
+        Approx(expected([](PlannedProblem& it) { it.problem.job.compression.activations = 0.25; })));
+  CHECK(found(all, Change::gradients_halved).iteration_s ==
+        Approx(expected([](PlannedProblem& it) { it.problem.job.compression.gradients = 0.5; })));
+  CHECK(found(all, Change::gradients_quartered).iteration_s ==
+        Approx(expected([](PlannedProblem& it) { it.problem.job.compression.gradients = 0.25; })));
+  CHECK(found(all, Change::micro_batch_doubled).iteration_s == Approx(expected([](PlannedProblem& it) {
+          it.problem.job.training.micro_batch = 2;
+          for (Pipeline& pipeline : it.plan.pipelines) pipeline.micro_batches = 4;
+        })));
+  // Gradients of 20e6 bytes in two halves, there and back, take 20 s; half the bytes save 10.
+  CHECK(found(all, Change::gradients_halved).iteration_s ==
+        Approx(seconds_of(planned.problem, planned.plan) - 10));
+}
+
+TEST_CASE("micro-batches of odd pipelines are put together without losing a sequence") {
+  PlannedProblem planned = crossing_pipelines();
+  planned.plan.pipelines[0].micro_batches = 5;
+  planned.plan.pipelines[1].micro_batches = 3;
+  WhatIf what;
+  what.change = Change::micro_batch_doubled;
+  const auto network = network_of(planned.problem);
+  const PlannedProblem doubled = apply_change(planned, what, network);
+  CHECK(doubled.plan.pipelines[0].micro_batches + doubled.plan.pipelines[1].micro_batches == 4);
+  planned.plan.pipelines[1].micro_batches = 4;
+  CHECK(error_message([&] { apply_change(planned, what, network); }).find("9 micro-batches") != std::string::npos);
+}
+
+// Pipelines of one stage; the last device has half the speed. Twelve micro-batches of 3 s.
+TEST_CASE("pipelines removed and added get and give their share of the micro-batches") {
+  Topology topology = flat_topology({4}, fast, fast);
+  topology.devices[2].speed = 0.5;
+  const Job job = chain_job(1, 0, 1);
+  const PlannedProblem planned{problem_of(topology, job), plan_of(job, 1, 3, 4), 0};
+  const auto all = what_ifs_of(planned);
+  const WhatIf fewer = found(all, Change::pipeline_removed);
+  CHECK(fewer.first == 2);  // 4 · 6 s; the other two then have 6 · 3 s
+  CHECK(fewer.devices == std::vector{2});
+  CHECK(fewer.iteration_s == Approx(18));
+  CHECK(fewer.gain == Approx(1 - 18.0 / 24));
+  const WhatIf more = found(all, Change::pipeline_added);
+  CHECK(more.devices == std::vector{3});
+  CHECK(more.iteration_s == Approx(12));  // 4, 3 and 4 · 3 s, and 1 or 2 · 6 s
+}
+
+TEST_CASE("what is not possible says why") {
+  const Job job = chain_job(2, 0, 1);
+  const auto all = what_ifs_of({problem_of(flat_topology({3}, fast, fast), job), plan_of(job, 2, 1, 3), 0});
+  CHECK(found(all, Change::pipeline_removed).impossible ==
+        "there is one pipeline, which needs all of its devices");
+  CHECK(found(all, Change::pipeline_added).impossible == "no whole set of devices for a pipeline is unused");
+  CHECK(found(all, Change::micro_batch_doubled).impossible ==
+        "3 micro-batches cannot be put together in pairs");
+  CHECK(all.back().impossible != "");
+}
+
+TEST_CASE("a change that does not fit the memory comes after those that do") {
+  Topology topology = flat_topology({2}, fast, fast);
+  const Job job = chain_job(2, 1e6, 10);
+  const Plan plan = plan_of(job, 1, 2, 2);
+  // The state of a device is 2 · 16e6 bytes. A pipeline of one stage has 100 bytes of a layer and
+  // micro-batch: 400 with two micro-batches, and 800 with all four of them, when the other is removed.
+  topology.gpus[0].memory = Bytes(32e6 + 600);
+  const auto all = what_ifs_of({problem_of(topology, job), plan, 0});
+  const WhatIf removed = found(all, Change::pipeline_removed);
+  CHECK(removed.deficit_bytes == Approx(200));
+  for (const WhatIf& what : all)
+    if (what.impossible.empty() && what.change != Change::pipeline_removed) CHECK(what.deficit_bytes == 0);
+  const auto rank = [](const WhatIf& it) { return !it.impossible.empty() ? 2 : it.deficit_bytes > 0 ? 1 : 0; };
+  CHECK(std::is_sorted(all.begin(), all.end(),
+                       [&](const WhatIf& a, const WhatIf& b) { return rank(a) < rank(b); }));
+}
+
+TEST_CASE("the simulator agrees with every what-if") {
+  PlannedProblem planned = crossing_pipelines();
+  Topology& topology = planned.problem.topology;
+  for (int i = 0; i < 2; ++i) {  // two unused devices more
+    topology.devices.push_back(topology.devices[at(2 * i)]);
+    topology.devices.back().id = i == 0 ? "more/0" : "more/1";
+    topology.devices.back().host = 4 + i;
+    std::get<RuleLinks>(topology.links).link_class.push_back(i);
+  }
+  int compared = 0;
+  for (const WhatIf& what : what_ifs_of(planned)) {
+    CAPTURE(static_cast<int>(what.change), what.first, what.second, what.impossible);
+    REQUIRE(what.impossible.empty());
+    const PlannedProblem other = apply_change(planned, what, network_of(planned.problem));
+    CHECK(replay_makespan(iteration_graph(other.problem, other.plan)) == Approx(what.iteration_s).epsilon(1e-6));
+    ++compared;
+  }
+  CHECK(compared == 3 + 7);  // links: inside either site, between them
+}
+
+TEST_CASE("a faster link leaves others of the same rule alone") {
+  Topology topology = flat_topology({2, 1, 1}, link_of(0, 1), link_of(0, 3));
+  std::get<RuleLinks>(topology.links).links[1].capacity = BitsPerSecond(80);
+  double_link(topology, 0, 2);
+  const auto bandwidth = [&](int from, int to) { return topology.link(from, to).bandwidth.value() / 8; };
+  CHECK(bandwidth(0, 3) == 6);
+  CHECK(bandwidth(3, 1) == 6);
+  CHECK(topology.link(0, 3).capacity.value() == 160);
+  CHECK(bandwidth(0, 2) == 3);
+  CHECK(bandwidth(2, 3) == 3);
+  CHECK(topology.link(0, 2).capacity.value() == 80);
+  CHECK(bandwidth(0, 1) == 1);
+  double_link(topology, 0, 0);
+  CHECK(bandwidth(0, 1) == 2);
+  CHECK(bandwidth(0, 2) == 3);
+}
+
+TEST_CASE("faster measured links and access links") {
+  Topology topology = flat_topology({2, 1}, fast, fast);
+  topology.links = MeasuredLinks{Eigen::MatrixXd::Zero(3, 3), Eigen::MatrixXd::Ones(3, 3)};
+  double_link(topology, 1, 0);
+  CHECK(topology.link(0, 2).bandwidth.value() == 2);
+  CHECK(topology.link(2, 1).bandwidth.value() == 2);
+  CHECK(topology.link(0, 1).bandwidth.value() == 1);
+  topology.devices[1].uplink = BitsPerSecond(5);
+  CHECK(limited_sites(topology, {0, 2}).empty());
+  CHECK(limited_sites(topology, {1, 2}) == std::vector{0});
+  double_site_access(topology, 0);
+  CHECK(topology.devices[1].uplink.value() == 10);
+  CHECK(!(topology.devices[0].uplink < unlimited));
+}
+
+// Stages of 1 s forward and 2 s backward, messages of 5 s ÷ c each way, 8 micro-batches. Up to c = 2.5 the
+// hop binds both ways: 2 · 8 · 5 ÷ c s hang on it, 32 there, and 6 on the stages. Above, it binds forward
+// alone: 9 · 5 ÷ c s, 18 there, and 2 + 2 + 8 · 2 s on the stages.
+TEST_CASE("the compression from which a chain is compute-bound") {
+  const Job job = chain_job(2, 0, 5e6);
+  const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(0, B)), job);
+  const auto explained = explain_plan({problem, plan_of(job, 2, 1, 8), 0}, network_of(problem), 1);
+  const double expected = 2.5;
+  REQUIRE(explained.compute_bound_compression);
+  CHECK(*explained.compute_bound_compression >= expected * (1 - 1e-3));
+  CHECK(*explained.compute_bound_compression <= expected * 1.011);
+  CHECK(!explained.double_width);
+  CHECK(!explained.compute_bound_width);
+}
+
+// Latency is not compressed: with 30 s a message of 1f1b, no compression helps.
+TEST_CASE("no compression makes latency go away") {
+  Job job = chain_job(2, 0, 5e6);
+  job.parallelism.schedule = "1f1b";
+  const Problem problem = problem_of(flat_topology({1, 1}, fast, link_of(30, B)), job);
+  CHECK(!explain_plan({problem, plan_of(job, 2, 1, 40), 0}, network_of(problem), 1)
+             .compute_bound_compression);
+}
+
+namespace {
+
+/// Two blocks, one a stage, of sequences so short that 24 s h² FLOPs are nearly all of a forward: t seconds,
+/// at 1 TFLOP/s; a message of 2 s h bytes takes 11 t, of the 2 t of a backward 5.5 times as much.
+Problem narrow_problem() {
+  const double s = 1, h = 512, t = 24 * s * h * h / 1e12;
+  Job job;
+  job.name = "narrow";
+  Transformer model;
+  model.layers = 2;
+  model.hidden = 512;
+  model.heads = 8;
+  model.sequence = 1;
+  model.vocabulary = 1;
+  job.model = model;
+  job.efficiency = 1;
+  job.training.global_batch = 1000;
+  return problem_of(flat_topology({1, 1}, fast, link_of(0, 2 * s * h / (11 * t))), job);
+}
+
+}  // namespace
+
+// Twice the width: 4 times the FLOPs, twice the bytes. A hop binds while 11 t k > 2 t k²: up to k = 5.
+TEST_CASE("the square-cube law in numbers") {
+  const Problem problem = narrow_problem();
+  const Plan plan = plan_of(problem.job, 2, 1, 1000);
+  const auto explained = explain_plan({problem, plan, 0}, network_of(problem), 2);
+  CHECK(explained.bottleneck.dominant.kind == Bottleneck::Kind::hops);
+  CHECK(explained.compute_bound_width == 6);
+  REQUIRE(explained.double_width);
+  const PlanThroughput &now = explained.now, &wide = *explained.double_width;
+  CHECK(wide.iteration_s == Approx(2 * now.iteration_s).epsilon(0.02));  // messages of twice the bytes
+  CHECK(wide.model_flops_per_s == Approx(2 * now.model_flops_per_s).epsilon(0.02));
+  CHECK(wide.compute_s == Approx(4 * now.compute_s).epsilon(0.02));
+  CHECK(wide.sending_s == Approx(2 * now.sending_s).epsilon(0.02));
+  CHECK(wide.tokens_per_s == Approx(1000 / wide.iteration_s));
+  CHECK(explained.compute_bound_compression.value() == Approx(5.5).epsilon(0.02));
+}
+
+// Of a GPU whose peak nobody gives, measured times grow with the FLOPs, updates with the parameters.
+TEST_CASE("the profile of a wider model") {
+  Problem problem = narrow_problem();
+  problem.job.efficiency.reset();
+  problem.topology.gpus[0].peak = problem.topology.gpus[0].peak_fp32 = std::nullopt;
+  LayerProfile profile;
+  profile.gpu = "one";
+  profile.precision = problem.job.training.precision;
+  profile.shape = std::get<Transformer>(problem.job.model);
+  for (const char* kind : {"embedding", "block", "head"})
+    profile.rows.push_back({kind, 1, 1, {1, 0}, {2, 0}, Timing{0.5, 0}, {}, {}});
+  problem.job.profiles = {profile};
+  const Problem wide = widen_model(problem, 3);
+  const double h = 512, flops = (24 * 9 * h * h + 4 * 3 * h) / (24 * h * h + 4 * h),
+               parameters = (12 * 9 * h * h + 13 * 3 * h) / (12 * h * h + 13 * h);
+  const ProfileRow& block = wide.job.profiles[0].rows[1];
+  CHECK(block.forward.median_s == Approx(flops));
+  CHECK(block.backward.median_s == Approx(2 * flops));
+  CHECK(block.update->median_s == Approx(0.5 * parameters));
+  CHECK(IterationModel(wide).stages.unknown(0).empty());  // the profile is of the wider model
+  CHECK(std::get<Transformer>(wide.job.model).hidden == 1536);
+  CHECK(std::get<Transformer>(wide.job.model).heads == 24);
+  CHECK(error_message([] { widen_model(problem_of(flat_topology({1}, fast, fast), chain_job(1, 0, 1)), 2); }) ==
+        "the width is known of transformers alone");
+}

@@ -1,0 +1,209 @@
+#include "planner/cost/iteration_time/gradient_sync_time.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "simulator/sync/sync.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/random_networks.hpp"
+#include "tests/support/random_problem.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
+
+namespace {
+
+constexpr double S = 200e6, B = 125e6, a = 0.005;  // bytes, bytes per second, seconds
+
+const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+
+std::vector<int> all_of(const Topology& topology) {
+  std::vector<int> devices(topology.devices.size());
+  std::iota(devices.begin(), devices.end(), 0);
+  return devices;
+}
+
+std::vector<double> estimated(const Topology& topology, const std::string& sync,
+                              const std::vector<int>& devices, const Calibration& constants = {}) {
+  const NetworkCost network(topology, constants);
+  return GradientSyncTime(topology, network).completion_times(gradient_sync(sync), devices, S);
+}
+
+double last_end(const Topology& topology, const std::string& sync, const Calibration& constants = {}) {
+  const std::vector<double> completion_times = estimated(topology, sync, all_of(topology), constants);
+  return *std::max_element(completion_times.begin(), completion_times.end());
+}
+
+std::vector<double> simulated(const Topology& topology, const std::string& sync,
+                              const std::vector<int>& devices, const Calibration& constants = {}) {
+  GraphBuilder builder(topology, constants);
+  const std::vector<int> last = add_gradient_sync(builder, sync, {devices, S, no_index, 0});
+  const Replay result = replay(builder.take().graph);
+  std::vector<double> completion_times;
+  for (const int task : last) completion_times.push_back(result.tasks[at(task)].finish);
+  return completion_times;
+}
+
+/// n devices of one site, each with B in and out and a to the others.
+Topology access_link_star(int n) {
+  Topology topology = flat_topology({n}, link_of(a, 10 * B), link_of(a, 10 * B));
+  for (Device& device : topology.devices) device.uplink = device.downlink = BitsPerSecond(8 * B);
+  return topology;
+}
+
+/// Some of the devices, in a random order.
+std::vector<int> random_group(Rng& rng, int devices) {
+  std::vector<int> group(at(devices));
+  std::iota(group.begin(), group.end(), 0);
+  rng.shuffle(std::span<int>(group));
+  group.resize(2 + rng.below(static_cast<std::uint32_t>(devices - 1)));
+  return group;
+}
+
+}  // namespace
+
+TEST_CASE("where every pair has a link of its own") {
+  for (const int n : {2, 3, 5, 8}) {
+    CAPTURE(n);
+    const Topology topology = flat_topology({n}, link_of(a, B), link_of(a, B));
+    const double part = S / (n * B);
+    CHECK(last_end(topology, "sharded-ps") == Approx(2 * (a + part)));
+    CHECK(last_end(topology, "central-ps") == Approx(2 * (a + S / B)));
+    CHECK(last_end(topology, "ring") == Approx(2 * (n - 1) * (a + part)));
+    CHECK(last_end(topology, "hierarchical") == Approx(2 * (a + part)));
+  }
+  for (const int n : {2, 4, 8, 16})
+    CHECK(last_end(flat_topology({n}, link_of(a, B), link_of(a, B)), "tree") ==
+          Approx(2 * std::log2(n) * (a + S / B)));
+}
+
+// n − 1 messages at a time leave every device, or come to the first.
+TEST_CASE("where every device has one access link") {
+  for (const int n : {2, 3, 5, 8}) {
+    CAPTURE(n);
+    const Topology topology = access_link_star(n);
+    CHECK(last_end(topology, "sharded-ps") == Approx(2 * (a + (n - 1) * S / (n * B))));
+    CHECK(last_end(topology, "central-ps") == Approx(2 * (a + (n - 1) * S / B)));
+    CHECK(last_end(topology, "ring") == Approx(2 * (n - 1) * (a + S / (n * B))));
+  }
+  for (const int n : {2, 4, 8, 16})
+    CHECK(last_end(access_link_star(n), "tree") == Approx(2 * std::log2(n) * (a + S / B)));
+  // Two leaves send to the root at once, a + 2 S / B; it sends to one after the other, 2 (a + S / B).
+  CHECK(last_end(access_link_star(3), "tree") == Approx(3 * a + 4 * S / B));
+}
+
+// t sites of k devices: 2 (a + S / (k B)) inside, 2 (t − 1)(a' + S / (k t W)) across.
+TEST_CASE("hierarchical: shards inside the sites, rings across") {
+  const double W = 10e6, far = 0.1;
+  for (const int t : {2, 3})
+    for (const int k : {1, 2, 4}) {
+      CAPTURE(t, k);
+      const Topology topology = flat_topology(std::vector<int>(at(t), k), link_of(a, B), link_of(far, W));
+      const double inside = k > 1 ? 2 * (a + S / k / B) : 0, across = 2 * (t - 1) * (far + S / (k * t * W));
+      CHECK(last_end(topology, "hierarchical") == Approx(inside + across));
+    }
+}
+
+TEST_CASE("overhead is paid by every message, efficiency by every byte") {
+  const Calibration constants{1, 0.25, 0.5, 0};
+  CHECK(last_end(access_link_star(4), "ring", constants) ==
+        Approx(2 * 3 * (0.25 + a + S / (4 * B * 0.5))));
+}
+
+// Both directions of a ring of n: 2 (n − 1) messages of S / n from every device.
+TEST_CASE("the bytes over shared capacities are those of all messages") {
+  const Topology topology = access_link_star(4);
+  const NetworkCost network(topology, {});
+  GradientSyncTime exchange(topology, network);
+  struct Case {
+    const char* sync;
+    double out, in;  // bytes of the first device
+  };
+  for (const Case& it : {Case{"ring", 6 * S / 4, 6 * S / 4}, Case{"sharded-ps", 6 * S / 4, 6 * S / 4},
+                         Case{"central-ps", 3 * S, 3 * S}, Case{"tree", 2 * S, 2 * S},
+                         Case{"hierarchical", 6 * S / 4, 6 * S / 4}}) {
+    CAPTURE(it.sync);
+    exchange.completion_times(gradient_sync(it.sync), all_of(topology), S);
+    const SharedPath out = network.shared(0, 1), in = network.shared(1, 0);  // uplink, downlink
+    CHECK(exchange.load()[at(out.begin()[0])] == Approx(it.out));
+    CHECK(exchange.load()[at(in.begin()[1])] == Approx(it.in));
+    CHECK(exchange.used().size() == 8);
+  }
+}
+
+TEST_CASE("an unknown way of exchanging gradients is refused") {
+  CHECK(error_message([] { gradient_sync("gossip"); }) == "there is no gradient_sync `gossip`");
+}
+
+TEST_CASE("exactly what the simulator says on links that differ") {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Rng rng = Rng::for_task(1, seed);
+    Topology topology = directed_topology(rng, 12);
+    for (Site site : {Site{"there"}, Site{"yonder"}}) topology.sites.push_back(site);
+    for (Device& device : topology.devices) {
+      device.site = static_cast<int>(rng.below(3));
+      device.host = static_cast<int>(rng.below(8));
+    }
+    const Calibration constants{1, 0.01 * rng.uniform(), 0.5 + rng.uniform() / 2, 0};
+    const std::vector<int> group = random_group(rng, 12);
+    for (const std::string& sync : syncs) {
+      CAPTURE(seed, sync, group);
+      const std::vector<double> estimate = estimated(topology, sync, group, constants),
+                                expected = simulated(topology, sync, group, constants);
+      for (std::size_t i = 0; i < group.size(); ++i) CHECK(estimate[i] == Approx(expected[i]).epsilon(1e-9));
+    }
+  }
+}
+
+TEST_CASE("one of like messages stands for all") {
+  // Sites of like devices, some behind links that hosts or sites share; every seventh device is unlike.
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(seed, 11);
+    Topology topology = random_topology(rng, 24, seed % 2 == 1);
+    if (seed % 3 == 0)
+      for (std::size_t i = 0; i < topology.devices.size(); i += 7)
+        topology.devices[i].uplink = BitsPerSecond(1e8 * (1 + rng.uniform()));
+    for (Link& link : std::get<RuleLinks>(topology.links).links)
+      link.egress = DollarsPerByte(1e-9 * rng.uniform());
+    const NetworkCost network(topology, {1, 0.002, 0.9, 0});
+    GradientSyncTime exchange(topology, network), one_by_one(topology, network);
+    one_by_one.record_transfers(GradientSyncTime::TransferDetail::all);
+    const std::vector<int> devices = random_group(rng, 24);
+    for (const std::string& sync : syncs) {
+      CAPTURE(sync);
+      const std::vector<double> completion_times = exchange.completion_times(gradient_sync(sync), devices, S);
+      const std::vector<double> expected = one_by_one.completion_times(gradient_sync(sync), devices, S);
+      for (std::size_t i = 0; i < completion_times.size(); ++i) CHECK(completion_times[i] == Approx(expected[i]).epsilon(1e-12));
+      CHECK(exchange.used().size() == one_by_one.used().size());
+      for (const int id : one_by_one.used())
+        CHECK(exchange.load()[at(id)] == Approx(one_by_one.load()[at(id)]).epsilon(1e-12));
+      CHECK(exchange.usd() > 0);
+      CHECK(exchange.usd() == Approx(one_by_one.usd()).epsilon(1e-12));
+      REQUIRE(exchange.first_messages().size() == one_by_one.first_messages().size());
+      const std::map<int, double> first(exchange.first_messages().begin(), exchange.first_messages().end());
+      for (const auto& [id, messages] : one_by_one.first_messages())
+        CHECK(first.at(id) == Approx(messages).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("devices are of one kind where nothing tells them apart") {
+  const Topology topology = flat_topology({3, 2}, link_of(a, B), link_of(2 * a, B));
+  const NetworkCost network(topology, {});
+  for (int device = 0; device < 5; ++device) CHECK(network.kind(device) == (device < 3 ? 0 : 1));
+  Topology unlike = topology;
+  unlike.devices[1].downlink = BitsPerSecond(B);
+  const NetworkCost other(unlike, {});
+  CHECK(other.kind(0) == other.kind(2));
+  CHECK(other.kind(0) != other.kind(1));
+}

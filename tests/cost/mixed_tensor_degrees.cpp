@@ -1,0 +1,287 @@
+// Estimates of plans whose stages have different numbers of devices, against the simulator.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/core/error.hpp"
+#include "planner/core/rng.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
+#include "planner/cost/iteration_time/layer_split.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+#include "tests/support/heterogeneous_layers.hpp"
+#include "tests/validation/estimates.hpp"
+
+using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::sim;
+
+namespace {
+
+const std::vector<std::string> syncs = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+const std::vector<int> degrees = {1, 2, 4, 8};
+const std::vector<int> hosts = {8, 4, 4, 2, 2, 1, 1, 1, 1};
+
+/// The devices of `hosts` on two sites, with random links between hosts, faster ones inside.
+Topology heterogeneous_hosts(Rng& rng, bool shared) {
+  Topology topology = flat_topology({16, 8}, {}, {});
+  int device = 0;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    const BitsPerSecond uplink(8e6 * (2 + 4 * rng.uniform()));
+    for (int i = 0; i < hosts[host]; ++i) {
+      Device& it = topology.devices[at(device++)];
+      it.host = static_cast<int>(host);
+      it.speed = host % 3 == 0 ? 0.5 : 1;
+      if (shared) it.host_uplink = uplink;
+    }
+  }
+  const int n = topology.size();
+  Eigen::MatrixXd latency(n, n), bandwidth(n, n);
+  for (int from = 0; from < n; ++from)
+    for (int to = 0; to < n; ++to) {
+      const bool inside = topology.devices[at(from)].host == topology.devices[at(to)].host;
+      latency(from, to) = (inside ? 0.001 : 0.1) * rng.uniform();
+      bandwidth(from, to) = 8e6 * (inside ? 100 : 0.5 + 5 * rng.uniform());
+    }
+  topology.links = MeasuredLinks{latency, bandwidth};
+  return topology;
+}
+
+/// Every host cut into units of 1, 2, 4 or 8 devices, in a random order.
+std::vector<std::vector<int>> random_tensor_groups(Rng& rng) {
+  std::vector<std::vector<int>> tensor_groups;
+  int device = 0;
+  for (int left : hosts)
+    while (left > 0) {
+      int size = 1 << rng.below(4);
+      while (size > left) size /= 2;
+      tensor_groups.emplace_back();
+      for (int i = 0; i < size; ++i) tensor_groups.back().push_back(device++);
+      left -= size;
+    }
+  rng.shuffle(std::span<std::vector<int>>(tensor_groups));
+  return tensor_groups;
+}
+
+Plan heterogeneous_plan(Rng& rng, const Job& job, bool even) {
+  const auto tensor_groups = random_tensor_groups(rng);
+  const int stages = random_int(rng, 1, 4), most = static_cast<int>(tensor_groups.size()) / stages;
+  const int pipelines = random_int(rng, 1, std::min(4, most));
+  const int layers = layer_count(job.model), rounds = random_int(rng, 1, 4);
+  Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  std::size_t next = 0;
+  for (int i = 0; i < pipelines; ++i) {
+    Pipeline pipeline{stages * rounds, {}};
+    int begin = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      const auto all = even_split(layers, stages, stage);
+      const int end = stage + 1 == stages ? layers : all.second - (even ? 0 : random_int(rng, 0, 1));
+      pipeline.stages.push_back({{begin, end}, tensor_groups[next++]});
+      begin = end;
+      plan.tensor = std::max(plan.tensor, static_cast<int>(pipeline.stages.back().devices.size()));
+    }
+    plan.pipelines.push_back(pipeline);
+  }
+  return plan;
+}
+
+struct Errors {
+  double worst = 0, mean = 0, tau = 0;
+};
+
+/// Of 60 random plans, by every algorithm of exchange in turn; or by `sync` alone.
+Errors errors_of(const std::string& schedule, bool shared, bool overlap, std::uint64_t stream,
+                 const std::string& sync = "", const Compression& compression = {}) {
+  Errors errors;
+  std::vector<std::pair<double, double>> pairs;
+  Rng of_problem = Rng::for_task(stream, 1000);
+  Problem problem{
+      heterogeneous_hosts(of_problem, shared), heterogeneous_layers(of_problem, schedule, "ring"), {1, 0.01, 0.9, 0.5}};
+  problem.job.parallelism.overlap = overlap;
+  problem.job.compression = compression;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Rng rng = Rng::for_task(stream, seed);
+    problem.job.parallelism.gradient_sync = sync.empty() ? syncs[seed % 5] : sync;
+    const Plan plan = heterogeneous_plan(rng, problem.job, seed % 2 == 0);
+    const IterationModel model(problem, degrees,
+                               std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+    const double estimated = estimate_iteration(model, plan).iteration_s,
+                 simulated = replay_makespan(iteration_graph(problem, plan));
+    pairs.emplace_back(estimated, simulated);
+    errors.mean += std::abs(estimated / simulated - 1) / 60;
+    if (std::abs(estimated / simulated - 1) > std::abs(errors.worst))
+      errors.worst = estimated / simulated - 1;
+  }
+  errors.tau = kendall_tau(pairs);
+  return errors;
+}
+
+}  // namespace
+
+// Stage 0 on two devices: a forward of a layer takes 0.5 + x s, a backward 1 + x, with x = 2 · 2 (0.01 + 1)
+// for its all-reduces; stage 1 on one device 1 s and 2 s. The halves of a message take 3 + 0.2 s. The second
+// micro-batch is bound by stage 0, forward and backward: 2 (0.5 + x) and 2 (1 + x).
+TEST_CASE("messages between stages of two and of one device go in two parts") {
+  const Job job = chain_job(4, 0, 2e6);
+  Topology topology = flat_topology({3}, link_of(0.2, 1e6 / 3), link_of(0.2, 1e6 / 3));
+  topology.devices[1].host = topology.devices[0].host;
+  auto& rules = std::get<RuleLinks>(topology.links);
+  rules.links.push_back(link_of(0.01, 1e6));
+  rules.same_host.mutable_matrix()(0, 0) = 2;
+  const Problem problem{topology, job, {}};
+  const IterationModel model(problem, {1, 2},
+                             std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+  const Plan plan{2, "gpipe", "sharded-ps", {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2}}}}}};
+  const double x = 4 * 1.01, forward = 2 * (0.5 + x), backward = 2 * (1 + x);
+  CHECK(estimate_iteration(model, plan).iteration_s ==
+        Approx(2 * forward + 3.2 + 2 + 4 + 3.2 + 2 * backward));
+}
+
+// Two replicas of one device and one of two: every part of the gradients goes in thirds, and the two send
+// each other both parts over one link (4 messages of 4e6 ÷ 3 bytes at 1e6 bytes a second).
+TEST_CASE("parts that the same devices hold are exchanged one after the other") {
+  const Job job = chain_job(4, 1e6, 0);
+  Topology topology = flat_topology({4}, link_of(0, 1e6), link_of(0, 1e6));
+  const Problem problem{topology, job, {}};
+  const IterationModel model(problem, {1, 2},
+                             std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+  const Plan plan{
+      2, "gpipe", "sharded-ps", {{1, {{{0, 4}, {0, 1}}}}, {1, {{{0, 4}, {2}}}}, {1, {{{0, 4}, {3}}}}}};
+  CHECK(estimate_iteration(model, plan).iteration_s == Approx(12 + 4 * 4.0 / 3));
+}
+
+// Where pipelines have different degrees, a device is in several exchanges, as where they are cut
+// differently.
+TEST_CASE("as the simulator says where nothing is shared, whatever the degrees") {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const bool overlap : {false, true})
+      for (std::uint64_t stream = 1; stream <= 3; ++stream) {
+        const Errors errors = errors_of(schedule, false, overlap, stream);
+        CAPTURE(schedule, overlap, stream, errors.worst, errors.mean, errors.tau);
+        CHECK(std::abs(errors.worst) <= (schedule == "interleaved" ? 0.075 : 0.05));
+        CHECK(errors.mean <= 0.01);
+        CHECK(errors.tau >= 0.99);
+      }
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    const Errors errors = errors_of(schedule, false, false, 4, "sharded-ps");
+    CAPTURE(schedule, errors.worst);
+    CHECK(std::abs(errors.worst) <= 0.01);
+  }
+}
+
+// A device that holds several parts compresses and expands them one after the other.
+TEST_CASE("as the simulator says where compressing takes long, whatever the degrees") {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const bool overlap : {false, true})
+      for (const double throughput : {1e7, 1e8}) {
+        const Errors errors =
+            errors_of(schedule, false, overlap, 5, "", {0.25, 0.1, BitsPerSecond(throughput)});
+        CAPTURE(schedule, overlap, throughput, errors.worst, errors.mean, errors.tau);
+        CHECK(std::abs(errors.worst) <= (schedule == "interleaved" ? 0.15 : 0.05));
+        CHECK(errors.mean <= (schedule == "interleaved" ? 0.02 : 0.002));
+        CHECK(errors.tau >= (schedule == "interleaved" ? 0.96 : 0.99));
+      }
+}
+
+TEST_CASE("near to what the simulator says where hosts share their uplink, whatever the degrees") {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const bool overlap : {false, true})
+      for (std::uint64_t stream = 1; stream <= 3; ++stream) {
+        const Errors errors = errors_of(schedule, true, overlap, stream);
+        CAPTURE(schedule, overlap, stream, errors.worst, errors.mean, errors.tau);
+        CHECK(std::abs(errors.worst) <= 0.12);
+        CHECK(errors.mean <= 0.02);
+        CHECK(errors.tau >= 0.95);
+        const Errors default_sync = errors_of(schedule, true, overlap, stream, "sharded-ps");
+        CAPTURE(default_sync.worst);
+        CHECK(std::abs(default_sync.worst) <= 0.1);
+      }
+}
+
+TEST_CASE("after stages have changed places with others of other degrees a timer says what a new one says") {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(3, seed);
+    const std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved"};
+    Problem problem{heterogeneous_hosts(rng, seed % 2 == 0),
+                    heterogeneous_layers(rng, schedules[seed % 3], syncs[seed % 5]),
+                    {1, 0.01, 0.9, 0.5}};
+    problem.topology.gpus[0].memory = Bytes(1e8);
+    problem.job.parallelism.overlap = rng.below(2) == 0;
+    if (rng.below(2) == 0) problem.job.compression = {0.25, 0.1, BitsPerSecond(1e8)};
+    const IterationModel model(problem, degrees,
+                               std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+    IterationTimer timer(model, heterogeneous_plan(rng, problem.job, false));
+    const int pipelines = static_cast<int>(timer.plan().pipelines.size());
+    const int stages = static_cast<int>(timer.plan().pipelines.front().stages.size());
+    for (int step = 0; step < 20; ++step) {
+      const int a = random_int(rng, 0, pipelines - 1), b = random_int(rng, 0, pipelines - 1);
+      const int stage = random_int(rng, 0, stages - 1), other = random_int(rng, 0, stages - 1);
+      const std::vector<int> here = timer.plan().pipelines[at(a)].stages[at(stage)].devices,
+                             there = timer.plan().pipelines[at(b)].stages[at(other)].devices;
+      timer.set_devices(a, stage, there);
+      timer.set_devices(b, other, here);
+      IterationTimer fresh(model, timer.plan());
+      CHECK(timer.iteration_s() == fresh.iteration_s());
+      CHECK(timer.deficit_bytes() == fresh.deficit_bytes());
+    }
+  }
+}
+
+// All 19 splits of 20 layers over a stage of four devices and one of one: nothing is shared, so that the time
+// is that of `pipeline_time`, which the split minimises.
+TEST_CASE("the best split gives the larger stage its layers") {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    CAPTURE(seed);
+    Rng rng = Rng::for_task(4, seed);
+    const Problem problem{heterogeneous_hosts(rng, false), heterogeneous_layers(rng, "gpipe", "ring"), {1, 0.01, 0.9, 0}};
+    const IterationModel model(problem, degrees,
+                               std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+    const std::vector<int> wide = {8, 9, 10, 11}, single = {20};
+    const int layers = layer_count(problem.job.model);
+    double best = 1e300;
+    for (int cut = 1; cut < layers; ++cut)
+      best = std::min(
+          best,
+          estimate_iteration(model, {4, "gpipe", "ring", {{6, {{{0, cut}, wide}, {{cut, layers}, single}}}}})
+              .iteration_s);
+    const LayerSplit split = best_layer_split(model, {{{wide, single}, 6}});
+    CHECK(split.time_s == Approx(best));
+  }
+}
+
+TEST_CASE("shards that overlap in part are not estimated") {
+  const Problem problem{flat_topology({5}, link_of(0, 1e6), link_of(0, 1e6)), chain_job(4, 1e6, 0), {}};
+  const IterationModel model(problem, {2, 3},
+                             std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+  const Plan plan{3, "gpipe", "ring", {{2, {{{0, 2}, {0, 1}}, {{2, 4}, {2, 3, 4}}}}}};
+  CHECK_THROWS_AS(IterationTimer(model, plan), Error);
+}
+
+// Three pipelines of two stages; the first stage has two devices in the first of them alone. Then all parts
+// of a segment are apart, until the layers of one stage are not those of the others.
+TEST_CASE("after layers have moved, a timer says what a new one does, whatever the degrees") {
+  const Job job = chain_job(12, 2e6, 1e5);
+  const Topology topology = flat_topology({7}, link_of(0.01, 1e6), link_of(0.1, 1e6));
+  const Problem problem{topology, job, {}};
+  const IterationModel model(problem, {1, 2},
+                             std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+  Plan plan{2, "gpipe", "sharded-ps", {}};
+  plan.pipelines.push_back({4, {{{0, 6}, {0, 1}}, {{6, 12}, {2}}}});
+  plan.pipelines.push_back({4, {{{0, 6}, {3}}, {{6, 12}, {4}}}});
+  plan.pipelines.push_back({4, {{{0, 6}, {5}}, {{6, 12}, {6}}}});
+  IterationTimer timer(model, plan);
+  CHECK(timer.iteration_s() == Approx(IterationTimer(model, plan).iteration_s()));
+  for (int pipeline = 0; pipeline < 3; ++pipeline) {
+    CAPTURE(pipeline);
+    std::vector<Stage>& stages = plan.pipelines[at(pipeline)].stages;
+    stages[0].layers.second = stages[1].layers.first = 5;
+    timer.set_layers(pipeline, 0, stages[0].layers);
+    timer.set_layers(pipeline, 1, stages[1].layers);
+    CHECK(timer.iteration_s() == Approx(IterationTimer(model, plan).iteration_s()).epsilon(1e-12));
+  }
+}

@@ -1,0 +1,245 @@
+// What a target cannot express is refused: the fact, and a way out that is true.
+#include "planner/core/error.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/export_examples.hpp"
+
+namespace dtfm {
+using namespace exporter;
+using namespace io;
+namespace {
+
+/// Two pipelines of one device a stage, on machines a0, a1, … and b0, b1, …; the layers of their stages.
+ExportBundle two_pipelines(std::vector<int> first, std::vector<int> second, int layers = 7) {
+  ExportBundle bundle;
+  bundle.job.name = "two";
+  bundle.job.model = Transformer{layers, 1024, 16, 512, 50257};
+  bundle.job.training = {16, 1};
+  bundle.job.parallelism.schedule = "1f1b";
+  int device = 0;
+  for (const auto& counts : {first, second}) {
+    Pipeline pipeline{8, {}};
+    int begin = 0;
+    for (const int count : counts) {
+      pipeline.stages.push_back({{begin, begin + count}, {device}});
+      begin += count;
+      const std::string host = fmt::format("m{}", device++);
+      bundle.locations.push_back({host, host, 0});
+    }
+    bundle.plan.pipelines.push_back(pipeline);
+  }
+  return bundle;
+}
+
+void fill_slots(ExportBundle& bundle, RankOrder order = RankOrder::stage_major) {
+  bundle.order = order;
+  bundle.assignments = assign_ranks(bundle.plan, bundle.job, order);
+}
+
+std::string rejection_message(const std::string& name, ExportBundle bundle) {
+  const Exporter* target = &find_exporter(name);
+  fill_slots(bundle, choose_rank_order({&target, 1}, {}));
+  return error_message([&] { export_files(bundle, {&target, 1}); });
+}
+
+const std::vector<std::string> common_layout = {"megatron",     "torchtitan", "torchtitan-py", "deepspeed",
+                                                "deepspeed-py", "dtfm",       "varuna"};
+
+TEST_CASE("Pipelines that split layers differently") {
+  const ExportBundle bundle = two_pipelines({3, 2, 2}, {2, 3, 2});
+  CHECK(rejection_message("megatron", bundle) ==
+        "megatron: pipelines 0 and 1 split layers differently (3/2/2 vs 2/3/2); megatron has one layout for "
+        "all "
+        "replicas; use --to flashflex, or plan with --alike");
+  for (const std::string& name : common_layout)
+    CHECK_THAT(rejection_message(name, bundle), contains("split layers differently"));
+  CHECK(rejection_message("flashflex", bundle) == "no error");
+  CHECK(rejection_message("petals", bundle) == "no error");
+}
+
+TEST_CASE("Pipelines of unlike depth") {
+  const ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 4});
+  for (const std::string& name : common_layout) {
+    CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 have 3 and 2 stages"));
+    CHECK_THAT(rejection_message(name, bundle), contains("needs the same data-parallel degree in every stage"));
+  }
+  CHECK(rejection_message("flashflex", bundle) == "no error");
+}
+
+TEST_CASE("Unlike tensor degrees, and any where there is none") {
+  ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
+  for (Pipeline& pipeline : bundle.plan.pipelines) {
+    pipeline.stages[2].devices.push_back(static_cast<int>(bundle.locations.size()));
+    GpuLocation location = bundle.locations[at(pipeline.stages[2].devices.front())];
+    location.gpu = 1;
+    bundle.locations.push_back(location);
+  }
+  CHECK(rejection_message("megatron", bundle) ==
+        "megatron: stage 2 uses tp=2, stage 0 tp=1; megatron has one tensor-parallel size; use --to "
+        "flashflex, or plan "
+        "with --alike");
+  for (const char* name : {"torchtitan", "torchtitan-py", "deepspeed-py"})
+    CHECK_THAT(rejection_message(name, bundle), contains("has one tensor-parallel size"));
+  for (const char* name : {"dtfm", "varuna"})
+    CHECK_THAT(rejection_message(name, bundle), contains("has no tensor parallelism"));
+  CHECK(rejection_message("flashflex", bundle) == "no error");
+  CHECK(rejection_message("petals", bundle) == "no error");
+  bundle.locations[at(bundle.plan.pipelines[0].stages[2].devices[1])] = {"far", "far", 0};
+  CHECK_THAT(rejection_message("petals", bundle), contains("on several machines"));
+}
+
+TEST_CASE("Micro-batches that differ, and batches that do not divide") {
+  ExportBundle bundle = two_pipelines({3, 2, 2}, {3, 2, 2});
+  bundle.plan.pipelines[1].micro_batches = 6;
+  bundle.job.training.global_batch = 14;
+  for (const std::string& name : common_layout)
+    if (name != "varuna")
+      CHECK_THAT(rejection_message(name, bundle), contains("pipelines 0 and 1 have 8 and 6 micro-batches"));
+  CHECK(rejection_message("flashflex", bundle) == "no error");
+  bundle.plan.pipelines[1].micro_batches = 8;
+  bundle.job.training = {30, 2};
+  CHECK_THAT(rejection_message("megatron", bundle),
+             contains("global batch 30 is not a multiple of micro-batch 2 x dp 2"));
+  bundle.job.training = {64, 2};
+  CHECK_THAT(rejection_message("megatron", bundle), contains("are not the job's global batch 64"));
+}
+
+TEST_CASE("Cuts that a trainer cannot make") {
+  const ExportBundle bundle = two_pipelines({4, 1, 2}, {4, 1, 2});
+  CHECK(rejection_message("deepspeed", bundle) ==
+        "deepspeed: partition_method cannot produce 4/1/2 (uniform gives 3/2/2); use --to deepspeed-py");
+  CHECK(rejection_message("deepspeed-py", bundle) == "no error");
+  CHECK_THAT(rejection_message("varuna", bundle), contains("stages have 4/1/2 layers"));
+  CHECK(rejection_message("varuna", two_pipelines({2, 2, 2}, {2, 2, 2}, 6)) == "no error");
+}
+
+TEST_CASE("A stage without layers is Megatron's alone") {
+  const ExportBundle bundle = two_pipelines({0, 4, 3}, {0, 4, 3});
+  const Exporter* target = &find_exporter("megatron");
+  ExportBundle assigned = bundle;
+  fill_slots(assigned);
+  CHECK_THAT(file_text(export_files(assigned, {&target, 1}), "megatron.sh"), contains("\"E|tttt|tttL\""));
+  for (const char* name :
+       {"torchtitan", "torchtitan-py", "deepspeed", "deepspeed-py", "dtfm", "flashflex", "petals"})
+    CHECK_THAT(rejection_message(name, bundle), contains("stage 0 has no layers (0/4/3)"));
+}
+
+TEST_CASE("Pipelines of one stage, drains that are no equal rounds, virtual stages") {
+  ExportBundle bundle = two_pipelines({7}, {7});
+  CHECK_THAT(rejection_message("dtfm", bundle), contains("one-stage pipelines are not runnable"));
+  bundle = two_pipelines({3, 4}, {3, 4});
+  bundle.job.parallelism.schedule = "gpipe";
+  bundle.job.parallelism.flush = 3;
+  for (const char* name : {"dtfm", "torchtitan", "torchtitan-py"})
+    CHECK_THAT(rejection_message(name, bundle), contains("drain after 3 of 8 micro-batches"));
+  bundle.job.parallelism.flush = 4;
+  CHECK(rejection_message("dtfm", bundle) == "no error");
+  bundle.job.parallelism = {};
+  bundle.job.parallelism.schedule = "interleaved";
+  bundle.job.parallelism.chunks = 2;
+  for (const char* name : {"dtfm", "deepspeed-py", "flashflex", "petals", "varuna"})
+    CHECK_THAT(rejection_message(name, bundle), contains("schedule interleaved with 2 chunks"));
+  CHECK_THAT(rejection_message("megatron", bundle), contains("Megatron needs more than 2"));
+}
+
+TEST_CASE("Models that are no transformers") {
+  ExportBundle bundle = two_pipelines({1, 1}, {1, 1});
+  LayerChain chain;
+  chain.layers.resize(2);
+  bundle.job.model = chain;
+  for (const char* name : {"megatron", "flashflex", "torchtitan", "torchtitan-py", "dtfm", "petals"})
+    CHECK_THAT(rejection_message(name, bundle), contains("chain of unlike layers"));
+}
+
+TEST_CASE("GPUs that Kubernetes cannot choose, ranks that torchrun's agents cannot have") {
+  CHECK(error_message([] { make_export_files(worked_example, {"kubernetes"}); }) ==
+        "kubernetes: plan distinguishes GPUs of host gc; Kubernetes cannot choose a GPU index; use --any-gpu "
+        "if they "
+        "are alike, or --to torchrun");
+  ExportChoices choices;
+  choices.launch.agents = AgentPer::host;
+  CHECK(error_message([&] { make_export_files(worked_example, {"torchrun"}, choices); }) ==
+        "torchrun: ranks of host ga are 2,5, not one block; use --agents gpu, or --to slurm or openmpi");
+}
+
+TEST_CASE("Two trainers, an order that a trainer has not, a target that is not there") {
+  CHECK_THAT(error_message([] {
+               make_export_files(worked_example, {"megatron", "flashflex"});
+             }),
+             contains("two trainers"));
+  CHECK_THAT(error_message([] { make_export_files(worked_example, {"torchtitan"}, {}, RankOrder::pipeline_major); }),
+             contains("torchtitan: ranks are stage-major there"));
+  CHECK_THAT(error_message([] { find_exporter("megatorn"); }), contains("did you mean `megatron`?"));
+  CHECK_THAT(error_message([] { find_exporter("nanotron"); }),
+             contains("nanotron cuts layers by a cost of its own"));
+  CHECK_THAT(error_message([] { find_exporter("swarm"); }),
+             contains("only 4 stages (head, body1, body2, tail) exist"));
+  CHECK_THAT(error_message([] { find_exporter("opendiloco"); }), contains("not representable"));
+  CHECK_THAT(error_message([] { find_exporter("k8s"); }), contains("is called kubernetes here"));
+  CHECK_THAT(error_message([] { make_export_files(worked_example, {"netem"}); }), contains("give it with --topology"));
+}
+
+TEST_CASE("A trainer's schedule that is not the plan's, and drains, are told") {
+  ExportBundle bundle = two_pipelines({3, 4}, {3, 4});
+  bundle.job.parallelism.schedule = "gpipe";
+  bundle.job.parallelism.flush = 3;
+  fill_slots(bundle);
+  for (const char* name : {"megatron", "deepspeed-py", "flashflex"}) {
+    const auto notes = find_exporter(name).notes(bundle);
+    REQUIRE(notes.size() > 1);
+    CHECK(notes[0] ==
+          "it runs schedule 1f1b, and the plan's times are those of gpipe: plan with schedule 1f1b");
+    CHECK_THAT(notes[1], contains("does not drain pipelines after every 3 micro-batches"));
+  }
+  bundle.job.parallelism = {};
+  bundle.job.parallelism.schedule = "1f1b";
+  for (const std::string& note : find_exporter("deepspeed-py").notes(bundle))
+    CHECK(note.find("runs schedule") == note.npos);
+}
+
+TEST_CASE("Rank 0 comes to the master, where a pipeline begins there") {
+  ExportChoices choices;
+  choices.master = "gb";
+  const ExportFiles files = make_export_files(worked_example, {"torchrun"}, choices);
+  const auto rows = parse_rank_table(file_text(files, rank_table_file), "table");
+  CHECK(rows.front().host == "gb");
+  CHECK(rows[1].host == "gc");
+  choices.master = "ga";
+  CHECK_THAT(error_message([&] { make_export_files(worked_example, {"torchrun"}, choices); }),
+             contains("no pipeline begins on `ga`, and rank 0 begins one; those that do: gb, gc"));
+}
+
+TEST_CASE("Names of machines that go into scripts") {
+  const auto with_host = [](const std::string& name) {
+    std::string plan = worked_example;
+    plan.replace(plan.find("gb:0"), 4, name);  // it is there once
+    return plan;
+  };
+  for (const char* name : {"$(touch x):0", "a b:0", "a;b:0", "-rf:0", "../../etc:0", "a\\nb:0", "a'b:0",
+                           "<script>:0", "a\\u0000b:0", ":0"})
+    CHECK_THAT(error_message([&] { make_export_files(with_host(name), {"torchrun"}); }),
+               contains("give addresses with --hosts"));
+  for (const char* name : {"gb:", "gb:x", "gb:-1", "gb:99999999999", "gb:0:0"})
+    CHECK_THAT(error_message([&] { make_export_files(with_host(name), {"torchrun"}); }),
+               contains("expected the number of a GPU"));
+  CHECK_THAT(error_message([&] { make_export_files(with_host("gc:01"), {"torchrun"}); }), contains("are one GPU"));
+  CHECK_THAT(error_message([&] { make_export_files(with_host("g/c:9"), {"torchrun"}); }), contains("no error"));
+
+  ExportChoices choices;
+  const auto hosts = [&](const std::string& text) {
+    choices.hosts = NamedFile{"hosts", text};
+    return error_message([&] { make_export_files(with_host("my $(desk):0"), {"torchrun"}, choices); });
+  };
+  CHECK(hosts("ga 10.0.0.1\ngc c.example.org # the third\n  my $(desk)\t10.0.0.2 \n") == "no error");
+  CHECK(hosts("ga 10.0.0.1\ngc c.example.org\n") == "hosts: lacks machine `my $(desk)`");
+  CHECK(hosts("# all three\nga 10.0.0.1\t# one\ngc c.example.org\nmy $(desk) 10.0.0.2 #\n") == "no error");
+  CHECK_THAT(hosts("ga#1 10.0.0.1\n"), contains("the plan has no machine `ga#1`"));
+  CHECK_THAT(hosts("ga $(id)\n"), contains("hosts:1:4: `$(id)` is no address"));
+  CHECK_THAT(hosts("ga 10.0.0.1\nga 10.0.0.2\n"), contains("hosts:2:1: machine `ga` is there twice"));
+  CHECK_THAT(hosts("gx 10.0.0.1\n"), contains("the plan has no machine `gx`"));
+  CHECK_THAT(hosts("ga\n"), contains("hosts:1:1: expected `MACHINE ADDRESS`"));
+  CHECK_THAT(hosts("ga 10.0.0.1\ngc 10.0.0.1\nmy $(desk) d\n"), contains("have one address, 10.0.0.1"));
+}
+
+}  // namespace
+}  // namespace dtfm

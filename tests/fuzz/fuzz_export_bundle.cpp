@@ -1,0 +1,49 @@
+// Any bytes as a plan file, and behind a line of dashes a file of addresses: every target writes files that
+// say what the plan says, or refuses with an Error; a broken invariant ends the program.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "planner/export/exporter.hpp"
+#include "planner/export/read_export_bundle.hpp"
+#include "planner/io/text/text_file.hpp"
+
+namespace {
+
+void hand_over(const dtfm::NamedFile& plan, const dtfm::ExportChoices& choices,
+               const dtfm::Exporter& target) {
+  const dtfm::Exporter* const targets[] = {&target};
+  dtfm::ExportBundle bundle;
+  try {
+    bundle = dtfm::read_export_bundle(plan, std::nullopt, choices);
+    target.check(bundle);
+  } catch (const dtfm::Error&) {
+    return;
+  }
+  dtfm::export_files(bundle, targets);  // what was not refused is written
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::string_view dashes = "\n---\n";
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const std::size_t end = std::min(text.find(dashes), text.size());
+  dtfm::ExportChoices choices;
+  choices.launch.any_gpu = true;
+  try {
+    const dtfm::NamedFile plan{"plan.json", dtfm::validate_text(text.substr(0, end), "plan.json")};
+    if (end < text.size())
+      choices.hosts = dtfm::NamedFile{"hosts", dtfm::validate_text(text.substr(end + dashes.size()), "hosts")};
+    for (const dtfm::Exporter& target : dtfm::exporters()) {
+      choices.order = target.is_trainer ? target.orders.front() : dtfm::RankOrder::stage_major;
+      hand_over(plan, choices, target);
+    }
+  } catch (const dtfm::Error& error) {
+    if (error.where() != "plan.json" && !error.where().starts_with("plan.json:") &&
+        !error.where().starts_with("hosts"))
+      std::abort();  // not about what was read
+  }
+  return 0;
+}

@@ -1,0 +1,94 @@
+// Layers and micro-batches fitted to the devices of a plan.
+#include "planner/search/iteration_time/fit_plan.hpp"
+
+#include "planner/search/iteration_time/decisions.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::search;
+
+namespace {
+
+constexpr int layers = 8;
+
+/// Two pipelines of two stages; the devices of the second stages have memory and speed of their own.
+Problem problem_with(double first_memory, double second_memory, double second_speed) {
+  Problem problem{flat_topology({4}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
+  problem.job.training.global_batch = 64;
+  problem.topology.gpus[0].memory = Bytes(first_memory);
+  problem.topology.gpus.push_back(problem.topology.gpus[0]);
+  problem.topology.gpus[1].memory = Bytes(second_memory);
+  for (const int device : {1, 3}) {
+    problem.topology.devices[static_cast<std::size_t>(device)].gpu = 1;
+    problem.topology.devices[static_cast<std::size_t>(device)].speed = second_speed;
+  }
+  return problem;
+}
+
+Plan cut_at(const Job& job, int layer) {
+  const auto pipeline = [&](int first, int second) {
+    return Pipeline{job.training.global_batch / 2, {{{0, layer}, {first}}, {{layer, layers}, {second}}}};
+  };
+  return {1, job.parallelism.schedule, job.parallelism.gradient_sync, {pipeline(0, 1), pipeline(2, 3)}};
+}
+
+}  // namespace
+
+TEST_CASE("where no drains make a plan fit, it drains after every micro-batch, and lacks least") {
+  const Problem problem = problem_with(800, 800, 1);
+  const auto job = Decisions(problem).first();
+  const PlanScore score(Objective::iteration_time, problem.topology);
+  const Plan plan = cut_at(problem.job, layers / 2);
+  const PlanCandidate found = balance_plan(job, plan, score);
+  REQUIRE(found.deficit_bytes > 0);
+  CHECK(found.flush == 1);
+  for (const int flush : {0, 2, 4}) CHECK(found.deficit_bytes < evaluate_plan(job, plan, flush, score).deficit_bytes);
+}
+
+TEST_CASE("cutting again makes no plan of three stages worse, and prices no more than it may") {
+  for (const double memory : {1500.0, 2000.0, 3000.0}) {
+    CAPTURE(memory);
+    Problem problem{flat_topology({3}, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
+    problem.job.training.global_batch = 64;
+    problem.topology.gpus[0].memory = Bytes(memory);
+    problem.topology.devices[2].speed = 0.5;
+    const auto job = Decisions(problem).first();
+    const PlanScore score = PlanScore(Objective::iteration_time, problem.topology).with_own_count();
+    const Plan plan = plan_of(problem.job, 3, 1, 64);
+    const PlanCandidate fitted = fit_plan(job, plan, score);
+    const PlanCandidate recut = refine_layer_cuts(fitted, score);
+    REQUIRE(fitted.flush > 0);
+    CHECK(recut.score <= fitted.score);
+    CHECK(recut.score == evaluate_plan(job, recut.plan, recut.flush, score).score);
+    CHECK(score.evaluated() <= max_fitting_evaluations(*job) + 1);
+  }
+}
+
+TEST_CASE("where memory asks for drains, a boundary comes to the layer that is best of all") {
+  int drained = 0, improved = 0;
+  for (const double first_memory : {2000.0, 3000.0, 6000.0})
+    for (const double second_memory : {1500.0, 2000.0, 3000.0, 6000.0})
+      for (const double speed : {0.3, 1.0, 2.0}) {
+        CAPTURE(first_memory, second_memory, speed);
+        const Problem problem = problem_with(first_memory, second_memory, speed);
+        const auto job = Decisions(problem).first();
+        const PlanScore score(Objective::iteration_time, problem.topology);
+        const PlanCandidate fitted = fit_plan(job, cut_at(problem.job, layers / 2), score);
+        const PlanCandidate recut = refine_layer_cuts(fitted, score);
+        if (fitted.flush == 0) {
+          CHECK(recut.plan == fitted.plan);
+          continue;
+        }
+        ++drained;
+        PlanCandidate best = fitted;
+        for (int layer = 1; layer < layers; ++layer) {
+          const PlanCandidate other = balance_plan(job, cut_at(problem.job, layer), score);
+          if (is_better(other, best)) best = other;
+        }
+        CHECK(recut.score == best.score);
+        improved += recut.score < fitted.score;
+      }
+  CHECK(drained >= 5);
+  CHECK(improved >= 3);
+}

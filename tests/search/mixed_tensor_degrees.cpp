@@ -1,0 +1,156 @@
+// The search over tensor degrees where hosts have different numbers of devices.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "planner/core/shards.hpp"
+#include "planner/search/iteration_time/device_order.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+#include "tests/support/plan_enumeration.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+#include "tests/support/heterogeneous_hosts.hpp"
+
+using namespace dtfm;
+using namespace dtfm::cost;
+using namespace dtfm::search;
+
+namespace {
+
+IterationSearchOptions search_options(long long evaluations) {
+  IterationSearchOptions options;
+  options.common.evaluations = evaluations;
+  return options;
+}
+
+/// Of all plans whose stages are of these units and of one shape, and whose pipelines have the same layers.
+double min_of_shape(const IterationModel& model, const std::vector<std::vector<int>>& tensor_groups, int stages,
+                      int replicas) {
+  const Job& job = model.problem.job;
+  double least = 1e300;
+  std::vector<std::size_t> order(tensor_groups.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> before;
+  std::vector<int> layers, batches;
+  do {
+    const std::vector<std::size_t> used(order.begin(), order.begin() + stages * replicas);
+    if (used == before) continue;  // the rest of the order is not used
+    before = used;
+    for_each_composition(model.stages.layers(), stages, layers, [&] {
+      for_each_composition(job.training.global_batch, replicas, batches, [&] {
+        Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+        for (int replica = 0; replica < replicas; ++replica) {
+          Pipeline pipeline{batches[at(replica)], {}};
+          int first = 0;
+          for (int stage = 0; stage < stages; ++stage) {
+            pipeline.stages.push_back(
+                {{first, first + layers[at(stage)]}, tensor_groups[used[at(replica * stages + stage)]]});
+            first += layers[at(stage)];
+          }
+          plan.pipelines.push_back(pipeline);
+        }
+        least = std::min(least, estimate_iteration(model, plan).iteration_s);
+      });
+    });
+  } while (std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
+/// Hosts of one or two devices, each of two as one unit or as two.
+double min_of_all(const Problem& problem, const std::vector<int>& hosts) {
+  const IterationModel model(problem, {1, 2},
+                             std::make_shared<const NetworkCost>(problem.topology, problem.constants));
+  double least = 1e300;
+  for (int cut = 0; cut < 1 << hosts.size(); ++cut) {
+    std::vector<std::vector<int>> tensor_groups;
+    int device = 0;
+    bool is_new = true;
+    for (std::size_t host = 0; host < hosts.size(); ++host) {
+      const bool is_cut = (cut >> host & 1) == 1;
+      if (hosts[host] == 1 && is_cut) is_new = false;
+      if (hosts[host] == 2 && !is_cut)
+        tensor_groups.push_back({device, device + 1});
+      else
+        for (int i = 0; i < hosts[host]; ++i) tensor_groups.push_back({device + i});
+      device += hosts[host];
+    }
+    if (!is_new) continue;
+    const int count = static_cast<int>(tensor_groups.size());
+    for (int stages = 1; stages <= std::min(count, model.stages.layers()); ++stages)
+      for (int replicas = 1; replicas <= std::min(count / stages, problem.job.training.global_batch);
+           ++replicas)
+        least = std::min(least, min_of_shape(model, tensor_groups, stages, replicas));
+  }
+  return least;
+}
+
+}  // namespace
+
+TEST_CASE("every host has the largest units that it can have, in the order of the devices") {
+  const Problem problem = host_problem({4, 2, 3, 1}, 4);
+  const std::vector<int> order = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+  using Units = std::vector<std::vector<int>>;
+  CHECK(stage_tensor_groups(problem.topology, order, std::vector{1, 2, 4}) ==
+        Units{{9}, {7, 8}, {6}, {4, 5}, {0, 1, 2, 3}});
+  CHECK(stage_tensor_groups(problem.topology, order, std::vector{2}) == Units{{7, 8}, {4, 5}, {2, 3}, {0, 1}});
+}
+
+TEST_CASE("the search finds what trying all degrees of all stages finds") {
+  for (const auto& hosts : {std::vector{2, 1}, std::vector{2, 1, 1}, std::vector{2, 2, 1, 1}})
+    for (const std::string schedule : {"gpipe", "1f1b"}) {
+      CAPTURE(hosts, schedule);
+      Problem problem = host_problem(hosts, 4);
+      problem.job.parallelism.schedule = schedule;
+      const IterationSearchResult found = search_iteration(problem, search_options(20'000));
+      CHECK(found.finalists.front().iteration_s <= min_of_all(problem, hosts) * 1.0001);
+      const Plan& plan = found.finalists.front().plan;
+      CHECK(plan.tensor == tensor_degrees(plan).back());
+    }
+}
+
+TEST_CASE("degrees by stage are never worse than the best single one, and can be better") {
+  int better = 0;
+  for (const auto& hosts : {std::vector{2, 2, 1, 1}, std::vector{4, 4, 2, 2, 1}, std::vector{4, 2, 2, 2}}) {
+    CAPTURE(hosts);
+    Problem problem = host_problem(hosts, 16);
+    const double open = search_iteration(problem, search_options(20'000)).finalists.front().iteration_s;
+    double least = 1e300;
+    problem.job.automatic.tensor = false;
+    for (const int tensor : {1, 2, 4}) {
+      problem.job.parallelism.tensor = tensor;
+      if (tensor > hosts.front()) continue;
+      least = std::min(least, search_iteration(problem, search_options(20'000)).finalists.front().iteration_s);
+    }
+    CHECK(open <= least * 1.0001);
+    if (open < least * 0.99) ++better;
+  }
+  CHECK(better > 0);
+}
+
+// Hosts of three GPUs, none of which holds the whole model; two do.
+TEST_CASE("a degree that leaves a device of every host out is tried too") {
+  Problem problem = host_problem({3, 3}, 4);
+  problem.job.parallelism.pipeline = 1;
+  const auto needed = [&](int tensor) {
+    const StageNeeds needs = IterationModel(problem, tensor).stages.needs({0, 4});
+    return needs.state + needs.per_micro_batch + needs.working;
+  };
+  problem.topology.gpus[0].memory = Bytes((needed(1) + needed(2)) / 2);
+  const IterationSearchResult found = search_iteration(problem, search_options(5'000));
+  REQUIRE_FALSE(found.finalists.empty());
+  CHECK(found.finalists.front().plan.tensor == 2);
+  CHECK(found.finalists.front().plan.pipelines.size() == 2);
+}
+
+TEST_CASE("the same plan for any number of threads") {
+  const Problem problem = host_problem({4, 4, 2, 2, 1}, 16);
+  IterationSearchOptions options = search_options(5'000);
+  options.common.threads = 1;
+  const Plan plan = search_iteration(problem, options).finalists.front().plan;
+  for (const int threads : {2, 3}) {
+    options.common.threads = threads;
+    CHECK(search_iteration(problem, options).finalists.front().plan == plan);
+  }
+}

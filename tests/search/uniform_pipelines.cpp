@@ -1,0 +1,104 @@
+// Pipelines that must be alike: the same layers, as many micro-batches.
+#include <algorithm>
+#include <bit>
+
+#include "planner/core/index.hpp"
+#include "planner/core/shards.hpp"
+#include "planner/search/iteration_time/iteration_search.hpp"
+#include "tests/support/plan_enumeration.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_message.hpp"
+#include "tests/support/small_problems.hpp"
+
+namespace dtfm {
+using namespace cost;
+using namespace search;
+namespace {
+
+/// Two sites of two or three devices, the first `slow` of them at half speed; layers of 3 s, messages of 1
+/// and 4 s.
+Problem small_problem(const std::vector<int>& per_site, int layers, int micro_batches, int slow) {
+  Problem problem{
+      flat_topology(per_site, link_of(0.01, 100), link_of(0.1, 25)), chain_job(layers, 10, 100), {}};
+  problem.job.training.global_batch = micro_batches;
+  problem.job.parallelism.uniform_pipelines = true;
+  for (int device = 0; device < slow; ++device) problem.topology.devices[at(device)].speed = 0.5;
+  return problem;
+}
+
+bool are_uniform(const Plan& plan) {
+  const Pipeline& first = plan.pipelines.front();
+  return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const Pipeline& pipeline) {
+    return pipeline.micro_batches == first.micro_batches &&
+           std::equal(pipeline.stages.begin(), pipeline.stages.end(), first.stages.begin(),
+                      first.stages.end(),
+                      [](const Stage& a, const Stage& b) { return a.layers == b.layers; });
+  });
+}
+
+IterationSearchOptions search_options(long long evaluations) {
+  IterationSearchOptions options;
+  options.common.evaluations = evaluations;
+  return options;
+}
+
+TEST_CASE("alike pipelines: as good as trying every plan whose pipelines are alike") {
+  for (const int batches : {4, 6})
+    for (const int slow : {0, 1, 2}) {
+      CAPTURE(batches, slow);
+      const Problem problem = small_problem({2, 2}, 4, batches, slow);
+      const IterationModel model(problem);
+      double least = 1e300;
+      for_each_plan(model, [&](const Plan& plan) {
+        if (are_uniform(plan)) least = std::min(least, estimate_iteration(model, plan).iteration_s);
+      });
+      const PlanCandidate found = search_iteration(problem, search_options(20'000)).finalists.front();
+      CHECK(are_uniform(found.plan));
+      CHECK(found.iteration_s <= least * 1.0001);
+    }
+}
+
+TEST_CASE("what alike pipelines cost beside a slow device") {
+  // A micro-batch of two layers takes 6 s, 12 s on the slow device. 4 and 2 of them take 24 s on both; 3 and
+  // 3 take 36 s. The exchange is the same.
+  Problem problem = small_problem({2}, 2, 6, 1);
+  IterationSearchOptions options = search_options(1000);
+  options.limits = {1, 2};
+  const double uniform_pipelines = search_iteration(problem, options).finalists.front().iteration_s;
+  problem.job.parallelism.uniform_pipelines = false;
+  CHECK(uniform_pipelines - search_iteration(problem, options).finalists.front().iteration_s == Approx(12));
+}
+
+TEST_CASE("alike pipelines, whatever is open, and however memory asks for drains") {
+  int drained = 0;
+  for (const int batch : {1, 6, 12, 16, 36})
+    for (const double memory : {400.0, 700.0, 1e9}) {
+      CAPTURE(batch, memory);
+      Problem problem = small_problem({3, 2}, 6, batch, 2);
+      problem.topology.gpus[0].memory = Bytes(memory);
+      problem.job.automatic.micro_batch = problem.job.automatic.gradient_sync = true;
+      for (const PlanCandidate& it : search_iteration(problem, search_options(1500)).finalists) {
+        CHECK(are_uniform(it.plan));
+        CHECK(tensor_degrees(it.plan).size() == 1);
+        if (it.flush > 0 && it.deficit_bytes <= 0) {
+          const auto micro_batches = static_cast<unsigned>(it.plan.pipelines.front().micro_batches);
+          if (!std::has_single_bit(micro_batches)) continue;  // others have no divisor near any number
+          CHECK(micro_batches % static_cast<unsigned>(it.flush) == 0);
+          ++drained;
+        }
+      }
+    }
+  CHECK(drained > 0);
+}
+
+TEST_CASE("a number of pipelines that does not divide the micro-batches") {
+  IterationSearchOptions options = search_options(100);
+  options.limits.replicas = 3;
+  CHECK_THAT(error_message([&] {
+               search_iteration(small_problem({2, 2}, 4, 4, 0), options);
+             }),
+             contains("4 micro-batches, of which alike pipelines have equally many"));
+}
+
+}  // namespace
+}  // namespace dtfm

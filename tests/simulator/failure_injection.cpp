@@ -1,0 +1,210 @@
+// Every device of a plan is killed at every one of many instants of an iteration: the run always goes on as
+// it should, with every micro-batch of every completed iteration done once.
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "planner/core/rng.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/small_problems.hpp"
+
+using namespace dtfm;
+using namespace dtfm::sim;
+
+namespace {
+
+constexpr int instants = 50;
+
+/// Looks for faults in the stretches of a run.
+class InvariantChecker : public RunObserver {
+ public:
+  InvariantChecker(const Scenario& scenario, int layers, int micro_batches)
+      : scenario_(scenario), layers_(layers), micro_batches_(micro_batches) {}
+
+  void on_interval(const RunInterval& run_interval) override {
+    violation_if(run_interval.start < last_end_, "stretches overlap");
+    violation_if(run_interval.end < run_interval.start, "a stretch ends before it starts");
+    last_end_ = run_interval.end;
+    check_dates(run_interval);
+    check_devices(run_interval);
+    if (run_interval.kind == RunInterval::Kind::iteration) check_iteration(run_interval);
+    if (run_interval.kind == RunInterval::Kind::lost_iteration) lost_compute_s += computed(run_interval);
+  }
+
+  std::set<std::string> violations;
+  int completed = 0;
+  double lost_compute_s = 0;
+
+ private:
+  void violation_if(bool condition, const char* what) {
+    if (condition) violations.insert(what);
+  }
+
+  void check_dates(const RunInterval& run_interval) {
+    for (const TaskRecord& task : run_interval.replay.tasks) {
+      violation_if(task.start < run_interval.start, "a task starts before its stretch");
+      violation_if(task.finish > run_interval.end, "a task ends after its stretch");
+      violation_if(run_interval.kind == RunInterval::Kind::iteration && task.state != TaskState::done,
+               "a task of a completed iteration is not done");
+    }
+  }
+
+  /// Who computes, sends or receives is there for the whole stretch.
+  void check_devices(const RunInterval& run_interval) {
+    for (const DeviceEvent& event : scenario_.events) {
+      if (event.kind != DeviceEvent::Kind::leave) continue;
+      double back = std::numeric_limits<double>::infinity();
+      for (const DeviceEvent& join : scenario_.events)
+        if (join.kind == DeviceEvent::Kind::join && join.device == event.device && join.date > event.date)
+          back = std::min(back, join.date);
+      constexpr double grid = 1e-9;  // simulated time is not finer
+      if (run_interval.end <= event.date + grid || run_interval.start >= back - grid) continue;
+      for (const TaskLabel& label : run_interval.graph.labels)
+        violation_if(label.device == event.device || label.peer == event.device, "a device that is gone works");
+    }
+  }
+
+  /// Backwards of every micro-batch: each stage of its pipeline once, and the stages hold all layers.
+  void check_iteration(const RunInterval& run_interval) {
+    ++completed;
+    std::map<std::tuple<int, int>, std::multiset<int>> stages_of;  // of each pipeline and micro-batch
+    for (const TaskLabel& label : run_interval.graph.labels)
+      if (label.activity == Activity::backward)
+        stages_of[{label.pipeline, label.micro_batch}].insert(label.stage);
+    violation_if(static_cast<int>(stages_of.size()) != micro_batches_, "a micro-batch is missing or done twice");
+    for (const auto& [batch, stages] : stages_of) {
+      int expected = 0;
+      for (const int stage : stages) violation_if(stage != expected++, "a stage is missing or done twice");
+      violation_if(expected != layers_, "a pipeline has not all stages");
+    }
+  }
+
+  static double computed(const RunInterval& run_interval) {
+    double sum = 0;
+    for (std::size_t i = 0; i < run_interval.graph.graph.tasks.size(); ++i) {
+      const TaskRecord& task = run_interval.replay.tasks[i];
+      if (run_interval.graph.graph.tasks[i].kind == TaskKind::compute && !std::isnan(task.start))
+        sum += (std::isnan(task.finish) ? run_interval.end : task.finish) - task.start;
+    }
+    return sum;
+  }
+
+  const Scenario& scenario_;
+  int layers_, micro_batches_;
+  double last_end_ = 0;
+};
+
+/// As many stages as layers; a spare device behind the plan's.
+struct Case {
+  int stages, replicas;
+  Problem problem;
+  Plan plan;
+
+  Case(int s, int r)
+      : stages(s),
+        replicas(r),
+        problem{flat_topology({s * r + 1}, link_of(0.01, 1e6), link_of(0.01, 1e6)), chain_job(s, 1e5, 2e5),
+                Calibration{1, 0.001, 0.9, 0.1}} {
+    plan = plan_of(problem.job, stages, replicas, 4);
+  }
+};
+
+void check_report(const SimReport& report, const InvariantChecker& checker, int iterations) {
+  CHECK(checker.violations == std::set<std::string>{});
+  CHECK(report.stopped.empty());
+  CHECK(static_cast<int>(report.iterations.size()) == iterations);
+  CHECK(checker.completed == iterations);
+  CHECK(report.lost_work_s == Approx(checker.lost_compute_s).margin(1e-9));
+  const double length = report.iterations.back().end_s;
+  for (const DeviceReport& device : report.devices)
+    CHECK(device.compute_s + device.waiting_network_s + device.waiting_others_s + device.down_s ==
+          Approx(length));
+}
+
+std::string text_of(const SimReport& report) {
+  std::string text;
+  for (const IterationReport& it : report.iterations)
+    text += std::to_string(it.start_s) + " " + std::to_string(it.end_s) + "\n";
+  for (const EventReport& event : report.events) text += std::to_string(event.date_s) + event.text + "\n";
+  return text;
+}
+
+/// Kills `device` at `date`; it comes back after `away` s, or never if that is 0.
+Scenario failure_scenario(const std::string& policy, int device, double date, double away) {
+  Scenario scenario;
+  scenario.on_failure = policy;
+  scenario.detection_s = 0.5;
+  scenario.checkpoint = Checkpoint{8e6, {}};
+  scenario.events = {{date, device, DeviceEvent::Kind::leave}};
+  if (away > 0) scenario.events.push_back({date + away, device, DeviceEvent::Kind::join});
+  return scenario;
+}
+
+}  // namespace
+
+TEST_CASE("every device killed at every instant of an iteration") {
+  constexpr int iterations = 4;
+  for (const auto& [stages, replicas] : {std::pair{2, 2}, std::pair{3, 2}, std::pair{2, 1}}) {
+    Case it(stages, replicas);
+    SimOptions options;
+    options.iterations = iterations;
+    const SimReport calm = simulate(it.problem, it.plan, {}, options);
+    const IterationReport second = calm.iterations[1];
+    for (const std::string policy : {"restart-without-pipeline", "wait", "spare", "restart", "redundant"})
+      for (int device = 0; device < stages * replicas; ++device)
+        for (int instant = 0; instant < instants; ++instant) {
+          const double date = second.start_s + second.duration_s() * instant / instants;
+          CAPTURE(stages, replicas, policy, device, instant);
+          // Without another pipeline or a spare, the device has to come back.
+          const bool may_stay_down = policy == "spare" || (policy != "wait" && replicas > 1);
+          for (const double away : {may_stay_down ? 0.0 : 0.1, 0.6 * second.duration_s()}) {
+            const Scenario scenario = failure_scenario(policy, device, date, away);
+            InvariantChecker checker(scenario, stages, 4 * replicas);
+            options.observers = {&checker};
+            const SimReport report = simulate(it.problem, it.plan, scenario, options);
+            check_report(report, checker, iterations);
+            CHECK(report.iterations.back().end_s > calm.iterations.back().end_s);
+            if (instant % 10 == 0)
+              CHECK(text_of(simulate(it.problem, it.plan, scenario, options)) == text_of(report));
+          }
+        }
+  }
+}
+
+TEST_CASE("devices that come and go at random, with jitter and links that come and go") {
+  for (int seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Case it(2, 3);
+    Rng rng = Rng::for_task(static_cast<std::uint64_t>(seed), 5);
+    Scenario scenario;
+    const std::string policies[] = {"restart-without-pipeline", "wait", "spare", "restart", "redundant"};
+    scenario.on_failure = policies[seed % 5];
+    scenario.detection_s = 0.3;
+    scenario.checkpoint = Checkpoint{8e6, {}};
+    scenario.compute_jitter.cv = 0.2;
+    std::vector<bool> there(at(it.problem.topology.size()), true);
+    scenario.traces = {{{{0, 1}, {3, 0.2}, {4, 0}}, 5, true}};
+    scenario.link_traces = {{LinkTrace::Quantity::bandwidth, std::vector<bool>(there.size(), true),
+                             std::vector<bool>(there.size(), true), false, 0}};
+    double date = 0;
+    for (int i = 0; i < 60; ++i) {
+      date += 6 * rng.uniform();
+      const int device = static_cast<int>(rng.below(static_cast<std::uint32_t>(there.size())));
+      there[at(device)] = !there[at(device)];
+      scenario.events.push_back(
+          {date, device, there[at(device)] ? DeviceEvent::Kind::join : DeviceEvent::Kind::leave});
+    }
+    for (int device = 0; at(device) < there.size(); ++device)  // at last all are back
+      if (!there[at(device)]) scenario.events.push_back({date + 1, device, DeviceEvent::Kind::join});
+    InvariantChecker checker(scenario, 2, 12);
+    SimOptions options;
+    options.iterations = 12;
+    options.observers = {&checker};
+    check_report(simulate(it.problem, it.plan, scenario, options), checker, 12);
+  }
+}

@@ -1,0 +1,90 @@
+// Any plan of a random problem: for properties that hold for all.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/core/index.hpp"
+#include "planner/core/plan.hpp"
+#include "planner/core/problem.hpp"
+#include "tests/support/random_problem.hpp"
+
+namespace dtfm {
+
+/// Everything else that a job can say about how it is trained.
+inline void set_training(Rng& rng, Job& job, const std::string& schedule) {
+  const char* syncs[] = {"sharded-ps", "central-ps", "ring", "tree", "hierarchical"};
+  job.parallelism.schedule = schedule;
+  job.parallelism.gradient_sync = syncs[rng.below(5)];
+  job.parallelism.overlap = rng.below(2) == 0;
+  if (job.parallelism.schedule == "interleaved")
+    job.parallelism.chunks = 1 + static_cast<int>(rng.below(2));
+  else if (rng.below(3) == 0)
+    job.parallelism.flush = 1 + static_cast<int>(rng.below(8));
+  if (rng.below(3) == 0) {
+    job.compression = {0.25, 0.5, std::nullopt};
+    if (rng.below(2) == 0) job.compression.throughput = BitsPerSecond(random_size(rng, 1e9, 1e12));
+    if (rng.below(2) == 0) job.compression.bandwidth_threshold = BitsPerSecond(random_size(rng, 1e7, 1e10));
+    if (rng.below(4) == 0) job.compression.gradients = 8;  // worse than none
+  }
+}
+
+/// The schedule, too.
+inline void set_training(Rng& rng, Job& job) {
+  const char* schedules[] = {"gpipe", "1f1b", "interleaved"};
+  set_training(rng, job, schedules[rng.below(3)]);
+}
+
+/// Any cut of the layers into stages of at least `least`.
+inline std::vector<std::pair<int, int>> random_split(Rng& rng, int layers, int stages, int min_layers) {
+  std::vector<int> sizes(at(stages), min_layers);
+  for (int left = layers - stages * min_layers; left > 0; --left)
+    ++sizes[rng.below(static_cast<std::uint32_t>(stages))];
+  std::vector<std::pair<int, int>> split;
+  int begin = 0;
+  for (const int size : sizes) {
+    split.emplace_back(begin, begin + size);
+    begin += size;
+  }
+  return split;
+}
+
+/// Any shape, devices in any order, any cuts (common or not), any micro-batches of each pipeline; the job
+/// gets as many as the pipelines have together.
+/// `tensor`: the most devices of a stage; of 2, with `any_degree` a stage has one or two.
+inline Plan arbitrary_plan(Rng& rng, Problem& problem, int tensor, bool any_degree = false) {
+  Job& job = problem.job;
+  const int layers = layer_count(job.model), chunks = job.parallelism.chunks.value_or(1);
+  const int slots = problem.topology.size() / tensor;
+  const int stages =
+      1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(std::min(slots, layers / chunks))));
+  const int replicas = 1 + static_cast<int>(rng.below(static_cast<std::uint32_t>(slots / stages)));
+  std::vector<int> order(at(problem.topology.size()));
+  for (int i = 0; i < problem.topology.size(); ++i) order[at(i)] = i;
+  rng.shuffle(std::span<int>(order));
+  Plan plan{tensor, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  const bool has_common_cuts = rng.below(2) == 0;
+  int all = 0;
+  for (int replica = 0; replica < replicas; ++replica) {
+    const int multiple = job.parallelism.schedule == "interleaved" ? stages : 1;
+    Pipeline pipeline{multiple * static_cast<int>((replica == 0 ? 1 : 0) + rng.below(12)), {}};
+    all += pipeline.micro_batches;
+    const auto split = has_common_cuts && replica > 0 ? std::vector<std::pair<int, int>>{}
+                                             : random_split(rng, layers, stages, chunks);
+    for (int stage = 0; stage < stages; ++stage) {
+      Stage it{split.empty() ? plan.pipelines.front().stages[at(stage)].layers : split[at(stage)], {}};
+      const int degree = any_degree && rng.below(2) == 0 ? 1 : tensor;
+      for (int rank = 0; rank < degree; ++rank)
+        it.devices.push_back(order[at((replica * stages + stage) * tensor + rank)]);
+      pipeline.stages.push_back(it);
+    }
+    plan.pipelines.push_back(pipeline);
+  }
+  job.training.global_batch = all * job.training.micro_batch;
+  return plan;
+}
+
+}  // namespace dtfm

@@ -1,0 +1,20 @@
+// The message of the Error that something throws.
+#pragma once
+
+#include <string>
+
+#include "planner/core/error.hpp"
+
+namespace dtfm {
+
+template <class Action>
+std::string error_message(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace dtfm

@@ -1,0 +1,35 @@
+// Jobs on hosts with unlike numbers of GPUs, whose stages have unlike tensor degrees.
+#pragma once
+
+#include <numeric>
+#include <vector>
+
+#include "planner/core/index.hpp"
+#include "planner/core/problem.hpp"
+#include "tests/support/small_problems.hpp"
+
+namespace dtfm {
+
+/// Hosts of one site with so many GPUs each. A forward of one of 4 blocks takes some 13 ms on a GPU, its
+/// output 1.6 ms inside a host and 9 ms between hosts.
+inline Problem host_problem(const std::vector<int>& hosts, int micro_batches) {
+  const int all = std::accumulate(hosts.begin(), hosts.end(), 0);
+  Problem problem{flat_topology({all}, link_of(0.001, 2e6), link_of(0.001, 2e6)), {}, {}};
+  int device = 0;
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    for (int i = 0; i < hosts[host]; ++i)
+      problem.topology.devices[at(device++)].host = static_cast<int>(host);
+  auto& rules = std::get<RuleLinks>(problem.topology.links);
+  rules.links.push_back(link_of(0.0001, 1e7));
+  rules.same_host.mutable_matrix()(0, 0) = 2;
+  problem.topology.gpus[0].peak = FlopsPerSecond(1e9);
+  Job& job = problem.job;
+  job.name = "tiny";
+  job.model = Transformer{4, 64, 4, 128, 100};
+  job.efficiency = 1;
+  job.training.global_batch = micro_batches;
+  job.automatic.tensor = true;
+  return problem;
+}
+
+}  // namespace dtfm

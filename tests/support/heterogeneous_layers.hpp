@@ -1,0 +1,32 @@
+// Jobs of unlike layers, on which estimates are compared with the simulator.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "planner/core/rng.hpp"
+#include "tests/support/small_problems.hpp"
+
+namespace dtfm {
+
+/// Any of least, …, most.
+inline int random_int(Rng& rng, int least, int most) {
+  return least + static_cast<int>(rng.below(static_cast<std::uint32_t>(most - least + 1)));
+}
+
+/// 16 to 24 layers that differ, of some seconds each.
+inline Job heterogeneous_layers(Rng& rng, const std::string& schedule, const std::string& sync) {
+  Job job = chain_job(random_int(rng, 16, 24), 0, 0);
+  for (Layer& layer : std::get<LayerChain>(job.model).layers) {
+    layer.parameters = 5e6 * rng.uniform();
+    layer.forward = Flops(1e12 * (0.5 + rng.uniform()));
+    layer.backward = layer.forward * 2;
+    layer.output = Bytes(1e6 * rng.uniform());
+  }
+  job.parallelism.schedule = schedule;
+  job.parallelism.gradient_sync = sync;
+  if (schedule == "interleaved") job.parallelism.chunks = 2;
+  return job;
+}
+
+}  // namespace dtfm

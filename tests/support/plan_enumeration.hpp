@@ -1,0 +1,76 @@
+// Every plan of a tiny problem.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "planner/core/index.hpp"
+#include "planner/cost/iteration_time/iteration_time.hpp"
+
+namespace dtfm {
+using namespace cost;
+
+/// Calls `use` with every way to write `total` as `parts` numbers of at least 1.
+inline void for_each_composition(int total, int parts, std::vector<int>& sum, const std::function<void()>& use) {
+  if (parts == 1) {
+    sum.push_back(total);
+    use();
+    sum.pop_back();
+    return;
+  }
+  for (int first = 1; first <= total - parts + 1; ++first) {
+    sum.push_back(first);
+    for_each_composition(total - first, parts - 1, sum, use);
+    sum.pop_back();
+  }
+}
+
+/// Calls `use` with every plan of so many stages and pipelines on `used`, pipeline by pipeline, from
+/// `pipeline` on: any layers, and any micro-batches that are left.
+inline void for_each_pipeline(const IterationModel& model, const std::vector<int>& used, int stages,
+                              int replicas, Plan& plan, int remaining_batches,
+                              const std::function<void(const Plan&)>& use) {
+  const int pipeline = static_cast<int>(plan.pipelines.size()), rest = replicas - pipeline - 1;
+  for (int batches = rest == 0 ? remaining_batches : 1; batches <= remaining_batches - rest; ++batches) {
+    std::vector<int> layer_counts;
+    for_each_composition(model.stages.layers(), stages, layer_counts, [&] {
+      Pipeline next{batches, {}};
+      int first = 0;
+      for (int stage = 0; stage < stages; ++stage) {
+        const int last = first + layer_counts[at(stage)];
+        next.stages.push_back({{first, last}, {used[at(pipeline * stages + stage)]}});
+        first = last;
+      }
+      plan.pipelines.push_back(std::move(next));
+      if (rest == 0)
+        use(plan);
+      else
+        for_each_pipeline(model, used, stages, replicas, plan, remaining_batches - batches, use);
+      plan.pipelines.pop_back();
+    });
+  }
+}
+
+/// Every plan in which all pipelines are equally deep, of one device a stage.
+inline void for_each_plan(const IterationModel& model, const std::function<void(const Plan&)>& use) {
+  const int devices = model.problem.topology.size(), batches = micro_batch_count(model.problem.job.training);
+  const Parallelism& how = model.problem.job.parallelism;
+  for (int stages = 1; stages <= std::min(devices, model.stages.layers()); ++stages)
+    for (int replicas = 1; stages * replicas <= devices && replicas <= batches; ++replicas) {
+      std::vector<int> order(at(devices));
+      std::iota(order.begin(), order.end(), 0);
+      std::set<std::vector<int>> seen;
+      do {
+        std::vector<int> used(order.begin(), order.begin() + stages * replicas);
+        if (!seen.insert(used).second) continue;
+        Plan plan{1, how.schedule, how.gradient_sync, {}};
+        for_each_pipeline(model, used, stages, replicas, plan, batches, use);
+      } while (std::next_permutation(order.begin(), order.end()));
+    }
+}
+
+}  // namespace dtfm

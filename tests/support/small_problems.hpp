@@ -1,0 +1,91 @@
+// Small problems for the simulator, with round numbers: forwards of 1 s a layer, backwards of 2 s.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/core/index.hpp"
+#include "simulator/graph/graph_replay.hpp"
+#include "simulator/iteration/iteration_graph.hpp"
+
+namespace dtfm {
+using namespace sim;
+
+/// `per_site[i]` devices with one GPU of 1 TFLOP/s at site i; inside a site and between sites, flows that
+/// share nothing.
+inline Topology flat_topology(const std::vector<int>& per_site, Link inside, Link between) {
+  Topology topology;
+  topology.name = "flat";
+  Gpu gpu{"one", Bytes(16e9), FlopsPerSecond(1e12)};
+  gpu.peak_fp32 = gpu.peak;
+  gpu.memory_bandwidth = unlimited;  // layers take their FLOPs' time
+  topology.gpus = {gpu};
+  RuleLinks rules;
+  const auto sites = static_cast<Eigen::Index>(per_site.size());
+  rules.links = {inside, between};
+  rules.table = Eigen::MatrixXi::Ones(sites, sites);
+  rules.table.mutable_matrix().diagonal().setZero();
+  rules.same_host = Eigen::MatrixXi::Constant(sites, sites, -1);
+  for (int site = 0; site < static_cast<int>(per_site.size()); ++site) {
+    topology.sites.push_back({fmt::format("s{}", site)});
+    for (int i = 0; i < per_site[at(site)]; ++i) {
+      Device device;
+      device.id = fmt::format("s{}/{}", site, i);
+      device.site = site;
+      device.host = topology.size();
+      device.gpu = 0;
+      topology.devices.push_back(device);
+      rules.link_class.push_back(site);
+    }
+  }
+  topology.links = std::move(rules);
+  return topology;
+}
+
+inline Link link_of(double latency_s, double bytes_per_s) {
+  Link link;
+  link.latency = Seconds(latency_s);
+  link.bandwidth = BitsPerSecond(8 * bytes_per_s);
+  return link;
+}
+
+/// `layers` layers of 1 TFLOP forward, `parameters` each, with an output of `output` bytes.
+inline Job chain_job(int layers, double parameters, double output) {
+  Job job;
+  job.name = "chain";
+  Layer layer;
+  layer.name = "layer";
+  layer.parameters = parameters;
+  layer.forward = Flops(1e12);
+  layer.backward = Flops(2e12);
+  layer.output = Bytes(output);
+  layer.activation_memory = Bytes(100);
+  job.model = LayerChain{1, std::vector<Layer>(at(layers), layer)};
+  job.training.global_batch = 1;
+  return job;
+}
+
+/// Pipelines over the devices in order: pipeline 0 has the first `stages` of them, and so on.
+inline Plan plan_of(const Job& job, int stages, int replicas, int micro_batches) {
+  Plan plan{1, job.parallelism.schedule, job.parallelism.gradient_sync, {}};
+  for (int replica = 0; replica < replicas; ++replica) {
+    Pipeline pipeline{micro_batches, {}};
+    for (int stage = 0; stage < stages; ++stage)
+      pipeline.stages.push_back(
+          {even_split(layer_count(job.model), stages, stage), {replica * stages + stage}});
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+inline double replay_makespan(const LabelledGraph& lowered) {
+  const Replay result = replay(lowered.graph);
+  for (const TaskRecord& task : result.tasks)
+    if (task.state != TaskState::done) return -1;
+  return result.makespan;
+}
+
+}  // namespace dtfm

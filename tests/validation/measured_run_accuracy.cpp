@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "planner/io/readers/calibration_reader.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/validation/measured_runs.hpp"
+
+using namespace dtfm;
+using namespace dtfm::io;
+using namespace dtfm::sim;
+
+namespace {
+
+const std::vector<MeasuredRun>& runs() {
+  static const std::vector<MeasuredRun> all =
+      read_measured_runs(std::string(DTFM_SOURCE_DIR) + "/tests/validation");
+  return all;
+}
+
+constexpr int threads = 2;
+
+}  // namespace
+
+TEST_CASE("there are all the measured rows, on five networks") {
+  CHECK(runs().size() == 50);
+  CHECK(network_names(runs()).size() == 5);
+}
+
+TEST_CASE("simulated iterations are within 6 % of the measured ones in the mean, all but two within 15 %") {
+  const std::vector<double> errors = relative_errors(runs(), built_in_calibration(), threads);
+  CHECK(mean_absolute(errors) <= 0.06);
+  std::set<std::string> beyond;
+  for (std::size_t i = 0; i < errors.size(); ++i)
+    if (std::abs(errors[i]) > 0.149) beyond.insert(runs()[i].network + ", " + runs()[i].name);
+  // configs/calibration.yaml says why.
+  CHECK(beyond == std::set<std::string>{"10ms-1gbps, 3 layers a stage, batch 32, 1 pipeline",
+                                        "50ms-1gbps, 3 layers a stage, batch 32, 1 pipeline"});
+}
+
+// Seconds = overhead + x · share, where x is what the message takes at the full rate: of relative errors, the
+// least squares are those of 1 = overhead ÷ seconds + share · x ÷ seconds.
+TEST_CASE("the overhead of a message is that of single messages, whatever a megabyte is") {
+  struct Message {
+    double megabytes, bits_per_second, delay_s, seconds;
+  };
+  const std::vector<Message> messages = {
+      {64, 10e9, 0, 0.055},    {64, 5e9, 0, 0.109},     {64, 2e9, 0, 0.270},     {64, 1e9, 0, 0.541},
+      {64, 5e9, 0.001, 0.110}, {64, 2e9, 0.005, 0.275}, {64, 1e9, 0.010, 0.543}, {128, 1e9, 0.010, 1.083}};
+  for (const double megabyte : {1e6, 1048576.0}) {
+    double oo = 0, os = 0, ss = 0, o = 0, s = 0;
+    for (const Message& it : messages) {
+      const double seconds = it.seconds - it.delay_s;
+      const double overhead = 1 / seconds, share = it.megabytes * megabyte * 8 / it.bits_per_second / seconds;
+      oo += overhead * overhead;
+      os += overhead * share;
+      ss += share * share;
+      o += overhead;
+      s += share;
+    }
+    const double overhead_s = (o * ss - s * os) / (oo * ss - os * os);
+    CHECK(built_in_calibration().message_overhead_s == Approx(overhead_s).epsilon(0.02));
+  }
+}
+
+TEST_CASE("the constants in use are the fitted ones") {
+  const Calibration in_use = built_in_calibration(),
+                    fitted = fit_calibration(runs(), directly_measured_constants(), threads);
+  // The time of a block is in configs/profiles/v100.json; the scale beside it is 1.
+  CHECK(in_use.compute_scale == 1);
+  CHECK(fitted.compute_scale == Approx(1).epsilon(0.005));
+  CHECK(in_use.message_overhead_s == fitted.message_overhead_s);
+  CHECK(in_use.network_efficiency == Approx(fitted.network_efficiency).epsilon(0.002));
+  CHECK(in_use.iteration_overhead_s == Approx(fitted.iteration_overhead_s).epsilon(0.01));
+}
+
+// A fit from one start that is clamped at the bounds ends at 0.186.
+TEST_CASE("with all four constants free the fit finds the deeper of the two valleys") {
+  double squares = 0;
+  for (const double error : relative_errors(runs(), fit_calibration(runs(), {}, threads), threads))
+    squares += error * error;
+  CHECK(squares < 0.1765);
+}
+
+TEST_CASE("a network that the constants were not fitted to is simulated within 8 % in the mean") {
+  for (const HeldOutErrors& left_out : cross_validation_errors(runs(), directly_measured_constants(), threads)) {
+    CAPTURE(left_out.network);
+    CHECK(mean_absolute(left_out.errors) <= 0.08);
+  }
+}
+
+TEST_CASE("calibrated with one half of the runs, the other half is within 7 % in the mean") {
+  for (const HalfSplitFit& half : fit_to_halves(runs(), threads)) {
+    CHECK(half.others.size() == 25);
+    CHECK(mean_absolute(half.fitted) <= 0.06);
+    CHECK(mean_absolute(half.others) <= 0.07);
+    CHECK(half.inside >= 23);  // of 25, by intervals that promise 95 %
+  }
+}
